@@ -6,6 +6,6 @@ if (Number(current.split('.')[0]) < needed) {
   process.exit(1);
 }
 const { createKubectlPlugin, createProgram } = await import('./program.ts');
-// kubectl runs it by the name of its file.
+// kubectl runs plugins by file name.
 const isPlugin = /\/kubectl(_complete)?-netdra(\.[a-z]+)?$/.test(process.argv[1] ?? '');
 await (isPlugin ? createKubectlPlugin() : createProgram()).parseAsync();

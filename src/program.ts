@@ -24,7 +24,7 @@ const exitCodes = `
 Exit codes: 0 on success; 1 if the command failed, or found a problem (doctor, metadata, status, validate)
 or convert has left something out; 2 for a command line that is not understood.`;
 
-/** The command line of netdra. Commands load their code when they are run: the driver alone takes half a second. */
+/** Creates the command line of netdra. Commands import their code when they run: the driver alone takes half a second. */
 export function createProgram(): Command {
   const description = 'Kubernetes network DRA driver for SR-IOV and DPDK';
   return assemble('netdra', description, [
@@ -42,7 +42,7 @@ export function createProgram(): Command {
   ]);
 }
 
-/** The plugin of kubectl: it looks at the cluster, whereas netdra looks at its node. */
+/** Creates the kubectl plugin, which reads the cluster, whereas netdra reads its node. */
 export function createKubectlPlugin(): Command {
   const description = 'inspect the driver, devices and claims of a cluster';
   return assemble('kubectl netdra', description, [
@@ -70,7 +70,7 @@ function assemble(name: string, description: string, commands: Command[]): Comma
   return program.exitOverride(endAfterParsing);
 }
 
-/** Commander has written help, version or the reason. */
+/** Ends the process: commander has written help, version or the error. */
 function endAfterParsing({ exitCode }: CommanderError): never {
   process.exit(exitCode === 0 ? 0 : 2);
 }

@@ -20,14 +20,14 @@ export interface App extends AsyncDisposable {
   whenConnected(): Promise<void>;
 }
 
-/** Read before the store is opened for writing: the driver may not be able to start here. */
+/** Read before the store is opened for writing, since the driver may still refuse to start. */
 async function layoutsToWrite(settings: Settings, dirs: { dataDir: string; stateDir: string }) {
   using stored = openStored(dirs);
   return await layoutDirectories(settings, dirs.dataDir, stored.records);
 }
 
 /**
- * Starts the driver on this machine. The order matters: sandboxes of containers that wait are served before the plugin
+ * Starts the driver on this machine. The order matters: sandboxes whose containers wait are served before the plugin
  * connects to the runtime, which may take long.
  * @throws NetdraError of the part that cannot start
  */

@@ -1,4 +1,4 @@
-/** Size of the ring, in bytes: half an hour of a busy node. */
+/** Size of the ring, in bytes: holds half an hour of a busy node. */
 const ringBytes = 1_000_000;
 /** Limit of a line, in bytes: longer lines are truncated, so that one error with a tenant's text cannot displace all others. */
 const maxLineBytes = 8_192;
@@ -10,7 +10,7 @@ const newline = 10;
 export class LogRing {
   readonly #buffer: Buffer;
   readonly #maxLineBytes: number;
-  /** Offset of the next line. */
+  /** Offset at which the next line is written. */
   #end = 0;
   #isFull = false;
 
@@ -20,7 +20,7 @@ export class LogRing {
     this.#maxLineBytes = longestLineBytes;
   }
 
-  /** Appends a line. @param line ends with a newline; otherwise it counts as truncated */
+  /** Appends a line. @param line ends with a newline; a line without one counts as truncated */
   write(line: string): void {
     // Each character has at least a byte, so the rest of a long line need not be encoded.
     const bytes = Buffer.from(line.length > this.#maxLineBytes ? line.slice(0, this.#maxLineBytes) : line);
@@ -34,7 +34,7 @@ export class LogRing {
     const newest = this.#buffer.subarray(0, this.#end);
     if (!this.#isFull) return newest.toString();
     const bytes = Buffer.concat([this.#buffer.subarray(this.#end), newest]);
-    // Skips the oldest line, which is partly overwritten.
+    // Skips the oldest line, which may be partly overwritten.
     return bytes.toString('utf8', bytes.indexOf(newline) + 1);
   }
 

@@ -9,17 +9,17 @@ export interface DriverLog {
   logger: Logger;
   /** The newest lines from level `debug` on, whatever the level of the output. */
   ring: LogRing;
-  /** Whether the output has only lines of the operator's level; otherwise it has all lines from `debug` on. */
+  /** Switches the output between the operator's level and `debug`. */
   toggleDebug(): void;
 }
 
-/** Opens a log that writes lines from a level on to standard output, and all lines to a ring in memory. */
+/** Opens a log that writes lines from `level` on to standard output, and all lines to a ring in memory. */
 export function openLog(level: Level): DriverLog {
   const ring = new LogRing();
   const output = destination({ fd: 1, sync: true });
   let shown = level;
   const stream = {
-    // Asks pino to set the level of each line here first.
+    // Makes pino set `lastLevel` before each write.
     [Symbol.for('pino.metadata')]: true,
     lastLevel: 0,
     write(line: string) {

@@ -24,17 +24,17 @@ import { readNearNodes, readNumaNodes } from '../node/numa/index.ts';
 import { InstanceToken, Operations, observerOf } from './ops/index.ts';
 import { openStartGate } from './start-gate.ts';
 
-/** Where the ports come from, and who closes them. */
+/** Where the ports come from, and the stack that closes them. */
 interface PortsOptions {
   access: ApiAccess;
-  /** Gets everything that is to be closed at the end. */
+  /** Gets everything that must be closed at the end. */
   stack: AsyncDisposableStack;
   logger: Logger;
 }
 
 /**
- * Opens this machine and its neighbours for the driver: the only place where real clocks, sockets and clients are made.
- * @throws NetdraError of what cannot be opened
+ * Opens this machine and its neighbours for the driver: the only place that creates real clocks, sockets and clients.
+ * @throws NetdraError of the port that cannot be opened
  */
 export async function openPorts(
   settings: Settings & NodeSettings,
@@ -64,7 +64,7 @@ export async function openPorts(
       nearNodes: (node) => readNearNodes(node),
       devicePlugins: new DevicePlugins(kubeletCheckpoint),
     },
-    // What a failed removal leaves is found by the next reconciliation.
+    // The next reconciliation finds what a failed removal leaves.
     disk: { bootId, store, files: textFiles, locks, gate, later: (task) => removals.add(task) },
     kubelet: {
       serve: (plugin, options) =>
@@ -87,7 +87,8 @@ export async function openPorts(
           socketPath: settings.nriSocket,
           env: process.env,
           handlers,
-          // A pause of the event loop must not cost the connection. Without failRequest, which would refuse the end of a pod, too.
+          // A pause of the event loop must not cost the connection. `failRequest` stays off: it would also refuse the end
+          // of a pod.
           failurePolicy: { keepConnected: true },
           logger,
         }),

@@ -15,7 +15,7 @@ async function runDriver(settings: Settings): Promise<void> {
   const { openLog } = await import('./log.ts');
   const log = openLog(settings.logLevel);
   const { logger } = log;
-  // One line, in one of the streams: logs of a container have both. Our own errors need no stack.
+  // One line in one stream: container logs merge both streams. Our own errors need no stack trace.
   const fail = (error: unknown, message: string): never => {
     if (error instanceof NetdraError || settings.logLevel === 'silent') {
       process.stderr.write(`netdra: ${message}: ${explain(error)}\n`);
@@ -31,8 +31,8 @@ async function runDriver(settings: Settings): Promise<void> {
   let app: App | undefined;
   const end = (signal: string) => {
     logger.info({ signal }, 'stopping');
-    // A start is interrupted where it is, as by a crash: the kernel does not deliver a signal to the first process of a
-    // container that handles none, and a start may wait for cards and for the API server.
+    // A signal ends a start at once, as a crash would. The handler is needed: the kernel delivers no unhandled signal to
+    // the first process of a container, and a start may wait for cards and for the API server.
     if (app === undefined) process.exit(0);
     app[Symbol.asyncDispose]().then(
       () => process.exit(0),

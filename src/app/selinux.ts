@@ -12,14 +12,14 @@ import { errnoName } from '../node/netlink/netns.ts';
  * `container_file_t`; level `s0` without categories.
  */
 export const containerLabel = 'system_u:object_r:container_file_t:s0';
-/** Where the kernel shows that a policy is loaded. */
+/** File that exists while an SELinux policy is loaded. */
 const enforcePath = '/sys/fs/selinux/enforce';
 
 /**
  * Labels the directories whose files are mounted into containers, before anything is created in them. A failure is only
  * logged: the driver still serves pods that SELinux does not confine.
  * @param dataDir the driver's directory below the kubelet's `plugins`
- * @param layoutDirs those of layouts that are outside it
+ * @param layoutDirs directories of layouts outside it
  */
 export function labelDirectories(dataDir: string, layoutDirs: readonly string[], logger: Logger): void {
   try {
@@ -30,9 +30,9 @@ export function labelDirectories(dataDir: string, layoutDirs: readonly string[],
 }
 
 /**
- * Gives directories and everything in them the label of files for containers. Files created in them later inherit the
- * type from the directory and the level from the driver's process, whose level must therefore be just `s0`. Missing
- * directories are created. Does nothing if SELinux is off.
+ * Gives directories and their contents the label of files for containers. Files created later inherit the type from the
+ * directory and the level from the driver's process, whose level must therefore be just `s0`. Creates missing directories.
+ * Does nothing if SELinux is off.
  * @throws NetdraError `selinux-label` with the first file that cannot be labelled
  */
 export function labelForContainers(dirs: readonly string[], { enforce = enforcePath } = {}): void {

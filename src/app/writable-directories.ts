@@ -8,12 +8,12 @@ import { errnoCode, NetdraError } from '../lib/errors.ts';
 export interface WritableDirectory {
   flag: string;
   path: string;
-  /** Why it is needed, where the settings do not say so. */
+  /** Why the driver needs the directory, if its flag does not show that. */
   purpose?: string;
 }
 
 /**
- * Checks that the driver can write to directories it needs, without changing anything. Otherwise the driver would
+ * Checks that the driver can write to the directories that it needs, without changing anything. Otherwise the driver would
  * start and then fail claim by claim.
  * @throws NetdraError `directory-unwritable`
  */
@@ -35,7 +35,7 @@ export function checkWritableDirectories(directories: readonly WritableDirectory
   }
 }
 
-/** The driver's directories, whatever layouts it has. */
+/** Returns the directories that the driver needs with any layout. */
 export function driverDirectories(settings: Settings): WritableDirectory[] {
   const { kubeletPluginsDir, kubeletRegistryDir, cdiDir, stateDir } = settings;
   return [
@@ -47,8 +47,8 @@ export function driverDirectories(settings: Settings): WritableDirectory[] {
 }
 
 /**
- * Directories outside the driver's own that metadata layouts need: those in the settings, and those of prepared claims.
- * Such a claim has files there although its layout is no longer in the settings.
+ * Returns the directories outside the driver's own that metadata layouts need: those of the settings, and those of prepared
+ * claims, which have files there even if their layout is no longer in the settings.
  * @param dataDir the driver's directory below the kubelet's `plugins`
  * @param records of prepared claims
  * @throws MetadataError `metadata-io`; StateError `store-unusable`
@@ -69,7 +69,7 @@ export async function layoutDirectories(
   });
 }
 
-/** The path itself, or its nearest existing ancestor. A file in the way counts as existing. */
+/** Returns the path itself, or its nearest existing ancestor. A file in the way counts as existing. */
 function nearestExisting(path: string): string {
   for (let current = path; ; current = dirname(current)) {
     try {

@@ -12,15 +12,15 @@ import {
 import { formatSimulatedAlias } from '../node/sriov/index.ts';
 import { formatTable, type Terminal } from './terminal.ts';
 
-/** Where a device of a claim is now. */
+/** Current place of a claim's device. */
 export type DevicePlace =
-  /** In the host's network namespace: not in its pod yet, or back already. */
+  /** In the host's network namespace: not yet in its pod, or already returned. */
   | { in: 'host'; interfaceName: string }
-  /** In that of the pod's sandbox. */
+  /** In the network namespace of the pod's sandbox. */
   | { in: 'pod'; interfaceName: string; netnsPath: string; sandboxId: string; pod: string }
-  /** It has no interface: a program uses it through vfio. `pod` if its sandbox exists. */
+  /** Without an interface: a program uses it through vfio. `pod` is set if its sandbox exists. */
   | { in: 'user-space'; sandboxId?: string; pod?: string }
-  /** In neither of these places. */
+  /** In none of these places. */
   | { in: 'nowhere'; reason: string };
 
 export interface ClaimView {
@@ -33,14 +33,14 @@ export interface ClaimView {
 }
 
 export interface DeviceView {
-  /** Full reference of the request. */
+  /** Full reference of the claim's request. */
   request: string;
   device: string;
   pciAddress: string;
   place: DevicePlace;
   ips: string[];
   hardwareAddress: string | undefined;
-  /** Generation of the request's metadata; 0: not written yet; absent: there is no record of it. */
+  /** Generation of the request's metadata; 0: not yet written; absent: there is no record of it. */
   generation: number | undefined;
 }
 
@@ -48,11 +48,11 @@ export interface ClaimsOptions {
   claims: readonly StoredClaim[];
   /** Connection into the host's network namespace. */
   host: LinkFinder;
-  /** Reads what is known of a claim's metadata. */
+  /** Reads the state of a claim's metadata. */
   inspect(claim: { namespace: string; name: string }): Promise<InspectedClaim | undefined>;
 }
 
-/** The prepared claims, with the actual places of their devices. */
+/** Returns the prepared claims with the actual places of their devices. */
 export async function viewClaims({ claims, host, inspect }: ClaimsOptions): Promise<ClaimView[]> {
   const hostLinks = await host.links();
   return await Promise.all(

@@ -12,9 +12,9 @@ import { formatFindings } from './finding.ts';
 import { type OutputOptions, outputOption, problemsOnlyOption, runTool, writeOutput } from './run-tool.ts';
 import { openTerminal, type Terminal } from './terminal.ts';
 
-// Commands load their code when they are run: what is imported above is loaded by the driver, too.
+// Commands import their code when they run, since the driver loads all imports above.
 
-/** What a tool gets: the output format, and flags of `netdra run`, by default as the driver has them. */
+/** Options of a tool: the output format, and flags of `netdra run` with the driver's values as defaults. */
 type ToolOptions<Name extends FlagName> = OutputOptions & Pick<Settings, Name> & { instance?: InstanceFacts };
 
 type ValidateCommandOptions = Pick<Settings, 'driverName' | 'openClaimFields'> & {
@@ -24,7 +24,7 @@ type ValidateCommandOptions = Pick<Settings, 'driverName' | 'openClaimFields'> &
 
 const criSockets = ['/run/containerd/containerd.sock', '/run/crio/crio.sock'];
 
-/** `netdra doctor`: finds what on this node keeps the driver from working. Exit code 1 if anything does. */
+/** `netdra doctor`: diagnoses this node. Exit code 1 if anything keeps the driver from working. */
 export function doctorCommand(): Command {
   const command = toolCommand(
     'doctor',
@@ -81,7 +81,7 @@ export function doctorCommand(): Command {
     .option('--netns-dir <path>', "where the runtime mounts pods' network namespaces", '/var/run/netns');
 }
 
-/** `netdra inventory`: the devices that are offered, and why others are not. */
+/** `netdra inventory`: lists the offered devices, and why others are not offered. */
 export function inventoryCommand(): Command {
   return toolCommand(
     'inventory',
@@ -94,7 +94,7 @@ export function inventoryCommand(): Command {
       const { RtnlConnection } = await import('../node/netlink/index.ts');
       const dirs = driverDirs(options);
       const { driverName: driver, inventoryPolicy: policyPath, simulate, instance } = options;
-      // The driver does not know what another policy would offer.
+      // The running driver cannot say what another policy would offer.
       const { askDriver } = await import('../instance/tool-socket.ts');
       const answer = policyPath === undefined ? await askDriver(dirs.dataDir, 'inventory') : undefined;
       if (answer !== undefined) return await writeOutput(options, JSON.parse(answer), formatInventory);
@@ -114,7 +114,7 @@ export function inventoryCommand(): Command {
   );
 }
 
-/** `netdra claims`: the prepared claims, and where their devices are. */
+/** `netdra claims`: lists prepared claims and where their devices are. */
 export function claimsCommand(): Command {
   return toolCommand(
     'claims',
@@ -137,7 +137,7 @@ export function claimsCommand(): Command {
   );
 }
 
-/** `netdra metadata`: the metadata that containers get. Exit code 1 if anything is wrong with it. */
+/** `netdra metadata`: shows the metadata that containers get. Exit code 1 if anything is wrong with it. */
 export function metadataCommand(): Command {
   return toolCommand(
     'metadata',
@@ -155,7 +155,7 @@ export function metadataCommand(): Command {
         await writeOutput(options, view, format);
         if (!isGood(view)) process.exitCode = 1;
       };
-      // Names of namespaces and claims have neither slashes nor a leading dot.
+      // Names of namespaces and claims contain no slashes and no leading dot.
       const isClaim = /^[a-z0-9][^/]*(\/[^/]+)?$/.test(subject) && !existsSync(subject);
       if (!isClaim) return await show(await viewFile(subject), formatFile);
       const dirs = { ...driverDirs(options), attributesDir, downwardApiDir };
@@ -232,7 +232,7 @@ export function validateCommand(): Command {
     );
 }
 
-/** `netdra convert`: objects of other SR-IOV stacks as ours. Exit code 1 if anything was not converted, and no output then. */
+/** `netdra convert`: converts objects of other SR-IOV stacks. Prints nothing and exits with 1 if anything was not converted. */
 export function convertCommand(): Command {
   return new Command('convert')
     .description('convert objects of the SR-IOV operator, its device plugin, Multus and other DRA drivers to ours')
@@ -254,7 +254,7 @@ export function convertCommand(): Command {
     );
 }
 
-/** `netdra completion`: the script for a shell; with words, what may follow them. */
+/** `netdra completion`: prints the script for a shell; with words, their completions. */
 export function completionCommand(...shells: Shell[]): Command {
   const command: Command = new Command('completion')
     .description('print the completion script of a shell, or completions for the given words')
@@ -272,7 +272,7 @@ export function completionCommand(...shells: Shell[]): Command {
 }
 
 /**
- * A read-only command with some of the flags of `netdra run`.
+ * Creates a read-only command with some of the flags of `netdra run`.
  * @param run gets the command's arguments after its options
  */
 function toolCommand<Name extends FlagName>(
@@ -290,8 +290,8 @@ function toolCommand<Name extends FlagName>(
 }
 
 /**
- * The options of a command. A flag that is given neither on the command line nor in the environment is as the driver of this node
- * has it.
+ * Returns a command's options. A flag given neither on the command line nor in the environment has the value that the
+ * driver of this node uses.
  */
 async function withInstance<Name extends FlagName>(command: Command): Promise<ToolOptions<Name>> {
   const { readInstance, settingsHere } = await import('../instance/instance-file.ts');

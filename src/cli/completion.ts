@@ -5,13 +5,13 @@ export type Shell = (typeof shells)[number];
 
 export interface Completions {
   found: { value: string; description: string }[];
-  /** Whether a file may follow, too. */
+  /** Whether a file name may follow, too. */
   isFile: boolean;
 }
 
 /**
- * What may be typed in place of the last word.
- * @param words those after the name of the program; bash takes `--name=value` apart at the `=`
+ * Returns the completions of the last word.
+ * @param words those after the program's name; bash splits `--name=value` at the `=`
  */
 export function completionsOf(program: Command, words: readonly string[]): Completions {
   const typed = [...words];
@@ -64,15 +64,16 @@ function startingWith(text: string, all: Completions['found']): Completions['fou
 }
 
 /**
- * A line for each, with its description after a tab, and a last one that says whether files may follow: `:0`, or `:4` if not.
- * Source: cobra's `__complete`, which kubectl expects of a `kubectl_complete-` program of a plugin.
+ * Formats each completion as a line, its description after a tab; the last line says whether file names may follow (`:0`)
+ * or not (`:4`).
+ * Source: cobra's `__complete`, which kubectl expects of a plugin's `kubectl_complete-` program.
  */
 export function formatCompletions({ found, isFile }: Completions): string {
   const lines = found.map(({ value, description }) => (description === '' ? value : `${value}\t${description}`));
   return [...lines, isFile ? ':0' : ':4'].map((line) => `${line}\n`).join('');
 }
 
-/** The script that a shell runs at its start, or that is the program `kubectl_complete-netdra`. */
+/** Scripts by shell: what the shell runs at its start, or the program `kubectl_complete-netdra`. */
 export const completionScripts: Record<Shell, string> = {
   bash: `_netdra() {
   local lines IFS=$'\\n'

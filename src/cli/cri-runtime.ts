@@ -51,7 +51,7 @@ export async function readCriRuntime(socketPath: string, timeoutMs = 5_000): Pro
   }
 }
 
-/** @param config of containerd JSON, of CRI-O TOML; CRI-O and containerd since 2.4 cannot switch CDI off */
+/** @param config JSON of containerd or TOML of CRI-O. CRI-O, and containerd since 2.4, cannot switch CDI off */
 export function parseCdiConfig(runtime: string, config: string): CdiConfig {
   if (runtime !== 'containerd') {
     const [, list] = /^\s*cdi_spec_dirs\s*=\s*\[([^\]]*)\]/m.exec(config) ?? [];
@@ -60,7 +60,7 @@ export function parseCdiConfig(runtime: string, config: string): CdiConfig {
   }
   try {
     const { enableCDI, cdiSpecDirs } = containerdConfig.parse(JSON.parse(config));
-    // containerd 1.7 to 2.2 always report whether it is on.
+    // containerd 1.7 to 2.2 always report whether CDI is on.
     const enabled = enableCDI ?? (cdiSpecDirs === undefined ? undefined : true);
     return defined({ enabled, specDirs: cdiSpecDirs });
   } catch {

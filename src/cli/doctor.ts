@@ -17,23 +17,23 @@ import { checkRuntime, type RuntimeCheck } from './checks/runtime.ts';
 import { type Finding, problem, type Verdict } from './finding.ts';
 
 export interface DoctorOptions extends RuntimeCheck, DirectoriesCheck, DriverPermissions {
-  /** Where proc and sysfs are mounted. */
+  /** Root of proc and sysfs. */
   procDir: string;
   sysDir: string;
   procSysDir: string;
   /** Where the runtime mounts the network namespaces of pods. */
   netnsDir: string;
-  /** Where CNI plugins are. */
+  /** Directories of CNI plugins. */
   cniBinDirs: readonly string[];
-  /** The driver runs with `--simulate`. */
+  /** Whether the driver runs with `--simulate`. */
   simulated: boolean;
   /** The kubelet's record of its device plugins. */
   checkpoint: string;
-  /** @returns `undefined` if there is no configuration to reach it; @throws NetdraError */
+  /** @returns `undefined` if there is no configuration for the API server; @throws NetdraError */
   openKube(): Promise<KubeClient | undefined>;
 }
 
-/** Checks everything on the node that the driver depends on. Changes nothing. Never rejects. */
+/** Checks everything on the node that the driver depends on. Read-only; never rejects. */
 export async function runDoctor(options: DoctorOptions): Promise<Finding[]> {
   const { procDir, sysDir, simulated } = options;
   const cards = await readCards(new Sysfs(sysDir)).catch((error): Cards => ({ pfs: [], vfs: [], problems: [error] }));

@@ -19,7 +19,7 @@ export async function listNames(path: string): Promise<string[]> {
   );
 }
 
-/** The error code if a path cannot be written to (`ENOENT`, `EACCES`, `EROFS`), else `undefined`. Changes nothing. */
+/** Returns the error code if a path cannot be written to (`ENOENT`, `EACCES`, `EROFS`), else `undefined`. Changes nothing. */
 export async function writeRefusal(path: string): Promise<string | undefined> {
   try {
     await access(path, constants.R_OK | constants.W_OK);
@@ -29,7 +29,7 @@ export async function writeRefusal(path: string): Promise<string | undefined> {
   }
 }
 
-/** The path, with links resolved in the part that exists. */
+/** Returns the path with symbolic links resolved in the part that exists. */
 export async function resolvePath(path: string): Promise<string> {
   try {
     return await realpath(path);

@@ -2,20 +2,20 @@ import type { Terminal } from './terminal.ts';
 
 type FindingLevel = 'ok' | 'warning' | 'problem';
 
-/** What a check of the node has found. */
+/** Result of a check. */
 export interface Verdict {
-  /** Absent: that of the check in the list of all checks. */
+  /** Name of the check, if it differs from the one in the list of checks. */
   check?: string;
-  /** `problem`: netdra does not work this way. `warning`: a part of it does not work, or nothing is known. */
+  /** `problem`: netdra does not work on this node. `warning`: a part does not work, or its state is unknown. */
   level: FindingLevel;
   message: string;
   /** What to do, as a clause; absent if there is nothing to do. */
   fix?: string;
 }
 
-/** Result of a check of the node, in one line. */
+/** A verdict on the node, with the check that reached it. */
 export interface Finding extends Verdict {
-  /** What was checked, in a word or two: `IOMMU`. */
+  /** Name of the check, in a word or two: `IOMMU`. */
   check: string;
 }
 
@@ -37,7 +37,7 @@ export function named(check: string, verdict: Verdict): Verdict {
 
 const styles: Record<FindingLevel, 'green' | 'yellow' | 'red'> = { ok: 'green', warning: 'yellow', problem: 'red' };
 
-/** One line for each finding: `problem  NRI: off: there is no socket … → set disable = false …`. */
+/** Formats each finding as a line: `problem  NRI: off: there is no socket … → set disable = false …`. */
 export function formatFindings(terminal: Terminal, findings: Finding[]): string {
   const lines = findings.map(({ check, level, message, fix }) => {
     const end = fix === undefined ? '' : `; to fix it: ${fix}`;

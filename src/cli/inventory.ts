@@ -18,16 +18,16 @@ export interface InventoryToolOptions {
   driver: string;
   connection: InventoryOptions['connection'];
   devicePlugins?: InventoryOptions['devicePlugins'];
-  /** Where sysfs is mounted. */
+  /** Root of sysfs. */
   sysfsRoot: string;
-  /** The driver's state directory, to list simulated VFs; absent: real ones are listed. */
+  /** The driver's state directory, to list simulated VFs; absent: lists real VFs. */
   simulatedIn?: string;
-  /** File with a policy; absent: the policy that the driver has. */
+  /** File with a policy; absent: the policy in force. */
   policyPath?: string;
-  /** What the driver has stored. */
+  /** Prepared claims from the driver's store. */
   claims: readonly StoredClaim[];
   unrestored: readonly UnrestoredVf[];
-  /** What else the driver has written; absent: it has not run here. */
+  /** The driver's other stored facts; absent: the driver has not run here. */
   state?: DeviceState;
 }
 
@@ -38,7 +38,7 @@ export interface InventoryToolOptions {
 export async function takeInventory(options: InventoryToolOptions): Promise<InventoryView> {
   const { driver, connection, sysfsRoot, simulatedIn, policyPath, claims, unrestored, state } = options;
   const held = heldDevices(claims);
-  // Before the devices: a policy can be checked where there are none.
+  // Read before the devices, so that a policy can be checked on a machine without any.
   const inForce = policyPath === undefined ? (state?.policy ?? {}) : await readPolicy(policyPath);
   const policy = () => inForce;
   const conditions = new DeviceConditions(
@@ -112,7 +112,7 @@ function toRow({ name, attributes, interfaceName, claim }: OfferedDevice): strin
   return [name, text('kind'), pf, vf, text('driver'), interfaceName ?? '', ...others, claim ?? ''];
 }
 
-/** Many devices have the condition of their PF. */
+/** Merged, since many devices share their PF's condition. */
 function formatConditions(terminal: Terminal, devices: readonly OfferedDevice[]): string[] {
   const all = devices.flatMap(({ name, taints = [], conditions = [] }) =>
     conditions.map(({ condition, message }) => {

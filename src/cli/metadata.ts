@@ -18,11 +18,11 @@ import type { Terminal } from './terminal.ts';
 export interface FileView {
   path: string;
   document?: DecodedMetadata;
-  /** Absent if it is valid. */
+  /** Fault of the content; absent if it is valid. */
   problem?: string;
 }
 
-/** Reads a file with objects of metadata.resource.k8s.io, in whatever version, and checks it. Never rejects. */
+/** Reads and checks a file with objects of metadata.resource.k8s.io of any version. Never rejects. */
 export async function viewFile(path: string): Promise<FileView> {
   let document: DecodedMetadata;
   try {
@@ -39,13 +39,13 @@ export async function viewFile(path: string): Promise<FileView> {
   }
 }
 
-/** The files of a prepared claim. `documents` are those in layouts that have whole documents: `v1` and `kep`. */
+/** The files of a prepared claim. `documents` are those of layouts that hold whole documents: `v1` and `kep`. */
 export interface ClaimFilesView extends InspectedClaim {
   documents: FileView[];
 }
 
 /**
- * Finds a prepared claim by its name alone.
+ * Finds a prepared claim by its name.
  * @returns `namespace/name`
  * @throws NetdraError `claim-not-prepared`, `claim-ambiguous`
  */
@@ -84,7 +84,7 @@ export async function viewClaimFiles(
   return { ...inspected, documents: await Promise.all(readable.map(({ path }) => viewFile(path))) };
 }
 
-/** Whether everything is in order. */
+/** Returns whether no file has a problem. */
 export function isGood(view: FileView | ClaimFilesView): boolean {
   if ('path' in view) return view.problem === undefined;
   const areFilesGood = view.files.every(({ state }) => state === 'current' || state === 'pending');

@@ -2,11 +2,11 @@ import { join } from 'node:path';
 import { readText } from './files.ts';
 
 export interface Mount {
-  /** Where it is mounted. */
+  /** Mount point. */
   path: string;
-  /** Such as `rw`, `noexec`. */
+  /** Mount options such as `rw`, `noexec`. */
   options: string[];
-  /** Such as `shared:12`, `master:3`; none: private. */
+  /** Propagation, such as `shared:12`, `master:3`; empty: private. */
   propagation: string[];
 }
 
@@ -23,7 +23,7 @@ export async function readMounts(procDir: string): Promise<Mount[] | undefined> 
   });
 }
 
-/** The mount that a path is on: the last one at the path or above it, since it covers earlier ones. */
+/** Returns the mount that a path is on: the last one at or above the path, which covers earlier ones. */
 export function mountOf(mounts: readonly Mount[], path: string): Mount | undefined {
   return mounts.findLast(
     (mount) => path === mount.path || path.startsWith(mount.path === '/' ? '/' : `${mount.path}/`),

@@ -2,12 +2,12 @@ import { createPlugin, type RuntimeInfo } from '../../nri/index.ts';
 import { systemClock } from '../lib/clock.ts';
 import { errnoCode, NetdraError } from '../lib/errors.ts';
 
-/** Registration and first list; a runtime with many pods needs time. */
+/** Time for the registration and the first list; a runtime with many pods needs some. */
 const timeoutMs = 10_000;
 const hopelessCodes = ['ENOENT', 'ECONNREFUSED', 'EACCES'];
 
 /**
- * Connects briefly to the runtime as another NRI plugin, as the driver does: what works here works for the driver.
+ * Connects briefly to the runtime as an NRI plugin of its own, in the way of the driver, to show whether the driver can.
  * @param socketPath the runtime's NRI socket
  * @throws NetdraError `nri-unavailable`, with the system's error code as `cause.code` if there is one
  */
@@ -17,11 +17,11 @@ export async function probeNri(socketPath: string): Promise<RuntimeInfo> {
   const remember = (fields: object) => {
     if (!('err' in fields)) return;
     failure = fields.err;
-    // The plugin would otherwise wait for the runtime to appear.
+    // Without this the plugin would wait for the runtime to appear.
     if (hopelessCodes.includes(deepCode(failure) ?? '')) abort.abort();
   };
   const logger = { debug: () => undefined, info: () => undefined, warn: remember, error: remember };
-  // Last in the order, so that it does not get in the way of other plugins.
+  // Last in the order, so that it does not disturb other plugins.
   await using plugin = createPlugin({ name: 'netdra-doctor', index: '99', socketPath, handlers: {}, logger });
   using deadline = systemClock.deadline(timeoutMs, abort.signal);
   plugin.start();
@@ -33,7 +33,7 @@ export async function probeNri(socketPath: string): Promise<RuntimeInfo> {
   }
 }
 
-/** The system's error code, from an error or its causes. */
+/** Returns the system's error code of an error or its causes. */
 export function deepCode(error: unknown): string | undefined {
   for (let current = error; current instanceof Error; current = current.cause) {
     const code = errnoCode(current);

@@ -8,19 +8,19 @@ export interface OutputOptions {
   output: 'table' | 'json' | 'yaml';
 }
 
-/** @param more formats of this command besides those of all */
+/** @param more formats of this command besides the common ones */
 export function outputOption(...more: string[]): Option {
   return new Option('-o, --output <format>', 'output format')
     .choices(['table', 'json', 'yaml', ...more])
     .default('table');
 }
 
-/** For commands that list what is well, too. */
+/** An option for commands that list healthy things, too. */
 export function problemsOnlyOption(): Option {
   return new Option('--problems-only', 'print problems only');
 }
 
-/** Writes the result of a command, for people or for programs. */
+/** Writes the result of a command, as text for people or in a format for programs. */
 export async function writeOutput<T>(
   { output }: OutputOptions,
   value: T,
@@ -32,7 +32,10 @@ export async function writeOutput<T>(
   terminal.write(output === 'json' ? `${json}\n` : await formatExactYaml(json));
 }
 
-/** Keeps the numbers of the JSON: js-yaml leaves a `bigint` out, so each is written as a unique mark and replaced afterwards. */
+/**
+ * Keeps the digits of JSON numbers: js-yaml cannot write a `bigint`, so each is written as a unique mark and replaced
+ * afterwards.
+ */
 async function formatExactYaml(json: string): Promise<string> {
   const { dump } = await import('js-yaml');
   const mark = `n${randomUUID()}`;
@@ -57,7 +60,7 @@ export async function runTool(task: () => Promise<void>): Promise<void> {
 }
 
 function endProcess(error: Error): never {
-  // The reader has seen enough, as in `netdra doctor | head -1`. The exit code stays that of the command.
+  // The reader has closed the pipe, as in `netdra doctor | head -1`. The exit code stays that of the command.
   if (errnoCode(error) === 'EPIPE') process.exit();
   process.stderr.write(`netdra: the output cannot be written: ${explain(error)}\n`);
   process.exit(1);

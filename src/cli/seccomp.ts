@@ -4,11 +4,11 @@ import profile from '../../deploy/seccomp/netdra.json' with { type: 'json' };
 import { NetdraError } from '../lib/errors.ts';
 import { replaceFile } from '../lib/replace-file.ts';
 
-/** The profile as a file. */
+/** The profile as text of a file. */
 export const profileText = `${JSON.stringify(profile, null, 2)}\n`;
 
 /**
- * Writes the profile in one step: a runtime that reads it at the same moment gets either the whole file or the old one.
+ * Writes the profile atomically: a runtime that reads it meanwhile gets either the old or the new file.
  * @param path of the file; its directories are created
  * @throws NetdraError `seccomp-not-installed`
  */

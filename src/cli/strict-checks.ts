@@ -1,15 +1,15 @@
 import type { SchemaFault } from '../driver/api/schema-faults.ts';
 
-/** Groups of the API with the kinds that `netdra validate` checks in them. */
+/** Kinds that `netdra validate` checks, by API group. */
 const checked: Record<string, readonly string[]> = {
   'resource.k8s.io': ['DeviceClass', 'ResourceClaim', 'ResourceClaimTemplate'],
   'netdra.dev': ['InventoryPolicy', 'NetworkDevicePolicy', 'VFConfig'],
 };
 
-/** Longer texts are not taken for misspellings. */
+/** Longest text that is compared for a misspelling. */
 const longest = 64;
 
-/** Why an object that is not checked may have been meant to be: a slip in `apiVersion` or `kind`, or neither of them. */
+/** Returns why an unchecked object may be a mistake: `apiVersion` or `kind` is misspelled or missing. */
 export function slipsIn({ apiVersion, kind }: Record<string, unknown>): SchemaFault[] {
   if (typeof apiVersion !== 'string' || typeof kind !== 'string') {
     return [{ field: 'document', message: 'is not checked: it has no apiVersion and kind', path: [] }];
@@ -29,7 +29,7 @@ export function slipsIn({ apiVersion, kind }: Record<string, unknown>): SchemaFa
   return [];
 }
 
-/** Whether at most two characters differ. */
+/** Returns whether at most two characters differ. */
 export function isNear(text: string, wanted: string): boolean {
   if (text.length > longest) return false;
   let row = Array.from({ length: wanted.length + 1 }, (_, index) => index);

@@ -3,14 +3,14 @@ import { printableStyled } from '../lib/printable.ts';
 
 export type Style = 'bold' | 'green' | 'yellow' | 'red' | 'dim';
 
-/** Where a command writes, and whether people read it. Characters that a terminal would act upon are escaped. */
+/** Output of a command. Escapes characters that a terminal would act upon. */
 export interface Terminal {
   write(text: string): void;
-  /** The text in a colour, or unchanged where colours are not wanted. */
+  /** Returns the text in a colour, or unchanged if the output has no colours. */
   style(style: Style, text: string): string;
 }
 
-/** Colours only on a terminal, and not with `NO_COLOR` in the environment. */
+/** Opens the output, with colours only on a terminal and without `NO_COLOR`. */
 export function openTerminal(stream: NodeJS.WriteStream): Terminal {
   return {
     write: (text) => void stream.write(printableStyled(text)),
@@ -18,10 +18,10 @@ export function openTerminal(stream: NodeJS.WriteStream): Terminal {
   };
 }
 
-/** Characters between the columns of a table. */
+/** Number of spaces between the columns of a table. */
 const columnGap = 2;
 
-/** A table with a header and columns as wide as needed. Empty cells show as `-`. */
+/** Formats a table with a header and columns as wide as needed. Empty cells show as `-`. */
 export function formatTable(terminal: Terminal, head: string[], rows: string[][]): string {
   const width = (text: string) => stripVTControlCharacters(text).length;
   const cells = [head, ...rows].map((row) => row.map((cell) => printableStyled(cell.replaceAll('\n', ' ')) || '-'));

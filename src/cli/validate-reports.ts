@@ -1,12 +1,12 @@
 import type { Terminal } from './terminal.ts';
 import type { FileFault, Validation } from './validate.ts';
 
-/** Whether something was checked, and nothing is wrong with it. */
+/** Returns whether something was checked and nothing is wrong. */
 export function isValid({ checked, faults }: Validation): boolean {
   return checked > 0 && faults.length === 0;
 }
 
-/** For people, with colours where the terminal has some. */
+/** Formats a validation for people. */
 export function formatValidation(terminal: Terminal, { checked, faults, notes }: Validation): string {
   const lines = faults.map(({ file, line, column, field, message }) => {
     return `${terminal.style('bold', `${file}:${line}:${column}`)}: ${terminal.style('red', field)}: ${message}\n`;
@@ -16,8 +16,8 @@ export function formatValidation(terminal: Terminal, { checked, faults, notes }:
 }
 
 /**
- * Annotations of a run in GitHub Actions: https://docs.github.com/actions/reference/workflow-commands-for-github-actions.
- * Notes are notices without a place.
+ * Formats a validation as annotations of GitHub Actions:
+ * https://docs.github.com/actions/reference/workflow-commands-for-github-actions. Notes become notices without a place.
  */
 export function formatGithub({ faults, notes }: Validation): string {
   const lines = faults.map(({ file, line, column, field, message }) => {
@@ -32,7 +32,7 @@ const property = (text: string) => data(text).replaceAll(':', '%3A').replaceAll(
 
 const ruleId = 'netdra-validate';
 
-/** A log of SARIF 2.1.0, as code scanning reads it: https://docs.oasis-open.org/sarif/sarif/v2.1.0. */
+/** Returns a log of SARIF 2.1.0 for code scanning: https://docs.oasis-open.org/sarif/sarif/v2.1.0. */
 export function sarifOf({ faults, notes }: Validation, version: string): object {
   const driver = {
     name: 'netdra',
@@ -60,7 +60,7 @@ export function sarifOf({ faults, notes }: Validation, version: string): object 
 
 function resultOf({ file, line, column, field, message }: FileFault): object {
   const region = { startLine: line, startColumn: column };
-  // A relative path stays one; `-` is standard input.
+  // A relative path stays relative; `-` is standard input.
   const artifactLocation = { uri: encodeURI(file) };
   return {
     ruleId,

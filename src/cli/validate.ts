@@ -17,7 +17,7 @@ import { findYamlProblem } from '../lib/json-depth.ts';
 import { inventoryPolicySchema } from '../node/inventory/index.ts';
 import { slipsIn } from './strict-checks.ts';
 
-/** Something wrong in a file. */
+/** A fault in a file. */
 export interface FileFault extends TextPlace {
   file: string;
   field: string;
@@ -28,7 +28,7 @@ export interface Validation {
   /** Number of inventory policies, and of classes, claims and templates with a VFConfig. */
   checked: number;
   faults: FileFault[];
-  /** What could not be checked without the cluster, for people. */
+  /** What could not be checked without a cluster, as text. */
   notes: string[];
 }
 
@@ -36,13 +36,13 @@ export interface ValidateOptions {
   driverName: string;
   /** `--open-claim-fields` of the driver. */
   openClaimFields: readonly ClosedField[];
-  /** Notes are faults, and so are objects that are not checked because of a slip. */
+  /** Reports notes as faults, and also objects that were skipped because of a probable misspelling. */
   strict?: boolean;
 }
 
 interface Document {
   file: string;
-  /** As YAML has it: anything. */
+  /** Any YAML value. */
   value: unknown;
   placeOf: FindPlace;
 }
@@ -53,7 +53,7 @@ type ConfigEntry = Omit<AllocatedConfiguration, 'source'>;
 /** A claim, or the claims of a template, whose configurations are valid by themselves. */
 interface ClaimToCheck {
   document: Document;
-  /** Path of its `devices` in the document. */
+  /** Path of the claim's `devices` in its document. */
   at: readonly PropertyKey[];
   identity: ClaimIdentity;
   devices: Record<string, unknown>;
@@ -65,12 +65,13 @@ const start: TextPlace = { line: 1, column: 1 };
 /** Kinds of resource.k8s.io, of all versions. Source: Kubernetes, staging/src/k8s.io/api/resource. */
 const resourceKinds = ['DeviceClass', 'ResourceClaim', 'ResourceClaimTemplate', 'ResourceSlice'];
 const otherResourceKinds = ['DeviceTaintRule', 'ResourcePoolStatusRequest'];
-/** Kinds of netdra.dev that are objects; a VFConfig is a part of one. */
+/** Object kinds of netdra.dev; a VFConfig is part of other objects. */
 const ownKinds = ['InventoryPolicy', 'NetworkDevicePolicy', 'NodeNetworkDevices'];
 
 /**
- * Checks files without a cluster: inventory policies, also as NetworkDevicePolicy and in values of the chart, and the VFConfigs of DeviceClasses, ResourceClaims
- * and ResourceClaimTemplates; claims also against their class, if it is in one of the files. Other objects are skipped.
+ * Checks files without a cluster: inventory policies, NetworkDevicePolicies and policies in values of the chart, and the
+ * VFConfigs of DeviceClasses, ResourceClaims and ResourceClaimTemplates. Checks claims against their class, too, if a file
+ * contains it. Skips other objects.
  * @param files paths; `-`: standard input
  */
 export async function validateFiles(files: readonly string[], options: ValidateOptions): Promise<Validation> {
@@ -82,7 +83,7 @@ class Validator {
   readonly #result: Validation = { checked: 0, faults: [], notes: [] };
   readonly #classes = new Map<string, ConfigEntry[]>();
   readonly #claims: ClaimToCheck[] = [];
-  /** Notes that many objects share, each with its first place. */
+  /** Notes that several objects share, each with its first place. */
   readonly #shared = new Map<string, { place: TextPlace & { file: string }; more: number }>();
 
   constructor(options: ValidateOptions) {
@@ -128,7 +129,7 @@ class Validator {
     }
   }
 
-  /** @param path of an object in its document: it may be an item of a list */
+  /** @param path of an object in its document, for example an item of a list */
   #check(document: Document, value: unknown, path: readonly PropertyKey[]): void {
     const fields = fieldsOf(value);
     const { apiVersion, kind, items, inventoryPolicy } = fields;
@@ -141,7 +142,7 @@ class Validator {
     } else if (kind === 'InventoryPolicy' || (kind === undefined && ('pfs' in fields || 'nics' in fields))) {
       this.#checkPolicy(document, value, path);
     } else if (kind === undefined && Object.keys(fieldsOf(inventoryPolicy)).length > 0) {
-      // Values of the chart, which adds what it is.
+      // In values of the chart, which adds `apiVersion` and `kind`.
       const policy = { apiVersion: 'netdra.dev/v1alpha1', kind: 'InventoryPolicy', ...fieldsOf(inventoryPolicy) };
       this.#checkPolicy(document, policy, [...path, 'inventoryPolicy']);
     } else if (kind === 'ConfigMap') {
@@ -180,7 +181,7 @@ class Validator {
     this.#report(document, [{ field: 'kind', message, path: ['kind'] }], path);
   }
 
-  /** Adds a note once, however many objects it is about. */
+  /** Adds a note once, however many objects it applies to. */
   #note({ file, placeOf }: Document, path: readonly PropertyKey[], note: string): void {
     const shared = this.#shared.get(note);
     if (shared !== undefined) shared.more++;
@@ -230,7 +231,10 @@ class Validator {
     }
   }
 
-  /** Reports contradictions that no claim of the class can fix: settings are final unless `overridable` or the driver opens them. */
+  /**
+   * Reports contradictions that no claim of the class can resolve: settings are final unless they are `overridable` or the
+   * driver opens them.
+   */
   #checkClass(document: Document, configs: readonly ConfigEntry[], path: readonly PropertyKey[]): void {
     const settings = configs.map(({ opaque }) => opaque?.parameters as VfConfig & { overridable?: string[] });
     const open = [...this.#options.openClaimFields, ...settings.flatMap(({ overridable = [] }) => overridable)];
@@ -241,7 +245,7 @@ class Validator {
     this.#report(document, faults, [...path, configs.length - 1, 'opaque', 'parameters']);
   }
 
-  /** @returns those of the driver; `undefined` if one is invalid */
+  /** @returns the driver's configurations; `undefined` if one is invalid */
   #configs(
     document: Document,
     entries: unknown,
@@ -269,7 +273,7 @@ class Validator {
     return isValid ? found : undefined;
   }
 
-  /** Checks a claim against its classes, as prepare does. */
+  /** Checks a claim against its classes, as the driver does when it prepares the claim. */
   #checkWithClasses({ document, at, identity, devices, configs }: ClaimToCheck): void {
     const { driverName, openClaimFields } = this.#options;
     const isConfigured = (name: string) =>
@@ -317,7 +321,10 @@ function hasAddresses({ opaque }: ConfigEntry): boolean {
   return Array.isArray(addresses) && addresses.length > 0;
 }
 
-/** Requests of a claim with their class, each alternative of `firstAvailable` by itself; without those that only observe devices. */
+/**
+ * Returns the requests of a claim with their classes, each alternative of `firstAvailable` separately, without requests
+ * that only monitor devices.
+ */
 function requestsOf({ requests }: Record<string, unknown>) {
   return (Array.isArray(requests) ? requests : []).flatMap((request, index) => {
     // Before resource.k8s.io/v1beta2 there is no `exactly`.

@@ -9,15 +9,15 @@ import type { Settings } from './settings.ts';
 /** Facts about an instance of the driver that do not change while it runs. */
 interface StartFacts {
   settings: Partial<Settings>;
-  /** Of the boot in which it ran: a device that hung before hangs no more. */
+  /** Boot ID at the start: a device that hung in an earlier boot no longer hangs. */
   bootId: string;
   /** Identifies the mount namespace in which the paths of the settings are valid. */
   mounts: string;
-  /** Unix time, ms. */
+  /** Start time: Unix time, ms. */
   startedAtMs: number;
 }
 
-/** What the instance of the driver that was started last on this node has written for the tools. */
+/** Facts that the newest instance of the driver on this node has written for the tools. */
 export interface InstanceFacts extends StartFacts, DeviceState {}
 
 const fileName = 'instance.json';
@@ -45,7 +45,7 @@ export class InstanceFile {
     const text = `${JSON.stringify({ ...this.#facts, ...state })}\n`;
     if (text === this.#text) return;
     try {
-      // During a rolling update the newer instance is the one to describe.
+      // During a rolling update the file describes the newer instance.
       if (!this.#isNewer(readFactsIfGood(this.#path))) replaceFile(this.#path, text, 0o600);
       this.#text = text;
     } catch (error) {
@@ -53,7 +53,7 @@ export class InstanceFile {
     }
   }
 
-  /** Clocks can be wrong until they are set: only times of this boot are compared, and none that is still to come. */
+  /** Compares start times of the current boot only, and none in the future: clocks may be wrong until they are set. */
   #isNewer(other: InstanceFacts | undefined): boolean {
     if (other?.bootId !== this.#facts.bootId) return false;
     return other.startedAtMs > this.#facts.startedAtMs && other.startedAtMs <= Date.now();
@@ -79,8 +79,8 @@ export function readInstance(kubeletPluginsDir: string, driverName?: string): In
 }
 
 /**
- * Returns the settings of an instance that are valid here: some of its paths exist only in its container. The policy file is not
- * among them: another policy than that of the file may be in force.
+ * Returns the settings of an instance that are valid here: some of its paths exist only in its container. Leaves out the
+ * policy file, since the policy in force may differ from it.
  */
 export function settingsHere({ settings, mounts }: InstanceFacts): Partial<Settings> {
   const { inventoryPolicy: _policy, ...inContainer } = settings;
@@ -88,7 +88,7 @@ export function settingsHere({ settings, mounts }: InstanceFacts): Partial<Setti
   return mounts === mountNamespace() ? inContainer : anywhere;
 }
 
-/** @returns `undefined` for a file that is missing or damaged, and to be written anew */
+/** @returns `undefined` for a missing or damaged file, which is to be rewritten */
 function readFactsIfGood(path: string): InstanceFacts | undefined {
   try {
     return readFacts(path);

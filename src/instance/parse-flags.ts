@@ -3,13 +3,13 @@ import { isAbsolute } from 'node:path';
 import { defined } from '../lib/defined.ts';
 import { NetdraError } from '../lib/errors.ts';
 
-// Each of these parsers throws an Error with what is allowed.
+// Each of these parsers throws an Error that says what is allowed.
 
-/** How many virtual functions to simulate. */
+/** Virtual functions to simulate. */
 export interface Simulation {
   pfs: number;
   vfsPerPf: number;
-  /** Of each PF; the last one also of those that follow. Absent: they report none. */
+  /** NUMA node of each PF; the last one applies to all further PFs. Absent: PFs report none. */
   numaNodes?: number[];
 }
 
@@ -33,18 +33,18 @@ export function parseSimulation(text: string): Simulation {
   return simulation;
 }
 
-/** A file or directory whose path other processes get, too: they have their own working directories. */
+/** Parses an absolute path: other processes, with other working directories, get it, too. */
 export function parseAbsolutePath(text: string): string {
   if (isAbsolute(text)) return text;
   throw new Error('an absolute path is needed');
 }
 
-/** Comma-separated names, or `*` for all; may be empty. */
+/** Parses comma-separated names, or `*` for all; may be empty. */
 export function parseList(text: string): string[] {
   return [...new Set(text.split(',').map((name) => name.trim()))].filter((name) => name !== '');
 }
 
-/** Comma-separated names of runtime handlers, in which `*` stands for any characters; may be empty. */
+/** Parses comma-separated names of runtime handlers, in which `*` stands for any characters; may be empty. */
 export function parseHandlers(text: string): string[] {
   const names = parseList(text);
   // Source: RuntimeClass `handler`, a DNS label.
@@ -52,7 +52,7 @@ export function parseHandlers(text: string): string[] {
   throw new Error('give names of runtime handlers, lower-case, with * for any characters, such as kata,kata-*');
 }
 
-/** A parser of comma-separated names, of which the known ones are allowed. */
+/** Returns a parser of comma-separated names that accepts the known ones. */
 export function namesAmong<Name extends string>(known: readonly Name[], { mayBeEmpty = false } = {}) {
   return (text: string): Name[] => {
     if (mayBeEmpty && text.trim() === '') return [];
@@ -69,7 +69,10 @@ export function parseBoolean(text: string): boolean {
   throw new Error('true or false is needed');
 }
 
-/** A driver name is a lower-case DNS subdomain of at most 63 characters. Source: resource.k8s.io/v1 `DriverNameMaxLength`. */
+/**
+ * Parses a driver name: a lower-case DNS subdomain of at most 63 characters. Source: resource.k8s.io/v1
+ * `DriverNameMaxLength`.
+ */
 export function parseDriverName(text: string): string {
   const label = '[a-z0-9]([-a-z0-9]*[a-z0-9])?';
   if (text.length <= 63 && new RegExp(`^${label}(\\.${label})*$`).test(text)) return text;

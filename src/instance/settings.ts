@@ -18,20 +18,20 @@ import {
   parseSimulation,
 } from './parse-flags.ts';
 
-/** Where the value of a flag comes from that is not on the command line. */
+/** Sources of a flag's value besides the command line. */
 interface FlagSource {
-  /** Environment variable; it applies to all commands, so that in the driver's container the tools use the same settings. */
+  /** Environment variable. It applies to all commands, so that in the driver's container the tools use the driver's settings. */
   env?: string;
-  /** As on the command line. Absent: the setting is `undefined` unless the flag is given. */
+  /** Default, as on the command line. Absent: without the flag the setting is `undefined`. */
   default?: string;
 }
 
 /** A flag of `netdra run`, and the setting that it becomes. */
 interface Flag extends FlagSource {
-  /** Its value in the help, such as `<path>`; `[bool]` may be left out. */
+  /** Placeholder of the value in the help, such as `<path>`; a `[bool]` is optional. */
   value: string;
   help: string;
-  /** Default: the setting is the text. */
+  /** Converts the text to the setting. Default: the text itself. */
   parse?: (text: string) => unknown;
   choices?: readonly string[];
   isMandatory?: boolean;
@@ -40,12 +40,12 @@ interface Flag extends FlagSource {
 
 const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 
-/** The setting is an absolute path. */
+/** Declares a flag whose value is an absolute path. */
 function directory<Options extends FlagSource>(help: string, options: Options) {
   return { value: '<path>', help, parse: parseAbsolutePath, ...options };
 }
 
-/** Off by default. */
+/** Declares a boolean flag, by default off. */
 function toggle(help: string, options: FlagSource = {}) {
   return { value: '[bool]', help, default: 'false', parse: parseBoolean, ...options };
 }
@@ -226,17 +226,17 @@ type Value<F> = F extends { parse: (text: string) => infer T }
     : string;
 type Given<F> = F extends { default: string } | { isMandatory: true } ? Value<F> : Value<F> | undefined;
 
-/** The settings of `netdra run`. One whose flag has no default may be absent. */
+/** The settings of `netdra run`. A setting whose flag has no default may be absent. */
 export type Settings = {
   [Name in FlagName as undefined extends Given<Flags[Name]> ? never : Name]: Given<Flags[Name]>;
 } & { [Name in FlagName as undefined extends Given<Flags[Name]> ? Name : never]?: Given<Flags[Name]> };
 
-/** `--http-tls-dir` of `httpTlsDir`; units are in the name of the setting only. */
+/** Returns the flag's name: `--http-tls-dir` for `httpTlsDir`, without the unit at the end of the setting's name. */
 export function flagOf(name: FlagName): string {
   return `--${name.replace(/Ms$/, '').replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 }
 
-/** A flag for a command. */
+/** Creates the option of a command for a flag. */
 export function flagOption(name: FlagName): Option {
   const flag: Flag = flags[name];
   const { value, help, env, choices, parse = (text: string) => text } = flag;
@@ -248,7 +248,7 @@ export function flagOption(name: FlagName): Option {
   return option.makeOptionMandatory(flag.isMandatory ?? false).hideHelp(flag.isHidden ?? false);
 }
 
-/** Turns a parser's error into commander's, which names the flag. */
+/** Converts a parser's error to commander's, which names the flag. */
 export function argument(parse: (text: string) => unknown): (text: string) => unknown {
   return (text) => {
     try {

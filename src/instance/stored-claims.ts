@@ -6,15 +6,15 @@ import { NetdraError } from '../lib/errors.ts';
 import { isMissing } from '../lib/is-missing.ts';
 import { storePath } from './directories.ts';
 
-/** What the driver has stored, read beside the running driver. */
+/** The driver's stored claims, readable while the driver runs. */
 export interface Stored extends Disposable {
   readonly claims: readonly StoredClaim[];
   readonly unrestored: readonly UnrestoredVf[];
-  /** The framework's records of these claims. Both are readable until this is disposed of. */
+  /** The framework's records of these claims. Both are readable until disposal. */
   records: ClaimRecords;
 }
 
-/** As {@link openStored}, for a tool that shows nothing else. @throws NetdraError `state-missing` */
+/** Opens the store as {@link openStored}, for a tool that shows nothing else. @throws NetdraError `state-missing` */
 export function openStoredByDriver(dirs: Parameters<typeof openStored>[0]): Stored {
   if (!isMissing(storePath(dirs.stateDir))) return openStored(dirs);
   throw new NetdraError('state-missing', `no driver has stored its state in ${dirs.stateDir}`, {
@@ -24,7 +24,7 @@ export function openStoredByDriver(dirs: Parameters<typeof openStored>[0]): Stor
 }
 
 /**
- * Opens the driver's store to read it. If it is missing, the driver has never run here, so there are no claims.
+ * Opens the driver's store for reading. Without a store the driver has never run here, and there are no claims.
  * @throws StateError `store-unusable`
  */
 export function openStored({ stateDir, dataDir }: { stateDir: string; dataDir: string }): Stored {
@@ -34,7 +34,7 @@ export function openStored({ stateDir, dataDir }: { stateDir: string; dataDir: s
   const store = new Store(path, { readOnly: true });
   const records = new StoredRecords({ store, dataDir });
   return {
-    // The driver's start needs only the records.
+    // Read on demand: the driver's start needs only the records.
     get claims() {
       return store.claims();
     },
@@ -46,7 +46,7 @@ export function openStored({ stateDir, dataDir }: { stateDir: string; dataDir: s
   };
 }
 
-/** Makes the directory of the database if it is missing. @throws StateError `store-unusable` */
+/** Creates the directory of the database if it is missing. @throws StateError `store-unusable` */
 export function makeStateDir(stateDir: string): void {
   try {
     mkdirSync(stateDir, { recursive: true, mode: 0o700 });

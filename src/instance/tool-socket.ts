@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { errnoCode, explain, NetdraError } from '../lib/errors.ts';
 import type { Logger } from '../lib/logger.ts';
 
-/** Answers of the running driver to the tools of its node, by path: each returns text. */
+/** Functions by path that return the running driver's answers, as text, to the tools of its node. */
 export type ToolAnswers = Readonly<Record<string, () => string>>;
 
 const socketName = 'tools.sock';
@@ -14,8 +14,8 @@ const answerTimeoutMs = 10_000;
 const maxAnswerBytes = 16_000_000;
 
 /**
- * Serves the tools on this node through a socket in the driver's directory that only root can use. A newer instance replaces
- * the socket. The driver works without it, so a failure is only logged.
+ * Serves the tools on this node through a socket in the driver's directory that only root can use. A newer instance
+ * replaces the socket. A failure is only logged, since the driver works without the socket.
  * @param dataDir the driver's directory below the kubelet's `plugins`
  */
 export async function serveTools(
@@ -35,7 +35,7 @@ export async function serveTools(
   const path = join(dataDir, socketName);
   try {
     mkdirSync(dataDir, { recursive: true, mode: 0o750 });
-    // Listens under a temporary name first: the earlier instance answers until this one can.
+    // Listens under a temporary name first, so that the earlier instance answers until this one can.
     const own = join(dataDir, `tools-${instance}.sock`);
     server.listen(own);
     await once(server, 'listening');
@@ -55,8 +55,8 @@ export async function serveTools(
 /**
  * Asks the running driver.
  * @param timeoutMs for the whole answer
- * @returns `undefined` if none runs
- * @throws NetdraError `driver-unanswering` if it does not answer
+ * @returns `undefined` if no driver runs
+ * @throws NetdraError `driver-unanswering` if the driver does not answer
  */
 export async function askDriver(
   dataDir: string,
@@ -65,10 +65,10 @@ export async function askDriver(
 ): Promise<string | undefined> {
   const path = join(dataDir, socketName);
   try {
-    // It closes the connection, too: an open one would keep the tool from ending.
+    // The signal also closes the connection, which would otherwise keep the tool from ending.
     const signal = AbortSignal.timeout(timeoutMs);
     const sent = request({ socketPath: path, path: `/${what}`, agent: false, signal });
-    // After the answer has begun, reading it fails as well.
+    // Once the answer has begun, reading it fails instead.
     sent.on('error', () => undefined).end();
     const [response] = await once(sent, 'response');
     const chunks: Buffer[] = [];

@@ -1,10 +1,10 @@
 import { BlockList, isIPv6, type Socket } from 'node:net';
 
-/** Number of connections that stay open, however old they are. */
+/** Number of connections that stay open, whatever their age. */
 const mostKept = 32;
 /** Minimum lifetime of a connection: time for a request, since the oldest one may be a probe of the kubelet. */
 const graceMs = 1_000;
-/** Most connections of any age: more than the kernel queues for one turn of the event loop (511). */
+/** Limit for connections of any age: more than the kernel queues for one turn of the event loop (511). */
 const mostOpen = 1_024;
 
 const loopback = new BlockList();
@@ -12,8 +12,8 @@ loopback.addSubnet('127.0.0.0', 8, 'ipv4');
 loopback.addAddress('::1', 'ipv6');
 
 /**
- * Closes the oldest connections when there are too many. Counts connections of the node itself, such as the kubelet's, separately:
- * any pod can reach the port, and its connections must not make probes fail.
+ * Closes the oldest connections when there are too many. Counts connections of the node itself, such as the kubelet's,
+ * separately: any pod can reach the port, and its connections must not make probes fail.
  */
 export class ConnectionLimit implements Disposable {
   readonly #own = new ConnectionPool();
@@ -31,7 +31,7 @@ export class ConnectionLimit implements Disposable {
 }
 
 class ConnectionPool implements Disposable {
-  /** Open connections with the time of their start in ms, the oldest first. */
+  /** Open connections with their start times in ms, the oldest first. */
   readonly #sockets = new Map<Socket, number>();
   #timer: NodeJS.Timeout | undefined;
 

@@ -1,18 +1,15 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import type { Logger } from '../../lib/logger.ts';
 
-/** A stall that affects pods: every hook of the node waits for it. */
+/** Shortest stall that counts: every hook of the node waits during a stall. */
 const stallMs = 200;
 const everyMs = 1_000;
-/**
- * Sampling interval. A stall that begins between two samples reads as shorter, by up to this. Each sample wakes the process
- * up, also on a node where nothing happens.
- */
+/** Sampling interval. A stall is measured too short by up to this. Each sample wakes up the process, also on an idle node. */
 const resolutionMs = 100;
 
 /**
- * Reports stalls of the event loop: nothing is answered during a stall, and NRI lets pods pass after a while.
- * @param onWindow called every second with the longest stall in it, ms; 0: none that counts
+ * Reports stalls of the event loop: the driver answers nothing during a stall, and NRI eventually lets pods proceed.
+ * @param onWindow called every second with the longest stall in it, ms; 0: none of at least `stallMs`
  */
 export function watchEventLoop(logger: Logger, onWindow: (stallMs: number) => void): Disposable {
   const delays = monitorEventLoopDelay({ resolution: resolutionMs });

@@ -29,7 +29,7 @@ interface HttpServerOptions {
   readiness: Readiness;
   /** Absent: no TLS. */
   tls?: TlsPair;
-  /** Answers challenges of other instances; absent: they are not answered. */
+  /** Answers challenges of other instances; absent: challenges are not answered. */
   token?: InstanceToken;
 }
 
@@ -63,7 +63,7 @@ export async function serveHttp(options: HttpServerOptions) {
   });
   return {
     port: (server.address() as AddressInfo).port,
-    /** Applies to new connections; no effect on a server without TLS. */
+    /** Sets the certificate for new connections; no effect on a server without TLS. */
     setTls: (pair: TlsPair) => tlsServer?.setSecureContext(pair),
     async [Symbol.asyncDispose]() {
       connections[Symbol.dispose]();
@@ -103,7 +103,7 @@ async function answer(
   }
 }
 
-/** Whether files can be read: that is done by threads, and blocked file systems can occupy all of them. */
+/** Returns whether the thread pool can read a file: blocked file systems can occupy all of its threads. */
 async function poolAnswers(): Promise<boolean> {
   return await resolvesWithin(systemClock, poolTimeoutMs, stat('/proc/self'));
 }

@@ -6,12 +6,12 @@ import { dirname } from 'node:path';
 import { errnoCode } from '../../lib/errors.ts';
 import { replaceFile } from '../../lib/replace-file.ts';
 
-/** How long the instance that holds an address may take to identify itself. */
+/** Time limit for the program at an address to identify itself. */
 const answerTimeoutMs = 2_000;
 
 /**
- * A secret that the instances of the driver on a node share, in a file that only root can read. With it an instance
- * knows whether the address that it needs is held by another instance, which will release it, or by a foreign program.
+ * A secret that the instances of the driver on a node share, in a file that only root can read. It tells an instance
+ * whether the address that it needs is held by another instance, which will release it, or by a foreign program.
  */
 export class InstanceToken {
   readonly #token: string;
@@ -28,13 +28,13 @@ export class InstanceToken {
       writeFileSync(path, secret, { flag: 'wx', mode: 0o600, flush: true });
     } catch (error) {
       if (errnoCode(error) !== 'EEXIST') throw error;
-      // After a full disk, or a loss of power.
+      // The file may be incomplete after a full disk or a power loss.
       if (readFileSync(path).length < secret.length) replaceFile(path, secret, 0o600);
     }
     return new InstanceToken(readFileSync(path, 'utf8'));
   }
 
-  /** The answer to a challenge. */
+  /** Returns the answer to a challenge. */
   prove(nonce: string): string {
     return createHmac('sha256', this.#token).update(nonce).digest('hex');
   }
@@ -62,7 +62,7 @@ export class InstanceToken {
   }
 }
 
-/** Reads the start of the response. The proof in it counts, not the certificate. @throws the error of the connection */
+/** Reads the start of the response. Only the proof in it counts, not the certificate. @throws the error of the connection */
 async function ask(scheme: 'http' | 'https', to: { host: string; port: number; path: string }): Promise<string> {
   const options = { ...to, agent: false, signal: AbortSignal.timeout(answerTimeoutMs) };
   const response = await new Promise<IncomingMessage>((resolve, reject) => {

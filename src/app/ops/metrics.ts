@@ -12,17 +12,17 @@ export interface MetricsOptions {
   metadataEnabled: boolean;
 }
 
-/** Numbers by the values of a label. */
+/** Numbers by label value. */
 type Counts = Record<string, number>;
 
-/** Seconds: a hook takes milliseconds, the kubelet gives up after 45 s. */
+/** Buckets in seconds: a hook takes milliseconds, the kubelet gives up after 45 s. */
 const callBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 45];
-/** Buckets in seconds: containers wait 100 s for their devices, then fail and are started again. */
+/** Buckets in seconds: containers wait up to 100 s for their devices, then fail and are restarted. */
 const attachBuckets = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 300];
-/** Seconds: the KEP's objective is a 99th percentile below 10 ms. */
+/** Buckets in seconds: the KEP's objective is a 99th percentile below 10 ms. */
 const writeBuckets = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1];
 
-/** As the VF sees it: what it has received came to the pod. */
+/** Directions as the VF counts them: what the VF received went to the pod. */
 const trafficMetrics: Record<keyof LinkTraffic, [name: string, help: string]> = {
   rxBytes: ['netdra_vf_receive_bytes_total', 'Bytes received by a VF in a pod.'],
   txBytes: ['netdra_vf_transmit_bytes_total', 'Bytes sent by a VF in a pod.'],
@@ -36,20 +36,20 @@ const trafficMetrics: Record<keyof LinkTraffic, [name: string, help: string]> = 
 
 /**
  * The driver's metrics, in the exposition format of Prometheus. Names that begin with `dra_metadata_` are those of
- * KEP-5304, the others are ours. None of ours has a label whose values an outsider chooses, so that their number is
- * bounded; only those of the traffic of VFs name pods, whose number is limited.
+ * KEP-5304; all others are ours. No label of ours has values that an outsider chooses, which bounds the number of series;
+ * only the traffic metrics of VFs name pods, whose number is limited.
  */
 export class Metrics {
-  /** Those that change with the work of the driver. */
+  /** Metrics that the driver's work changes. */
   readonly own: ReturnType<typeof createOwnMetrics>;
   readonly #registry = new Registry();
-  /** Of the scrape that begins: the names of metrics, once it is known that they cannot be read. */
+  /** Readings of the current scrape; each resolves to the metric's name if it failed. */
   readonly #readings: Promise<string | undefined>[] = [];
 
   constructor({ driver, version, metadataEnabled }: MetricsOptions) {
     const registers = [this.#registry];
     this.#registry.setDefaultLabels({ driver_name: driver });
-    // Not `node`: the ServiceMonitor uses this label for the node of a target.
+    // Not `node`: the ServiceMonitor sets this label to the target's node.
     const labelNames = ['version', 'nodejs_version'];
     const buildHelp = 'Version of the driver and of Node.js; always 1.';
     const build = new Gauge({ name: 'netdra_build_info', help: buildHelp, labelNames, registers });
@@ -61,9 +61,9 @@ export class Metrics {
       this.own.connected.set({ peer }, 0);
       this.own.connects.inc({ peer }, 0);
     }
-    // Absent without TLS.
+    // The series is absent without TLS.
     this.own.certificateExpiry.remove();
-    // From 0 on, so that the first one counts as an increase.
+    // Starts at 0, so that the first event counts as an increase.
     for (const result of ['aligned', 'misaligned', 'unknown', 'refused']) this.own.numaContainers.inc({ result }, 0);
     for (const setting of driftSettings.pf) {
       for (const result of driftResults) this.own.drifts.inc({ setting, result }, 0);
@@ -78,14 +78,14 @@ export class Metrics {
     this.#addUnreadable();
   }
 
-  /** The page that Prometheus scrapes, and its content type. */
+  /** Returns the page that Prometheus scrapes, and its content type. */
   async render(): Promise<{ contentType: string; text: string }> {
     return { contentType: this.#registry.contentType, text: await this.#registry.metrics() };
   }
 
-  /** Adds the gauges that are read at each scrape. To be called once, when their sources exist. */
+  /** Adds the gauges that are read at each scrape. Call it once, when their sources exist. */
   readFrom(sources: NodeFacts): void {
-    // Once for all metrics of a scrape.
+    // Counted once per scrape.
     const counts = shared(async () => sources.deviceCounts());
     this.#read('netdra_devices_offered', 'Devices that are offered to the scheduler.', sources.devicesOffered);
     const problems = "Problems with reading the node's devices in the last scan.";
@@ -132,7 +132,7 @@ export class Metrics {
     );
   }
 
-  /** @param read with one result for all metrics of a scrape */
+  /** @param read shared by all metrics of a scrape */
   #readTraffic(read: NonNullable<NodeFacts['vfTraffic']>): void {
     const labelNames = ['device', 'namespace', 'pod', 'claim', 'interface'];
     for (const [counter, [name, help]] of Object.entries(trafficMetrics)) {
@@ -171,8 +171,8 @@ export class Metrics {
   }
 
   /**
-   * What cannot be read at the moment is missing on the page, and named there: the rest is needed most then. Why it cannot is
-   * reported by the work that needs it, so that not each scrape says it again.
+   * Omits a metric that cannot be read from the page and lists its name there: the others are needed most then. The work
+   * that needs the reading reports the reason, so that scrapes do not repeat it.
    */
   #orNamed<T>(name: string, read: () => T | Promise<T>): () => Promise<T | undefined> {
     return async () => {
@@ -194,7 +194,7 @@ export class Metrics {
       labelNames: ['metric'],
       registers: [this.#registry],
       async collect() {
-        // A scrape asks all metrics in one turn, and then waits for them.
+        // A scrape starts all readings in one turn before it awaits them.
         await Promise.resolve();
         const names = await Promise.all(readings.splice(0));
         this.reset();
@@ -214,7 +214,7 @@ export class Metrics {
     const metric = new Gauge({ name, help, registers: [this.#registry], collect });
   }
 
-  /** The same, with a label whose values are the keys of what is read. */
+  /** Adds a gauge that is read at each scrape, with a label whose values are the keys of the reading. */
   #readBy(label: string, name: string, help: string, read: () => Counts | Promise<Counts>): void {
     this.#readAll(name, help, [label], async () =>
       Object.entries(await read()).map(([value, count]) => [{ [label]: value }, count] as const),

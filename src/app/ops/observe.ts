@@ -9,7 +9,7 @@ import { intercept } from '../../lib/intercept.ts';
 import type { Metrics } from './metrics.ts';
 import type { Operations } from './operations.ts';
 
-/** The label value for an error: our own codes are few, and all other errors count as one. */
+/** Returns the label value for an error: its code if it is ours; all other errors share one value. */
 function codeOf(error: unknown): string {
   for (let current = error; current instanceof Error; current = current.cause) {
     if (current instanceof NetdraError) return current.code;
@@ -17,13 +17,13 @@ function codeOf(error: unknown): string {
   return 'other';
 }
 
-/** Reads the clock at once, and at each call of the result. @returns seconds since */
+/** Starts a stopwatch. @returns a function that returns the seconds since the start */
 function stopwatch(clock: Clock): () => number {
   const startedAtMs = clock.nowMs();
   return () => (clock.nowMs() - startedAtMs) / 1000;
 }
 
-/** Wraps a driver: its calls are timed and the claims that fail are counted. */
+/** Wraps a driver: times its calls and counts failed claims. */
 export function observePlugin(plugin: DraPlugin, { own }: Metrics, clock: Clock): DraPlugin {
   return intercept(plugin, async ({ name, next }) => {
     const operation = name === 'prepareResourceClaims' ? 'prepare' : 'unprepare';
@@ -43,7 +43,7 @@ export function observePlugin(plugin: DraPlugin, { own }: Metrics, clock: Clock)
   });
 }
 
-/** Wraps the calls: the writes of metadata are timed and counted. An update that changes nothing is not a write. */
+/** Wraps the calls: times and counts writes of metadata. An update that changes nothing is not a write. */
 export function observeFiles(files: MetadataCalls, { own }: Metrics, clock: Clock): MetadataCalls {
   return intercept(files, async ({ name, next }) => {
     if (name !== 'updateRequestMetadata') return await next();
@@ -63,10 +63,10 @@ export function observeFiles(files: MetadataCalls, { own }: Metrics, clock: Cloc
   });
 }
 
-/** Handlers whose end no pod waits for. */
+/** Handlers that no pod waits for. */
 const untimed: readonly string[] = ['configure', 'synchronize', 'connected', 'disconnected'];
 
-/** Wraps handlers: the events that a pod waits for are timed and their refusals counted. */
+/** Wraps handlers: times the events that a pod waits for and counts their refusals. */
 export function observeHandlers(handlers: PluginHandlers, { own }: Metrics, clock: Clock): PluginHandlers {
   const observe = async (hook: string, handle: () => unknown) => {
     const seconds = stopwatch(clock);
@@ -83,7 +83,7 @@ export function observeHandlers(handlers: PluginHandlers, { own }: Metrics, cloc
   return intercept(handlers, ({ name, next }) => (untimed.includes(name) ? next() : observe(name, next)));
 }
 
-/** Metrics and readiness of a node's driver. */
+/** Returns the observer of a node's driver, which feeds metrics and readiness. */
 export function observerOf(ops: Operations, clock: Clock): Omit<NodeObserver, 'reported'> {
   const { metrics } = ops;
   const { own } = metrics;

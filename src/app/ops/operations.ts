@@ -17,18 +17,18 @@ export interface OperationsOptions extends MetricsOptions {
   tlsDir?: string;
   /** Whether the address may be held by the instance that this one replaces, which releases it when it ends. */
   waitForAddress?: boolean;
-  /** Distinguishes such an instance from another program that holds the address. */
+  /** Tells such an instance from another program that holds the address. */
   token?: InstanceToken;
   clock: Clock;
   logger: Logger;
 }
 
-/** Attempts between checks of the holder: another program can take the address in the moment between two instances. */
+/** Attempts between checks of who holds the address: another program can take it in the moment between two instances. */
 const attemptsPerCheck = 20;
 /** The kubelet renews the files of a Secret about once a minute. */
 const tlsRereadMs = 10_000;
 
-/** What operators see of the running driver: metrics, readiness, and reports of event loop stalls. */
+/** Metrics, readiness and stall reports of the running driver. */
 export class Operations implements AsyncDisposable {
   readonly metrics: Metrics;
   readonly readiness = new Readiness();
@@ -109,7 +109,7 @@ export class Operations implements AsyncDisposable {
   async #serveLater(address: string, options: OperationsOptions): Promise<void> {
     const { signal } = this.#ended;
     for (let attempt = 1; !signal.aborted; attempt++) {
-      // Short: no instance answers the probes in between.
+      // Short, since no instance answers probes in between.
       await options.clock.sleep(250, signal).catch(() => undefined);
       if (signal.aborted) return;
       try {
@@ -117,13 +117,13 @@ export class Operations implements AsyncDisposable {
       } catch (error) {
         if (!isTaken(error))
           return options.logger.error({ err: error }, `metrics and probes cannot be served: ${explain(error)}`);
-        // Deliberately not caught: a driver whose probes another program answers must not go on.
+        // Deliberately not caught: the driver must not run while another program answers its probes.
         if (attempt % attemptsPerCheck === 0 && !signal.aborted) await checkHolder(address, options);
       }
     }
   }
 
-  /** Records whether the kubelet or the runtime knows the driver, and if not, why. */
+  /** Records whether the driver is registered with the kubelet or the runtime, and if not, why. */
   setConnected(peer: 'kubelet' | 'nri', failure?: string): void {
     const { connected, connects } = this.metrics.own;
     connected.set({ peer }, Number(failure === undefined));
@@ -131,7 +131,7 @@ export class Operations implements AsyncDisposable {
     this.readiness.set(peer, failure === undefined ? { ok: true } : { ok: false, reason: failure });
   }
 
-  /** Records whether the API server has the slices as wanted, and if not, why. */
+  /** Records whether the API server has the wanted slices, and if not, why. */
   setPublished(failure?: string): void {
     this.metrics.own.published.set(Number(failure === undefined));
     this.readiness.set('slices', failure === undefined ? { ok: true } : { ok: false, reason: failure });

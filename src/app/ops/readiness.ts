@@ -1,4 +1,4 @@
-/** Conditions that must hold before the driver can serve pods, and what to say until they are known to hold. */
+/** Conditions of readiness, with the reason reported until each is met. */
 const unmet = {
   kubelet: 'not registered yet; does the kubelet watch the registration directory?',
   nri: 'not connected yet; is NRI enabled in the runtime?',
@@ -8,7 +8,7 @@ type ReadinessCondition = keyof typeof unmet;
 
 export type ConditionState = { ok: true } | { ok: false; reason: string };
 
-/** Whether the kubelet knows the driver, the runtime sends it events, and the API server has its slices. */
+/** The driver's readiness: registered with the kubelet, connected to the runtime, slices published. */
 export class Readiness {
   readonly #states = new Map<ReadinessCondition, ConditionState>(
     Object.entries(unmet).map(([condition, reason]) => [condition as ReadinessCondition, { ok: false, reason }]),

@@ -11,14 +11,14 @@ export interface TlsPair {
 }
 
 export interface TlsChange extends TlsPair {
-  /** Expiry of the certificate itself, the first one in the file. */
+  /** Expiry of the leaf certificate, the first one in the file. */
   notAfter: Date;
 }
 
 /** Names of the files, as in a Secret of type `kubernetes.io/tls`. */
 const fileNames = { cert: 'tls.crt', key: 'tls.key' };
 
-/** The directory of a mounted Secret with a certificate, whose files change when the certificate is renewed. */
+/** The directory of a mounted TLS Secret, whose files change when the certificate is renewed. */
 export class TlsFiles {
   readonly #dir: string;
   #pair: TlsPair | undefined;
@@ -29,8 +29,8 @@ export class TlsFiles {
 
   /**
    * Reads the files, synchronously: they are small.
-   * @returns what to serve from now on; `undefined` if nothing changed
-   * @throws NetdraError `tls-invalid` with the file and what is wrong with it
+   * @returns the certificate to serve from now on; `undefined` if nothing changed
+   * @throws NetdraError `tls-invalid` with the file and its fault
    */
   read(): TlsChange | undefined {
     const pair = { cert: this.#text('cert'), key: this.#text('key') };

@@ -13,13 +13,13 @@ export interface DirectoriesCheck {
   dataDir: string;
   kubeletRegistryDir: string;
   cdiDir: string;
-  /** The same as `dataDir` unless the operator chooses another. */
+  /** Same as `dataDir` unless the operator sets another directory. */
   stateDir: string;
 }
 
 const noKubelet = 'is the kubelet running here, with this root directory?';
 
-/** The directories that the driver writes to. */
+/** Checks the directories that the driver writes to. */
 export async function checkDirectories(dirs: DirectoriesCheck): Promise<Verdict[]> {
   const { dataDir, kubeletRegistryDir, cdiDir, stateDir } = dirs;
   const plugins = await checkDir(dataDir, 1, `${noKubelet} see --kubelet-plugins-dir`);
@@ -33,7 +33,7 @@ export async function checkDirectories(dirs: DirectoriesCheck): Promise<Verdict[
   return [...verdicts, named('state directory', await checkDir(stateDir, Infinity, 'see --state-dir'))];
 }
 
-/** @param levels how many directories the driver makes when it starts for the first time: those above belong to others */
+/** @param levels how many missing directories the driver creates at its first start; it does not create directories above */
 async function checkDir(path: string, levels: number, fixMissing: string): Promise<Verdict> {
   for (let [level, parent] = [0, path]; level <= levels; level++, parent = dirname(parent)) {
     const code = await writeRefusal(parent);
@@ -49,10 +49,10 @@ function fixRefusal(code: string): string {
   return code === 'EROFS' ? 'mount it writable' : 'run this as root, and mount it writable';
 }
 
-/** The field of a claim that needs them. */
+/** The claim's field that uses plugins in this way. */
 const cniFields: Record<CniUse, string> = { attach: 'attach: cni', ipam: 'ipam' };
 
-/** The plugins that claims may have run. */
+/** Checks the plugins that claims may run. */
 export async function checkCniPlugins(uses: readonly CniUse[], dirs: readonly string[]): Promise<Verdict[]> {
   if (uses.length === 0) return [];
   const plugins = (await Promise.all(dirs.map(listNames))).flat();
@@ -64,11 +64,11 @@ export async function checkCniPlugins(uses: readonly CniUse[], dirs: readonly st
 
 const noexecFix = 'mount it without noexec, or run the driver with --start-gate=file';
 
-/** Whether the runtime can run the gate program that containers wait in, which the driver installs when it starts. */
+/** Checks that the runtime can run the gate program that containers wait in, which the driver installs when it starts. */
 export async function checkGate(procDir: string, dataDir: string): Promise<Verdict[]> {
   const path = gateProgramPath(dataDir);
   try {
-    // The kernel's answer covers the file system, too.
+    // The kernel's answer includes mount options such as `noexec`.
     await access(path, constants.X_OK);
     return [ok(`${path} is executable`)];
   } catch (error) {
@@ -80,7 +80,7 @@ export async function checkGate(procDir: string, dataDir: string): Promise<Verdi
   return [problem(`${path} cannot be executed: ${mount.path} is mounted noexec`, noexecFix)];
 }
 
-/** Bits of Linux `capability.h`. */
+/** Bit numbers of Linux `capability.h`. */
 const capabilities = { CAP_NET_ADMIN: 12, CAP_NET_RAW: 13, CAP_SYS_ADMIN: 21 } as const;
 const reasons: Record<keyof typeof capabilities, string> = {
   CAP_NET_ADMIN: 'interfaces, addresses and routes cannot be set',
@@ -88,7 +88,7 @@ const reasons: Record<keyof typeof capabilities, string> = {
   CAP_SYS_ADMIN: 'the network namespaces of pods cannot be entered',
 };
 
-/** Capabilities of this process, which are the driver's where both run in the same container. */
+/** Checks the capabilities of this process, which are the driver's if both run in the same container. */
 export async function checkCapabilities(procDir: string): Promise<Verdict[]> {
   const [, hex] = /^CapEff:\s*([0-9a-f]+)$/m.exec((await readText(join(procDir, 'self/status'))) ?? '') ?? [];
   if (hex === undefined) return [warning(`cannot be read in ${procDir}`, 'run this where /proc is mounted')];
@@ -101,7 +101,7 @@ export async function checkCapabilities(procDir: string): Promise<Verdict[]> {
   );
 }
 
-/** Settings of interfaces: each one that the driver moves into a pod gets some. Nothing else writes there. */
+/** Checks that sysctls of interfaces are writable: the driver sets some on every interface that it moves into a pod. */
 export async function checkProcSys(procSysDir: string): Promise<Verdict[]> {
   const path = join(procSysDir, 'net/ipv4/conf/lo/arp_notify');
   const code = await writeRefusal(path);
@@ -112,8 +112,8 @@ export async function checkProcSys(procSysDir: string): Promise<Verdict[]> {
 }
 
 /**
- * Whether namespaces that the runtime mounts later are visible here. In a container the directory is a mount of its
- * own, which has to receive the host's mounts.
+ * Checks that namespaces which the runtime mounts later become visible here. In a container the directory is a mount of its
+ * own, which must receive the host's mounts.
  * Source: Linux Documentation/filesystems/sharedsubtree.rst.
  */
 export async function checkNetnsDir(procDir: string, netnsDir: string): Promise<Verdict[]> {

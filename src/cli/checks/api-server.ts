@@ -3,21 +3,21 @@ import { isKubeError, type KubeClient, ResourceApi } from '../../framework/kube/
 import { explain } from '../../lib/errors.ts';
 import { named, ok, problem, type Verdict, warning } from '../finding.ts';
 
-/** A server that is up answers this at once. */
+/** Time limit, ample for a running server. */
 const timeoutMs = 5_000;
 
 interface Permission {
   group: string;
-  /** With the subresource behind a slash. */
+  /** Resource, with a subresource after a slash. */
   resource: string;
   verbs: string[];
   /** Name of the object; absent: all objects. */
   name?: string;
-  /** A verb that is enough, too. */
+  /** A verb that suffices as well. */
   otherVerb?: string;
-  /** Minor version of the first Kubernetes 1.x that requires it. */
+  /** Minor version of the first Kubernetes 1.x that requires the permission. */
   since?: number;
-  /** What does not work without it. */
+  /** What fails without the permission. */
   effect: string;
   level: typeof problem;
 }
@@ -72,7 +72,7 @@ const permissionsOf = ({ driverName, nodeView, policyObjects, cniUses }: DriverP
   ...(cniUses.includes('attach') ? [ofAttachments] : []),
 ];
 
-/** What the permissions of a driver depend on: its settings. */
+/** Settings that determine which permissions the driver needs. */
 export interface DriverPermissions {
   driverName: string;
   nodeView: boolean;
@@ -81,8 +81,8 @@ export interface DriverPermissions {
 }
 
 /**
- * Whether the API server can be reached, serves the API of claims, and allows what the driver does.
- * @param open `undefined` when neither a kubeconfig nor a service account is there
+ * Checks that the API server is reachable, serves the API of claims, and allows what the driver does.
+ * @param open returns `undefined` if there is neither a kubeconfig nor a service account
  */
 export async function checkApiServer(
   driver: DriverPermissions,
@@ -103,7 +103,7 @@ export async function checkApiServer(
     const versions = { method: 'GET', path: '/version', timeoutMs } as const;
     const { gitVersion, minor } = await client.request<Record<'gitVersion' | 'minor', string>>(versions);
     const version = await findResourceVersion(client);
-    // Some clouds report `36+`; a build without a version reports nothing, and is taken for a new one.
+    // Some clouds report `36+`. A build that reports no version counts as a new one.
     const release = Number.parseInt(minor, 10);
     const asked = permissionsOf(driver).filter(({ since = 0 }) => !(release < since));
     const denied = await findDenied(client, asked);
@@ -119,7 +119,7 @@ async function findResourceVersion(kube: KubeClient): Promise<string> {
   try {
     await api.list({ path: 'resourceslices', query: { limit: '1' } });
   } catch (error) {
-    // Reported as a permission; a refusal shows that it is served.
+    // The check of permissions reports it; the refusal proves that the server serves the resource.
     if (!isKubeError(error, 'api-forbidden')) throw error;
   }
   return api.version;
@@ -143,7 +143,7 @@ async function findDenied(kube: KubeClient, permissions: Permission[]): Promise<
   return verdicts.map((verdict) => named('permissions', verdict));
 }
 
-/** Source: authorization.k8s.io/v1 `SelfSubjectAccessReview`. */
+/** Returns whether the API server allows a request. Source: authorization.k8s.io/v1 `SelfSubjectAccessReview`. */
 async function mayDo(kube: KubeClient, { group, resource: path, name }: Permission, verb: string): Promise<boolean> {
   const [resource, subresource] = path.split('/');
   const resourceAttributes = { group, resource, subresource, name, verb };

@@ -5,9 +5,9 @@ import { type Pf, SriovError, type Sysfs, type Vf } from '../../node/sriov/index
 import { listNames } from '../files.ts';
 import { named, ok, problem, type Verdict, warning } from '../finding.ts';
 
-/** The node's cards with SR-IOV, as far as they can be read. */
+/** The node's readable SR-IOV NICs. */
 export interface Cards {
-  /** `isDown`: all its interfaces are. */
+  /** `isDown`: all interfaces of the PF are down. */
   pfs: (Pf & { names: string[]; isDown: boolean })[];
   vfs: Vf[];
   problems: SriovError[];
@@ -36,7 +36,7 @@ export async function readCards(sysfs: Sysfs): Promise<Cards> {
   return cards;
 }
 
-/** @param simulated the driver runs with `--simulate`: real cards are not needed */
+/** @param simulated whether the driver runs with `--simulate` and needs no real NICs */
 export function checkSriov({ pfs, problems }: Cards, simulated: boolean): Verdict[] {
   const unread = problems.map((error) => problem(explain(error), 'check the kernel log for the card'));
   if (pfs.length === 0 && unread.length === 0) {
@@ -60,7 +60,7 @@ function checkPf({ names, isDown, pciAddress, driver, vfs, totalVfs }: Cards['pf
   return warning(message, `set numVfs in the inventory policy, or: echo ${Math.min(8, totalVfs)} > ${file}`);
 }
 
-/** Kernel module of a card's VFs, by the card's driver; drivers that are not listed, such as mlx5_core, serve both. */
+/** Kernel module of a NIC's VFs, by the NIC's driver. Drivers that are not listed, such as mlx5_core, serve both. */
 const vfModules: Readonly<Record<string, string>> = {
   igb: 'igbvf',
   ixgbe: 'ixgbevf',
@@ -69,7 +69,7 @@ const vfModules: Readonly<Record<string, string>> = {
   cxgb4: 'cxgb4vf',
 };
 
-/** Drivers that are loaded or built in: for the VFs as network interfaces, and for DPDK. */
+/** Checks that drivers are loaded or built in: for VFs as network interfaces, and for DPDK. */
 export async function checkModules(sysDir: string, { pfs, vfs }: Cards): Promise<Verdict[]> {
   if (pfs.length === 0) return [];
   const loaded = new Set(await listNames(join(sysDir, 'bus/pci/drivers')));
@@ -97,14 +97,14 @@ function checkUnbound(vfs: Cards['vfs']): Verdict[] {
 
 function unreadRecord(checkpoint: string, error: unknown): Verdict {
   if (errnoCode(error) === 'EACCES') return problem(`no permission to read ${checkpoint}`, 'run this as root');
-  // One that runs and has read it before goes by what it said then.
+  // A running driver that read the record before goes by its last content.
   const effect = 'a driver that starts now offers no device';
   const fix =
     'on a node without device plugins remove the file; otherwise check the kubelet, which writes it when a plugin registers';
   return problem(`${checkpoint} cannot be read (${explain(error)}): ${effect}`, fix);
 }
 
-/** VFs that a device plugin of the kubelet gives out, and netdra therefore does not offer. */
+/** Lists VFs that a device plugin of the kubelet manages and netdra therefore does not offer. */
 export async function checkDevicePlugins({ pfs, vfs }: Cards, checkpoint: string): Promise<Verdict[]> {
   const { givenOut, error } = await new DevicePlugins(checkpoint).read();
   const unread = error === undefined ? [] : [unreadRecord(checkpoint, error)];

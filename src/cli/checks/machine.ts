@@ -4,10 +4,10 @@ import { listNames, readText } from '../files.ts';
 import { named, ok, problem, type Verdict, warning } from '../finding.ts';
 import type { Cards } from './cards.ts';
 
-/** Since then the kernel reports the bus address of a link, by which a VF is found in a pod. */
+/** First kernel that reports a link's bus address, by which a VF is found in a pod. */
 const needed = { major: 5, minor: 14 };
 
-/** @param simulated such VFs are found in another way */
+/** @param simulated whether VFs are simulated, which are found in another way */
 export async function checkKernel(procDir: string, simulated: boolean): Promise<Verdict[]> {
   const release = await readText(join(procDir, 'sys/kernel/osrelease'));
   const [, major, minor] = /^(\d+)\.(\d+)/.exec(release ?? '') ?? [];
@@ -19,11 +19,11 @@ export async function checkKernel(procDir: string, simulated: boolean): Promise<
   return [level(`Linux ${release} does not report which VF an interface belongs to`, 'use Linux 5.14 or newer')];
 }
 
-/** Without an IOMMU nothing can be handed to user space; VFs as network interfaces do not need it. */
+/** Checks the IOMMU, which only VFs for user space need. */
 export async function checkIommu(sysDir: string, procDir: string, cards: Cards): Promise<Verdict[]> {
   const groups = await listNames(join(sysDir, 'kernel/iommu_groups'));
   const names = await Promise.all(groups.map((group) => readText(join(sysDir, 'kernel/iommu_groups', group, 'name'))));
-  // vfio creates groups of its own in its mode without an IOMMU.
+  // vfio without an IOMMU creates groups of its own.
   const count = names.filter((name) => name !== 'vfio-noiommu').length;
   if (count === 0) return [await withoutIommu(sysDir, procDir, cards)];
   const units = await listNames(join(sysDir, 'class/iommu'));
@@ -51,7 +51,7 @@ function checkShared({ vfs }: Cards): Verdict[] {
   return [named('IOMMU groups', warning(message, 'switch on ACS in the firmware, or use another slot'))];
 }
 
-/** Only DPDK programs need them. */
+/** Checks huge pages, which only DPDK programs need. */
 export async function checkHugepages(sysDir: string): Promise<Verdict[]> {
   const dir = join(sysDir, 'kernel/mm/hugepages');
   const sizes = await listNames(dir);

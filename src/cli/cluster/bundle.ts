@@ -8,32 +8,32 @@ import type { Cluster } from './open-cluster.ts';
 import { redactObject, redactText } from './redact.ts';
 import { readStatus } from './status.ts';
 
-/** Nodes that are asked at a time. */
+/** Number of nodes that are asked at a time. */
 const maxParallel = 4;
-/** Of one log: the newest bytes of a busy driver's day. */
+/** Limit for one log: the newest bytes of a busy driver's day. */
 const logBytes = 4_000_000;
 
 export interface BundleOptions extends DriverPodsOptions {
-  /** Folder to make. */
+  /** Output directory. */
   out: string;
-  /** Names of nodes; empty for all with a pod of the driver. */
+  /** Names of nodes; empty: all nodes with a pod of the driver. */
   nodes: readonly string[];
 }
 
 export interface BundleView {
   out: string;
-  /** Paths below `out`. */
+  /** Paths of the written files, below `out`. */
   files: string[];
-  /** What is missing and why, for people; also in `missing.txt`. */
+  /** What is missing and why, as text; also in `missing.txt`. */
   missing: string[];
 }
 
-/** Adds a file to a bundle, or what it lacks to the list of what is missing. */
+/** Adds a file to a bundle, or lists it as missing if it cannot be read. */
 type Write<Content> = (path: string, read: () => Promise<Content>) => Promise<void>;
 
 /**
- * Collects what is needed to find a fault: the objects of the driver, and for each node what its tools show and its log. What
- * looks like a secret is removed. What cannot be read is listed; the rest is collected all the same.
+ * Collects what is needed to find a fault: the driver's objects, and for each node the output of its tools and its log.
+ * Removes what looks like a secret. Lists what cannot be read and collects the rest.
  * @throws NetdraError `bundle-exists`, `no-driver-pod`, `list-forbidden`; KubeError
  */
 export async function makeBundle(cluster: Cluster, options: BundleOptions): Promise<BundleView> {
@@ -106,6 +106,6 @@ async function collectNode(
   const log = (query: Record<string, string>) => async () =>
     redactText(await cluster.readLog(pod, { limitBytes: `${logBytes}`, ...query }));
   await write(join('nodes', node, 'driver.log'), log({}));
-  // Only a container that was started again has one.
+  // Only a restarted container has a previous log.
   await write(join('nodes', node, 'driver-previous.log'), log({ previous: 'true' }));
 }

@@ -6,30 +6,30 @@ import { formatTable, type Terminal } from '../terminal.ts';
 import type { Cluster } from './open-cluster.ts';
 import { devicesOf } from './status.ts';
 
-/** A claim with devices of the driver, as the API server has it. */
+/** A claim with devices of the driver, as the API server reports it. */
 export interface ClusterClaim {
   namespace: string;
   name: string;
   uid: string;
-  /** Names of the pods that may use it. */
+  /** Names of the pods for which the claim is reserved. */
   pods: string[];
   devices: ClusterDevice[];
 }
 
 export interface ClusterDevice {
   request: string;
-  /** A pool has the name of its node. */
+  /** Name of the node, which is also the name of the pool. */
   node: string;
   device: string;
   /** The condition `Ready` in the claim's status; absent: the driver has reported nothing. */
   ready?: boolean;
-  /** Why, as one word and for people. */
+  /** Reason of the condition: one word, and a message. */
   reason?: string;
   message?: string;
   interfaceName?: string;
   hardwareAddress?: string;
   ips: string[];
-  /** What its other conditions report, for people. */
+  /** Messages of the claim's other conditions. */
   warnings: string[];
 }
 

@@ -7,7 +7,7 @@ import { defaultDriverNamespace } from './driver-pods.ts';
 import type { Cluster, ClusterOptions } from './open-cluster.ts';
 import type { ExecResult } from './pod-exec.ts';
 
-// Commands load their code when they are run: what is imported above is loaded by the driver, too.
+// Commands import their code when they run, since the driver loads all imports above.
 
 type Options = OutputOptions & ClusterOptions & { driverName: string };
 type ProblemsOnly = { problemsOnly?: true };
@@ -97,7 +97,7 @@ function namespaceOption(): Option {
 
 type PodsOptions<More> = More & { selector: string; driverNamespace: string };
 
-/** A command that needs the pods of the driver. */
+/** Creates a command that needs the driver's pods. */
 function podsCommand<More extends object = object>(
   ...[name, description, run]: Parameters<typeof clusterCommand<PodsOptions<More>>>
 ): Command {
@@ -128,7 +128,7 @@ export function clusterClaimsCommand(): Command {
     .option('-A, --all-namespaces', 'list claims of all namespaces');
 }
 
-/** A read-only command that asks the API server. */
+/** Creates a read-only command that asks the API server. */
 function clusterCommand<More extends object>(
   name: string,
   description: string,

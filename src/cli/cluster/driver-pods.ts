@@ -5,14 +5,14 @@ export interface DriverPod {
   namespace: string;
   name: string;
   container: string;
-  /** The image's tag; of an image with none, the version in the pod's labels. */
+  /** Tag of the image; without one, the version in the pod's labels. */
   version: string;
   ready: boolean;
-  /** Why it is not ready, as its node reports it. */
+  /** Reason reported by the node if the pod is not ready. */
   reason?: string;
 }
 
-/** The part of a pod that is read. Source: core/v1 `Pod`. */
+/** The fields read from a pod. Source: core/v1 `Pod`. */
 interface ListedPod {
   metadata: {
     namespace: string;
@@ -42,7 +42,7 @@ export interface DriverPodsOptions {
   driverName: string;
   /** Label selector of the driver's pods. */
   selector: string;
-  /** Namespace of the driver's pods. Default: that in which the pages install the chart. */
+  /** Namespace of the driver's pods. Default: the namespace in the installation guide. */
   driverNamespace?: string;
 }
 
@@ -50,8 +50,8 @@ export interface DriverPodsOptions {
 export const defaultDriverNamespace = 'netdra';
 
 /**
- * The pods of the driver by their node; during a rolling update, of two on one node the newer. Only those of the driver's
- * namespace, and of those only pods of a DaemonSet, if they have an owner: every tenant can give a pod the labels of the chart.
+ * Returns the driver's pods by node; if a rolling update has two on a node, the newer one. Only the driver's namespace
+ * counts, and there only pods that a DaemonSet or nobody owns: every tenant can give a pod the labels of the chart.
  */
 export async function readDriverPods(
   cluster: Cluster,
@@ -66,7 +66,7 @@ export async function readDriverPods(
   return new Map(byAge.map((pod) => [nodeOf(pod), toDriverPod(pod)]));
 }
 
-/** A driver pod that runs without a DaemonSet has no owner. */
+/** A pod without an owner is accepted, too: the driver may run without a DaemonSet. */
 function isOfDaemonSet({ metadata: { namespace, ownerReferences = [] } }: ListedPod, wanted: string): boolean {
   return namespace === wanted && ownerReferences.every(({ kind }) => kind === 'DaemonSet');
 }
@@ -78,7 +78,7 @@ function driverNameOf({ spec }: ListedPod): string {
   return given?.slice(flag.length) ?? 'sriov.netdra.dev';
 }
 
-/** A pod of a DaemonSet is made for a node, also while it is not bound to it. */
+/** A DaemonSet creates a pod for one node, which is known before the pod is bound to it. */
 function nodeOf({ spec }: ListedPod): string {
   const terms = spec.affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution?.nodeSelectorTerms ?? [];
   const fields = terms.flatMap(({ matchFields = [] }) => matchFields);

@@ -25,26 +25,26 @@ export interface ClusterOptions {
   context?: string;
 }
 
-/** A NodeNetworkDevices, with the name of its node. */
+/** A NodeNetworkDevices object, with the name of its node. */
 export interface ListedView {
   metadata: { name: string };
   status?: StoredView;
 }
 
-/** A taint that an administrator puts on devices. Source: resource.k8s.io/v1, since Kubernetes 1.37. */
+/** A taint that an administrator applies to devices. Source: resource.k8s.io/v1, since Kubernetes 1.37. */
 export interface DeviceTaintRule {
   metadata: { name: string };
   spec: {
-    /** Matches devices with all of these values, and every device if it is empty. A rule without a selector matches none. */
+    /** Selects devices with all of these values; empty: every device; absent: none. */
     deviceSelector?: { driver?: string; pool?: string; device?: string };
     taint: DeviceTaint;
   };
 }
 
-/** The API server, with the permissions of the user. */
+/** A client of the API server, with the user's permissions. */
 export class Cluster implements Disposable {
   readonly client: KubeClient;
-  /** That of the kubeconfig's context. */
+  /** Namespace of the kubeconfig's context. */
   readonly namespace: string;
   readonly #config: KubeConfig;
   readonly #resources: ResourceApi;
@@ -65,7 +65,7 @@ export class Cluster implements Disposable {
     return await this.#listed(path, (page) => this.#resources.list<T>({ path, query: { ...query, ...page } }));
   }
 
-  /** None if the cluster does not serve them, or the user may not list them. @throws KubeError */
+  /** Lists DeviceTaintRules; empty if the cluster does not serve them or the user may not list them. @throws KubeError */
   async listTaintRules(): Promise<DeviceTaintRule[]> {
     return await orNone(listAll((query) => this.#resources.list({ path: 'devicetaintrules', query })));
   }
@@ -78,12 +78,12 @@ export class Cluster implements Disposable {
     );
   }
 
-  /** What nodes show of their devices; none in a cluster without NodeNetworkDevices, or if the user may not list them. @throws KubeError */
+  /** Lists NodeNetworkDevices; empty in a cluster without them, or if the user may not list them. @throws KubeError */
   async listViews(): Promise<ListedView[]> {
     return await this.#listOwn('nodenetworkdevices');
   }
 
-  /** None in a cluster without them, or if the user may not list them. @throws KubeError */
+  /** Lists NetworkDevicePolicies; empty in a cluster without them, or if the user may not list them. @throws KubeError */
   async listPolicies(): Promise<NetworkDevicePolicy[]> {
     return await this.#listOwn('networkdevicepolicies');
   }
@@ -106,7 +106,7 @@ export class Cluster implements Disposable {
 
   /** Runs a command in the driver's container. @throws NetdraError `exec-failed` */
   async exec({ namespace, name, container }: DriverPod, command: string[]): Promise<ExecResult> {
-    // Imported lazily, as what it imports is.
+    // Imported lazily, since its own imports are large.
     const { execInPod } = await import('./pod-exec.ts');
     return await execInPod(this.#config, { namespace, pod: name, container }, command);
   }
@@ -128,7 +128,7 @@ export class Cluster implements Disposable {
   }
 }
 
-/** For what a cluster need not have, and not every user may list. @throws KubeError */
+/** Returns the list, or an empty one if the cluster does not serve it or the user may not read it. @throws KubeError */
 async function orNone<T>(listing: Promise<T[]>): Promise<T[]> {
   try {
     return await listing;
@@ -152,7 +152,7 @@ export async function openCluster({ kubeconfig, context }: ClusterOptions): Prom
       hint: 'give --kubeconfig, or KUBECONFIG in the environment',
     });
   }
-  // Imported lazily: it costs more than all the rest.
+  // Imported lazily: loading it takes longer than everything else.
   const { loadKubeConfig, loadPodConfig } = await import('../../framework/kube/kube-config.ts');
   return new Cluster(path === undefined ? loadPodConfig() : loadKubeConfig(path, context));
 }

@@ -16,7 +16,7 @@ export interface ContainerName {
 }
 
 const timeoutMs = 120_000;
-/** Of each stream: more than metadata of all claims of a node, and far less than the memory of the user's machine. */
+/** Limit of each stream: more than the metadata of all claims of a node, far less than the memory of the user's machine. */
 const mostOutputBytes = 16 * 1024 * 1024;
 
 /**
@@ -53,7 +53,7 @@ export async function execInPod(config: KubeConfig, name: ContainerName, command
   }
 }
 
-/** Ends a stream at its limit: what is on the other side may write for as long as it likes. */
+/** Ends a stream at its limit: the other side may write without end. */
 export function limitOutput(stream: PassThrough, onExceeded: () => void, mostBytes = mostOutputBytes): void {
   let bytes = 0;
   stream.on('data', (chunk: Buffer) => {
@@ -64,7 +64,7 @@ export function limitOutput(stream: PassThrough, onExceeded: () => void, mostByt
   });
 }
 
-/** The protocol reports it as one of the causes of a failure. Source: k8s.io/apimachinery, `NonZeroExitCode`. */
+/** Returns the exit code, which the protocol reports as a cause of a failure. Source: k8s.io/apimachinery, `NonZeroExitCode`. */
 function exitCodeOf({ status, reason, message, details }: V1Status, fail: (why: string) => Error): number {
   if (status === 'Success') return 0;
   const code = Number(details?.causes?.find((cause) => cause.reason === 'ExitCode')?.message);
@@ -72,12 +72,12 @@ function exitCodeOf({ status, reason, message, details }: V1Status, fail: (why: 
   throw fail(message ?? reason ?? 'the API server gave no reason');
 }
 
-/** A websocket rejects with an event. */
+/** Converts the event that a websocket rejects with to an error. */
 function toError(cause: unknown): unknown {
   return cause instanceof Error ? cause : ((cause as { error?: unknown }).error ?? cause);
 }
 
-/** The server's own text is lost: the answer to the handshake is all that there is. */
+/** Returns what to do about a refused handshake, whose answer lacks the server's own message. */
 function permissionHint(namespace: string, error: unknown): string | undefined {
   if (!/\b403\b/.test(String(error))) return undefined;
   return `you need get and create of pods/exec in namespace ${namespace}, which makes you root on its nodes`;

@@ -4,15 +4,15 @@ const removed = '[removed]';
 
 const secretName = /passw(or)?d|secret|token|credential|private_?key|api_?key|authorization/i;
 
-/** Secrets in any text, by their form. */
+/** Secrets that their form gives away. */
 const patterns: [RegExp, string][] = [
   [/-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?-----END [A-Z ]*PRIVATE KEY-----/g, removed],
   // JSON web tokens: header, content and signature.
   [/\beyJ[\w-]+\.[\w-]+\.[\w-]+/g, removed],
   [/\b(Bearer|Basic) +[\w.~+/=-]+/gi, `$1 ${removed}`],
-  // Of a URL: user and password.
+  // User and password in a URL.
   [/(\/\/)[^\s/@:]+:[^\s/@]+@/g, `$1${removed}@`],
-  // `password=…`, and `"password": "…"`, also within a text in JSON.
+  // `password=…`, and `"password": "…"`, also in JSON nested in a string.
   [/((?:passw(?:or)?d|secret|token|api_?key)\\?["']?\s*[=:]\s*)(\\?["'])(?:(?!\2).)*\2/gi, `$1$2${removed}$2`],
   [/((?:passw(?:or)?d|secret|token|api_?key)\s*[=:]\s*)[^\s"'\\,;&}]+/gi, `$1${removed}`],
 ];
@@ -23,8 +23,8 @@ export function redactText(text: string): string {
 }
 
 /**
- * Removes from an object what looks like a secret: by the name of a field or environment variable, or by its form; and
- * what is nested too deeply, so that no object of a tenant keeps the others out of a bundle.
+ * Removes from an object what looks like a secret, by the name of a field or environment variable or by its form. Also cuts
+ * deep nesting, so that no object of a tenant keeps other objects out of a bundle.
  */
 export function redactObject(value: unknown, depth = 0): unknown {
   if (typeof value === 'string') return redactText(value);

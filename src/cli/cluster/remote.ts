@@ -6,7 +6,7 @@ import type { ExecResult } from './pod-exec.ts';
 import { devicesOf } from './status.ts';
 
 /**
- * Runs a command of netdra where the driver of a node runs.
+ * Runs a command of netdra in the driver's container of a node.
  * @throws NetdraError `no-driver-pod`, `exec-failed`, `list-forbidden`; KubeError
  */
 export async function runOnNode(
@@ -35,7 +35,7 @@ export function parseClaim(text: string, namespace: string): { namespace: string
 }
 
 /**
- * The node whose devices a claim has.
+ * Returns the node whose devices a claim has.
  * @throws NetdraError `claim-not-allocated`; KubeError
  */
 export async function nodeOfClaim(

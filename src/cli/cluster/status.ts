@@ -8,19 +8,19 @@ import { formatTable, type Terminal } from '../terminal.ts';
 import { type DriverPod, type DriverPodsOptions, readDriverPods } from './driver-pods.ts';
 import type { Cluster, DeviceTaintRule } from './open-cluster.ts';
 
-/** A node that has a pod of the driver, or devices of it. */
+/** A node that has a pod of the driver, or offers its devices. */
 export interface NodeStatus {
   node: string;
   /** The driver's pod; absent if none is on the node. */
   pod?: DriverPod;
-  /** Numbers of devices. `inUse`: in a claim that pods may use; `tainted`: kept from new claims, or from their pods, by a taint. */
+  /** Numbers of devices. `inUse`: allocated to a claim; `tainted`: kept from new claims, or from their pods, by a taint. */
   offered: number;
   allocated: number;
   inUse: number;
   tainted: number;
-  /** What needs attention, for people. */
+  /** What needs attention, as text. */
   problems: string[];
-  /** What the node does not offer and why, if it shows that: most often the policy says so. For people. */
+  /** What the node does not offer and why, as text, if the node publishes it. Most often the policy excludes it. */
   withheld?: string[];
 }
 
@@ -30,16 +30,16 @@ export interface ClusterStatus {
   policies: PolicyStatus[];
 }
 
-/** A NetworkDevicePolicy, and what nodes make of it. */
+/** A NetworkDevicePolicy, and the nodes' reports on it. */
 export interface PolicyStatus {
   name: string;
   generation: number;
-  /** Number of nodes on which this generation is in force, and an earlier one. */
+  /** Numbers of nodes that apply this generation, and an earlier one. */
   inForce: number;
   earlierInForce: number;
 }
 
-/** What the nodes offer, and what claims have of it. @throws KubeError, NetdraError `list-forbidden` */
+/** Reads which devices the nodes offer and which ones claims have. @throws KubeError, NetdraError `list-forbidden` */
 export async function readStatus(cluster: Cluster, options: DriverPodsOptions): Promise<ClusterStatus> {
   const { driverName: driver } = options;
   const [slices, claims, pods, rules, views, policies] = await Promise.all([
@@ -67,10 +67,10 @@ export async function readStatus(cluster: Cluster, options: DriverPodsOptions): 
   return { driver, nodes, policies: policies.map((each) => toPolicyStatus(each, [...viewOf.values()])) };
 }
 
-/** A taint, and the DeviceTaintRule that it is from. */
+/** A taint, and the DeviceTaintRule that applied it. */
 type KnownTaint = DeviceTaint & { rule?: string };
 
-/** Adds the taints that administrators have put on devices: for the scheduler they are like those of the slice. */
+/** Adds the taints of DeviceTaintRules, which the scheduler treats like those of the slice. */
 function withRules(slice: ResourceSlice, rules: readonly DeviceTaintRule[]): ResourceSlice {
   const { driver, pool, devices = [] } = slice.spec;
   const added = (name: string): KnownTaint[] => {
@@ -96,7 +96,7 @@ interface Allocation {
   isInUse: boolean;
 }
 
-/** Devices that claims have, by pool. Access of administrators takes no device. */
+/** Returns the allocated devices, by pool. Admin access allocates no device. */
 function allocationsOf(driver: string, claims: readonly ResourceClaim[]): Map<string, Allocation[]> {
   const all = claims.flatMap((claim) => {
     const { namespace = '', name = '' } = claim.metadata ?? {};
@@ -110,7 +110,7 @@ function allocationsOf(driver: string, claims: readonly ResourceClaim[]): Map<st
   return Map.groupBy(all, ({ pool }) => pool);
 }
 
-/** The driver's devices in the allocation of a claim. */
+/** Returns the driver's devices in the allocation of a claim. */
 export function devicesOf(driver: string, { status }: ResourceClaim): AllocatedDevice[] {
   return (status?.allocation?.devices?.results ?? []).filter((result) => result.driver === driver);
 }
@@ -144,7 +144,7 @@ function toNodeStatus(
   };
 }
 
-/** Adds what only the node knows. What has a taint is among the problems already. */
+/** Adds what only the node's view shows. Tainted devices are among the problems already. */
 function withView(status: NodeStatus, slices: readonly ResourceSlice[], view: StoredView | undefined): NodeStatus {
   if (view === undefined) return status;
   const failed = view.conditions.filter((each) => each.status === 'False');
@@ -168,7 +168,7 @@ function taintsOf({ taints = [] }: Device): KnownTaint[] {
   return taints.filter(({ effect }) => effect !== 'None');
 }
 
-/** Devices of one PF often have one taint. */
+/** Describes taints, one line for all devices of a PF that share one. */
 function taintProblems(devices: readonly Device[]): string[] {
   const all = devices.flatMap((device) => {
     const pf = device.attributes?.pfName?.string;
@@ -196,7 +196,7 @@ function formatPolicy({ name, generation, inForce, earlierInForce }: PolicyStatu
   return `policy ${name}, generation ${generation}: in force on ${countText(inForce, 'node')}${earlier}\n`;
 }
 
-/** @param shown nodes that get a line; the counts are of all of them */
+/** @param shown nodes that get a line; the totals count all nodes */
 export function formatStatus(
   terminal: Terminal,
   { driver, nodes, policies }: ClusterStatus,

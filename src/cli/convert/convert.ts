@@ -14,7 +14,7 @@ import { checkDeviceAttributes, convertResourcePolicy } from './resource-policy.
 
 export interface ConvertOptions extends Partial<OperatorOptions> {
   driverName: string;
-  /** Limit for the size of all files together. Default: 32 MiB, the objects of a cluster of some thousand nodes. */
+  /** Limit for the total size of all files. Default: 32 MiB, the objects of a cluster of some thousand nodes. */
   mostBytes?: number;
 }
 
@@ -125,7 +125,7 @@ function convertObjects(
   for (const each of of('ConfigMap').filter(isDevicePluginConfig)) convertDevicePlugin(estate, each, driverName);
   const networks = of('SriovNetwork', 'SriovIBNetwork');
   for (const each of networks) convertSriovNetwork(estate, each, resourcePrefix);
-  // The operator makes a definition of each of its networks.
+  // The operator creates a NetworkAttachmentDefinition for each of its networks.
   const made = new Set(
     networks.map(({ value, name, namespace }) => `${Object(value.spec).networkNamespace ?? namespace}/${name}`),
   );

@@ -5,21 +5,21 @@ import { FieldReader } from './field-reader.ts';
 import type { InputObject } from './report.ts';
 import { selectNodes, splitByRange, splitRange, toLinkType } from './selectors.ts';
 
-/** Prefix that the device plugin has unless a resource names another one. */
+/** Resource prefix of the device plugin's default. */
 const defaultPrefix = 'intel.com';
-/** The key that is for all nodes; the SR-IOV operator has one with the name of each node. */
+/** Key that applies to all nodes; the SR-IOV operator adds one key per node name. */
 const keyForAll = 'config.json';
 
-/** Selectors without an equivalent. A rule without one of them would cover more devices, so none is written. */
+/** Selectors without an equivalent. Without them a rule would cover more devices, so none is written. */
 const foreignSelectors = ['ddpProfiles', 'acpiIndexes', 'pKeys', 'auxTypes', 'vdpaType'];
 
-/** Whether a ConfigMap is of the SR-IOV network device plugin. */
+/** Returns whether a ConfigMap configures the SR-IOV network device plugin. */
 export function isDevicePluginConfig({ value }: InputObject): boolean {
   return Object.values(Object(value.data)).some((text) => typeof text === 'string' && text.includes('"resourceList"'));
 }
 
 /**
- * ConfigMaps of the SR-IOV network device plugin.
+ * Converts ConfigMaps of the SR-IOV network device plugin.
  * Source: sriov-network-device-plugin, pkg/types/types.go `ResourceConfig` and its selectors.
  */
 export function convertDevicePlugin(estate: Estate, of: InputObject, driver: string): void {
@@ -63,7 +63,7 @@ function convertResource({ estate, of, driver, nodeSelector, priority }: Context
       estate.rules.push({ of, nodeSelector, priority, rule: { ...rule, resourceName: name }, narrowedBy });
     }
   }
-  // The rules of the policy have the driver of each selector: the class sets one only if all of them do.
+  // The policy's rules match each selector's driver; the class sets a driver only if all selectors do.
   const isDriverOpen = all.some(({ config }) => config.driver === undefined);
   for (const { config, terms } of all) {
     const { driver: own, ...others } = config;
@@ -111,7 +111,7 @@ function configOf(selectors: FieldReader, drivers: readonly string[] = []): Reso
   return config;
 }
 
-/** `pfNames` and `rootDevices` can each have ranges: there is a rule for each pair of them. */
+/** `pfNames` and `rootDevices` can each have ranges: each pair of them becomes a rule. */
 function rulesOf(selectors: FieldReader, drivers: readonly string[] | undefined): PfRule[] {
   const vendor = selectors.texts('vendors');
   const linkType = toLinkType(selectors, 'linkTypes');

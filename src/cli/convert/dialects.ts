@@ -5,20 +5,18 @@ import type { FieldReader } from './field-reader.ts';
 
 /** Another DRA driver for network devices: its names, and its parameters. */
 export interface Dialect {
-  /** Its name, which is also the domain of its attributes. */
+  /** Name of the driver, which is also the domain of its attributes. */
   driver: string;
-  /** A class that its installation makes. */
+  /** DeviceClass that its installation creates. */
   className: string | undefined;
-  /** CEL for each attribute that has an equivalent. `ours`: an attribute of netdra. */
+  /** CEL of each attribute with an equivalent. `ours`: an attribute of netdra. */
   attributes: Record<string, string>;
-  /** Settings that its classes have without saying so. */
+  /** Settings that its classes imply. */
   defaults: VfConfig;
   readConfig(parameters: FieldReader): VfConfig;
 }
 
-/**
- * dra-driver-sriov. Source: pkg/consts/consts.go, pkg/api/virtualfunction/v1alpha1/api.go.
- */
+/** dra-driver-sriov. Source: pkg/consts/consts.go, pkg/api/virtualfunction/v1alpha1/api.go. */
 export const draDriverSriov: Dialect = {
   driver: 'sriovnetwork.k8snetworkplumbingwg.io',
   className: 'sriovnetwork.k8snetworkplumbingwg.io',
@@ -33,7 +31,7 @@ export const draDriverSriov: Dialect = {
     linkType: 'linkType',
     rdmaCapable: 'rdma',
   },
-  // Its containers always have these variables.
+  // Its containers always get these variables.
   defaults: { dialects: { sriovNetwork: {} } },
   readConfig(parameters) {
     const config: VfConfig = {};
@@ -67,14 +65,12 @@ export const draDriverSriov: Dialect = {
   },
 };
 
-/**
- * DRANET. Source: pkg/apis/attributes.go, pkg/apis/types.go.
- */
+/** DRANET. Source: pkg/apis/attributes.go, pkg/apis/types.go. */
 export const dranet: Dialect = {
   driver: 'dra.net',
   className: undefined,
   attributes: {
-    // A whole NIC is its own PF.
+    // DRANET allocates whole NICs, which are their own PFs.
     ifName: 'pfName',
     mac: 'mac',
     mtu: 'mtu',
@@ -136,13 +132,13 @@ function readRoute(fields: FieldReader): RouteConfig[] {
   const isIpv6 = destination?.includes(':') === true;
   if (isIpv6 && asked !== undefined) fields.note('scope', 'left out: IPv6 routes have none');
   const scope = isIpv6 ? undefined : asked;
-  // Global with a gateway, and link (253) without one, are what the kernel has by default.
+  // Kernel defaults: global with a gateway, and link (253) without one.
   const isUsual = scope === undefined || scope === (gateway === undefined ? 253 : 0);
   if (!isUsual && scope !== 0) {
     fields.lose('scope', `a route of netdra has no scope ${scope}`, 'assign it with ipam of the class');
   }
   fields.end();
-  // In the main table it would take the traffic of the pod.
+  // In the main table the rule would affect all traffic of the pod.
   if (destination === undefined || table === 'lost') return [];
   try {
     parseCidr(destination);
@@ -191,7 +187,10 @@ function tableOf(fields: FieldReader): number | 'lost' | undefined {
 const listOf = (value: unknown): unknown[] => [value ?? []].flat();
 const isQuoted = (driver: string, text: string) => ['"', "'"].some((quote) => text.includes(quote + driver + quote));
 
-/** Whether devices of the driver are meant: `config` names it, or a CEL expression of `selectors` has its name in quotes. */
+/**
+ * Returns whether a configuration addresses the driver: `config` names it, or a CEL expression of `selectors` quotes its
+ * name.
+ */
 export function isMeant(
   { driver }: Dialect,
   { config, selectors }: { readonly config?: unknown; readonly selectors?: unknown },
@@ -217,7 +216,7 @@ export function rewriteExpression(
   const unknown = new Set<string>();
   const rename = (name: string, form: (renamed: string) => string) => {
     if (name === 'numaNode') return form('numaNode').replace(all, 'device.attributes["resource.kubernetes.io"]');
-    // Not an attribute of its own: the kind says it.
+    // Expressed by the attribute `kind`.
     if (name === 'isSriovVf') return `(${all}.kind == "vf")`;
     const renamed = attributes[name];
     if (renamed === undefined) unknown.add(name);

@@ -7,13 +7,13 @@ import { FieldReader } from './field-reader.ts';
 import type { InputObject } from './report.ts';
 
 const dialects = [draDriverSriov, dranet];
-/** Names of classes, claims and templates get this, so that those of the other driver stay while its pods run. */
+/** Prefix of converted classes, claims and templates, so that the originals stay while their pods run. */
 const prefix = 'netdra-';
 
-/** A class of another driver, as a class of ours. */
+/** A class of another driver, converted to one of ours. */
 interface ForeignClass {
   dialect: Dialect;
-  /** Name of our class. */
+  /** Name of the converted class. */
   name: string;
   metadata: Metadata;
   expressions: string[];
@@ -27,10 +27,10 @@ interface Metadata {
 
 interface ConvertedRequest {
   name: string;
-  /** Names of the classes of its alternatives. */
+  /** Class names of the request's alternatives. */
   classes: string[];
   value: Record<string, unknown>;
-  /** Its alternatives that have a class of another driver; `fields` are those of the alternative in `value`. */
+  /** Alternatives with a class of another driver; `fields` are those of the alternative in `value`. */
   foreign: (ForeignClass & { fields: Record<string, unknown> })[];
   isComplete: boolean;
 }
@@ -47,7 +47,7 @@ export class DraConverter {
     this.#driver = driver;
   }
 
-  /** Classes come first: claims refer to them. Classes of drivers that are unknown are left alone. */
+  /** Converts a class. Classes come first, since claims refer to them; classes of unknown drivers are left alone. */
   convertClass(of: InputObject): void {
     const dialect = dialects.find((each) => isMeant(each, Object(of.value.spec)));
     if (dialect === undefined) return;
@@ -62,7 +62,7 @@ export class DraConverter {
         'the newest class with a resource name has it: apply this one when the nodes are moved',
       );
     }
-    // Without one of its selectors it would select devices of others, and claims of it are not converted, either.
+    // Without one of its selectors the class would select foreign devices; its claims are not converted, either.
     this.#classes.set(of.name, undefined);
     if (expressions === undefined) return;
     const own = configs.map(({ config }) => config);
@@ -142,7 +142,7 @@ export class DraConverter {
     this.#estate.objects.push({ of, value });
   }
 
-  /** @returns `undefined` if one of them has no equivalent */
+  /** @returns `undefined` if a selector has no equivalent */
   #selectors(of: FieldReader, dialect: Dialect): string[] | undefined {
     const expressions = of.objects('selectors').map((each) => this.#selector(each, dialect));
     return expressions.includes(undefined) ? undefined : (expressions as string[]);
@@ -165,7 +165,7 @@ export class DraConverter {
     return text;
   }
 
-  /** An entry of `config`, of this driver or of others, which stays as it is. */
+  /** Converts an entry of `config`. Entries of drivers other than this one stay unchanged. */
   #configOf(entry: FieldReader, { driver, readConfig }: Dialect) {
     const requests = entry.texts('requests') ?? [];
     const opaque = entry.object('opaque');
@@ -192,7 +192,7 @@ export class DraConverter {
     return value;
   }
 
-  /** A request, with our class instead of the other driver's. */
+  /** Converts a request, with our class in place of the other driver's. */
   #request(request: FieldReader): ConvertedRequest {
     const value = Object.fromEntries(request.names().map((name) => [name, structuredClone(request.raw(name))]));
     const readers = [...request.objects('exactly'), ...request.objects('firstAvailable')];
@@ -224,7 +224,7 @@ export class DraConverter {
     return { value, name: `${value.name}`, classes, foreign, isComplete };
   }
 
-  /** @returns `missing`: a class of another driver that is not known, which was reported; `undefined`: none of theirs */
+  /** @returns `missing`: an unknown class of another driver, which was reported; `undefined`: no class of another driver */
   #knownClassOf(reader: FieldReader, fields: Record<string, unknown>): ForeignClass | 'missing' | undefined {
     const name = `${fields.deviceClassName}`;
     const known = this.#classOf(name);
@@ -272,7 +272,7 @@ export class DraConverter {
   }
 }
 
-/** Labels and annotations, if there are any; without the annotation in which kubectl keeps the whole object. */
+/** Returns labels and annotations, without kubectl's copy of the whole object; `undefined` if there are none. */
 function metadataOf(fields: FieldReader): Metadata | undefined {
   const { 'kubectl.kubernetes.io/last-applied-configuration': _, ...annotations } = fields.labels('annotations');
   const entries = Object.entries({ labels: fields.labels('labels'), annotations });
@@ -280,7 +280,7 @@ function metadataOf(fields: FieldReader): Metadata | undefined {
   return given.length === 0 ? undefined : Object.fromEntries(given);
 }
 
-/** Whether an entry of `config` is for a request. */
+/** Returns whether an entry of `config` applies to a request. */
 function isFor(requests: readonly string[], name: string): boolean {
   return requests.length === 0 || requests.some((each) => each.split('/')[0] === name);
 }
@@ -305,7 +305,7 @@ function loseForClass(fields: FieldReader, field: string, driver: string, classe
   );
 }
 
-/** `attach` goes with the definition that it is for, and only a class sets default routes and parts of them. */
+/** Returns whether only a class may set the field: `attach` with its definition, and default routes and parts of them. */
 function isClosed(field: string, { routes = [] }: VfConfig): boolean {
   if (field === 'routes') return routes.some(({ destination }) => isDefaultRoute(parseCidr(destination)));
   return field === 'attach' || closedFields.some((each) => each.split('.')[0] === field);

@@ -6,31 +6,31 @@ import type { ConversionReport, InputObject } from './report.ts';
 
 export type PfRule = NonNullable<z.infer<typeof networkDevicePolicySpec>['pfs']>[number];
 
-/** A rule of a NetworkDevicePolicy, before policies are put together. */
+/** A rule of a NetworkDevicePolicy, before rules are merged into policies. */
 export interface RuleForNodes {
   of: InputObject;
   nodeSelector: LabelSelector;
-  /** Lower numbers come first. Rules with the same number keep their order. */
+  /** Lower numbers come first. Rules with equal numbers keep their order. */
   priority: number;
   rule: PfRule;
-  /** What narrows the devices of the rule in the class only, since a policy has no field for it. */
+  /** Field that only the class applies, since a policy has no equivalent. */
   narrowedBy?: string | undefined;
 }
 
-/** Settings of a class that several objects can set: those of the VFs of a resource. */
+/** Settings of a class that several objects can contribute: those of the VFs of a resource. */
 export type ResourceConfig = Pick<ClassConfig, 'driver' | 'rdma' | 'vhost' | 'mtu'>;
 
-/** Devices that pods request by one name. */
+/** Devices that pods request by one resource name. */
 export interface Resource {
-  /** `openshift.io/dpdk`. */
+  /** Resource name: `openshift.io/dpdk`. */
   name: string;
   of: InputObject;
   config: ResourceConfig;
-  /** CEL expressions that the devices satisfy besides having the resource's name. */
+  /** CEL expressions that devices must satisfy besides having the resource name. */
   terms: string[];
 }
 
-/** A network that pods attach to with a VF of a resource. */
+/** A network that attaches pods through a VF of a resource. */
 export interface Network {
   of: InputObject;
   name: string;
@@ -39,13 +39,13 @@ export interface Network {
   config: Omit<ClassConfig, 'limits'>;
 }
 
-/** An object that is written as it is. */
+/** An object that is written unchanged. */
 export interface OutputObject {
   of: InputObject;
   value: Record<string, unknown>;
 }
 
-/** What was found in the input: the devices, by rules and resources, the networks, and objects that are complete. */
+/** Everything found in the input: rules and resources for devices, networks, and finished objects. */
 export class Estate {
   readonly report: ConversionReport;
   readonly rules: RuleForNodes[] = [];
@@ -57,7 +57,7 @@ export class Estate {
     this.report = report;
   }
 
-  /** Adds settings for the VFs of a resource. Other objects must not contradict them. */
+  /** Adds settings for the VFs of a resource; reports contradictions between objects. */
   addResource(of: InputObject, name: string, config: ResourceConfig, terms: readonly string[] = []): void {
     const known = this.resources.get(name);
     if (known === undefined) {

@@ -1,9 +1,9 @@
-/** An attribute of the driver in CEL. */
+/** Returns the CEL of an attribute of the driver. */
 export function attributeOf(driver: string, name: string): string {
   return `device.attributes["${driver}"].${name}`;
 }
 
-/** Whether an expression has one of some texts, in CEL. */
+/** Returns CEL that tests whether an expression equals one of some strings. */
 export function oneOf(expression: string, values: readonly string[]): string {
   const [only, ...others] = values.map((value) => JSON.stringify(value));
   return others.length === 0 ? `${expression} == ${only}` : `${expression} in [${[only, ...others].join(', ')}]`;
@@ -11,11 +11,11 @@ export function oneOf(expression: string, values: readonly string[]): string {
 
 const multusDomain = 'device.attributes["k8s.cni.cncf.io"]';
 
-/** Devices of the driver that a policy gave the name of a resource. */
+/** Returns CEL that selects the driver's devices with a resource name from a policy. */
 export function selectResource(driver: string, resourceName: string, terms: readonly string[] = []): string {
   const all = [
     `device.driver == ${JSON.stringify(driver)}`,
-    // An attribute that no rule sets is absent.
+    // The attribute is absent if no rule sets it.
     `"resourceName" in ${multusDomain}`,
     `${multusDomain}.resourceName == ${JSON.stringify(resourceName)}`,
     ...terms,

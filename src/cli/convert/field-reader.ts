@@ -1,7 +1,7 @@
 import { isTooDeep, maxJsonDepth } from '../../lib/json-depth.ts';
 import type { ConversionReport, InputObject } from './report.ts';
 
-/** Whether a value asks for nothing, as Go's `omitempty` has it, except for zero and false, which can be meant. */
+/** Returns whether a value counts as unset, as with Go's `omitempty`, except that zero and false count as set. */
 const isEmpty = (value: unknown) =>
   value === undefined ||
   value === null ||
@@ -48,7 +48,7 @@ export class FieldReader {
     return this.#typed(name, this.raw(name), 'boolean', 'true or false');
   }
 
-  /** `"on"` or `"off"`, as sriov-cni has it. */
+  /** Reads `"on"` or `"off"`, the booleans of sriov-cni. */
   onOff(name: string): boolean | undefined {
     const value = this.text(name);
     if (value === undefined || value === 'on' || value === 'off') return value && value === 'on';
@@ -66,7 +66,7 @@ export class FieldReader {
     return undefined;
   }
 
-  /** Text values by name. */
+  /** Reads a map of strings. */
   labels(name: string): Record<string, string> {
     const entries = Object.entries(Object(this.raw(name)));
     return Object.fromEntries(entries.map(([key, value]) => [key, String(value)]));
@@ -76,7 +76,7 @@ export class FieldReader {
     return this.#nested([name], this.raw(name));
   }
 
-  /** The items of a list, or the only one without a list. */
+  /** Reads the objects of a list, or a single object. */
   objects(name: string): FieldReader[] {
     const value = this.raw(name);
     if (value === undefined) return [];
@@ -116,7 +116,7 @@ export class FieldReader {
     return Object.keys(this.#fields);
   }
 
-  /** Fields without an effect on what is converted. */
+  /** Marks fields that do not affect the conversion as read. */
   skip(...names: string[]): void {
     for (const name of names) this.#read.add(name);
   }
@@ -133,7 +133,7 @@ export class FieldReader {
     if (this.isSet(name) && this.#fields[name] !== false) this.lose(name, why, todo);
   }
 
-  /** Says what the user should know about a field that was converted. */
+  /** Adds a note about a field that was converted. */
   note(name: string, what: string): void {
     this.#report.note(this.#of, [...this.#path, name], what);
   }

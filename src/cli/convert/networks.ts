@@ -6,10 +6,10 @@ import type { InputObject } from './report.ts';
 const resourceAnnotation = 'k8s.v1.cni.cncf.io/resourceName';
 /** Plugins that take a VF as `deviceID`. */
 const vfPlugins = ['sriov', 'ib-sriov', 'host-device'];
-/** Fields that every CNI plugin has, or that only concern its own log. */
+/** Fields that every CNI plugin has, or that only affect its log. */
 const fieldsOfCni = ['cniVersion', 'cniVersions', 'name', 'type', 'logLevel', 'logFile', 'disableCheck', 'disableGC'];
 
-/** Names that SriovNetwork and sriov-cni have for the same settings. */
+/** Names of equal settings in SriovNetwork and sriov-cni. */
 const operatorNames = {
   spoofCheck: 'spoofChk',
   linkState: 'linkState',
@@ -26,7 +26,7 @@ const pluginNames = {
 type NetworkConfig = Network['config'];
 
 /**
- * SriovNetworks and SriovIBNetworks.
+ * Converts SriovNetworks and SriovIBNetworks.
  * Source: sriov-network-operator, api/v1/sriovnetwork_types.go, sriovibnetwork_types.go.
  */
 export function convertSriovNetwork(estate: Estate, of: InputObject, resourcePrefix: string): void {
@@ -58,7 +58,7 @@ export function convertSriovNetwork(estate: Estate, of: InputObject, resourcePre
 }
 
 /**
- * NetworkAttachmentDefinitions whose plugin attaches a VF.
+ * Converts NetworkAttachmentDefinitions whose plugin attaches a VF.
  * Source: sriov-cni, pkg/types/types.go; the NetworkAttachmentDefinition specification 1.3.
  */
 export function convertDefinition(estate: Estate, of: InputObject): void {
@@ -95,7 +95,7 @@ function convertChain(
     return;
   }
   if (type !== 'sriov') {
-    // Its settings are the plugin's own, which goes on doing the work.
+    // The plugin keeps doing the work with its own settings.
     addNetwork(estate, network, [first, ...rest], context);
     return;
   }
@@ -110,7 +110,7 @@ function convertChain(
   addNetwork(estate, { ...network, config }, rest, { ...context, overridable });
 }
 
-/** What the PF sets for the VF. Zero is written: it takes away what an earlier user left. */
+/** Reads what the PF sets for the VF. Zero is kept: it resets what an earlier user set. */
 function ownConfig(fields: FieldReader, names: typeof operatorNames): NetworkConfig {
   const vlan = fields.number('vlan');
   const qos = fields.number('vlanQoS');
@@ -120,7 +120,7 @@ function ownConfig(fields: FieldReader, names: typeof operatorNames): NetworkCon
   const [minTxRate, maxTxRate] = [fields.number(names.minTxRate), fields.number(names.maxTxRate)];
   const vf = {
     ...(vlan !== undefined && { vlan }),
-    // Without a VLAN they have no effect.
+    // The QoS value has no effect without a VLAN.
     ...(vlan && qos !== undefined && { qos }),
     ...(vlan && vlanProto !== undefined && { vlanProto }),
     ...(spoofCheck !== undefined && { spoofCheck }),
@@ -140,7 +140,7 @@ function withIpam(fields: FieldReader, ipam: FieldReader | undefined): NetworkCo
   return { ipam: Object.fromEntries(ipam.names().map((name) => [name, ipam.raw(name)])) };
 }
 
-/** Values that pods set in their annotation: claims set them instead. */
+/** Returns the values that pods set in their annotation; with netdra, claims set them. */
 function openedBy(fields: FieldReader, capabilities: FieldReader | undefined, { ipam }: NetworkConfig) {
   if (capabilities === undefined) return [];
   const [mac, ips] = [capabilities.flag('mac'), capabilities.flag('ips')];
@@ -155,12 +155,12 @@ function openedBy(fields: FieldReader, capabilities: FieldReader | undefined, { 
 
 interface ChainContext {
   reader: FieldReader;
-  /** The field of the plugins, for reports. */
+  /** Field that lists the plugins, for reports. */
   field: string;
   overridable?: ('macAddress' | 'addresses')[];
 }
 
-/** Adds a network whose further plugins become settings; if one of them cannot, the plugins go on doing the work. */
+/** Adds a network and converts its further plugins to settings; if one has no equivalent, the plugins keep doing the work. */
 function addNetwork(estate: Estate, network: Network, rest: readonly FieldReader[], context: ChainContext): void {
   const { overridable = [], reader, field } = context;
   const foreign = rest.find((plugin) => !isTuning(plugin))?.text('type');
@@ -179,7 +179,7 @@ function addNetwork(estate: Estate, network: Network, rest: readonly FieldReader
   estate.networks.push({ ...network, config });
 }
 
-/** Whether a plugin is `tuning` with nothing but what a VFConfig has. */
+/** Returns whether a plugin is `tuning` with only settings that a VFConfig has. */
 function isTuning(plugin: FieldReader): boolean {
   const known = [...fieldsOfCni, 'capabilities', 'dataDir', 'sysctl', 'mac', 'mtu', 'allmulti', 'promisc'];
   const keys = Object.keys(plugin.labels('sysctl'));
@@ -198,15 +198,15 @@ function tuningConfig(plugin: FieldReader): NetworkConfig {
     ...(macAddress !== undefined && { macAddress }),
     ...(mtu !== undefined && { mtu }),
     ...(allMulticast !== undefined && { allMulticast }),
-    // The plugin never switches it off.
+    // The plugin never switches promiscuous mode off.
     ...(plugin.flag('promisc') && { promiscuous: true }),
   };
 }
 
-/** The settings of a network's class: those of its VFs, and its own. */
+/** Merges the settings of a network's class: those of its VFs, and its own. */
 export function mergedConfig(resource: ResourceConfig, network: NetworkConfig): NetworkConfig {
   const { mtu, ...rest } = resource;
-  // Plugins set the MTU by themselves.
+  // Plugins set the MTU themselves.
   const own = network.attach === undefined && mtu !== undefined ? { mtu } : {};
   return { ...rest, ...own, ...network };
 }

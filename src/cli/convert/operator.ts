@@ -10,16 +10,16 @@ export interface OperatorOptions {
   takeOver: boolean;
 }
 
-/** Hostnames that fit into one expression of a label selector. */
+/** Maximum hostnames in one expression of a label selector. */
 const mostNodes = 64;
 
 /**
- * SriovNetworkNodePolicies: rules for the nodes that they select.
+ * Converts SriovNetworkNodePolicies to rules for the nodes that they select.
  * Source: sriov-network-operator, api/v1/sriovnetworknodepolicy_types.go.
- * @param hasStates whether SriovNetworkNodeStates give the rules, which the operator makes of the policies
+ * @param hasStates whether the rules come from SriovNetworkNodeStates, which the operator derives from the policies
  */
 export function convertNodePolicy(estate: Estate, of: InputObject, options: OperatorOptions, hasStates: boolean): void {
-  // The operator's own object, which selects nothing.
+  // The operator's default policy selects nothing.
   if (of.name === 'default') return;
   const spec = new FieldReader(estate.report, of, ['spec'], of.value.spec);
   const resourceName = spec.text('resourceName');
@@ -48,7 +48,7 @@ export function convertNodePolicy(estate: Estate, of: InputObject, options: Oper
     estate.rules.push({ of, nodeSelector, priority, rule: { ...rule, resourceName: resource } });
 }
 
-/** @returns whether the VFs become vDPA devices */
+/** Reports settings for vDPA. @returns whether the VFs become vDPA devices */
 function loseVdpa(spec: FieldReader): boolean {
   spec.loseIfSet('vdpaType', 'netdra has no vDPA devices', 'keep the operator for these VFs');
   return spec.isSet('vdpaType');
@@ -84,7 +84,7 @@ function numVfsOf(spec: FieldReader, { takeOver }: OperatorOptions): number | un
   return undefined;
 }
 
-/** `nicSelector`: a rule for each PF name with a range of its own, and one for all others. */
+/** Converts a `nicSelector`: one rule for each PF name with a range, and one for all others. */
 function rulesFor(nics: FieldReader, more: { linkType?: 'ethernet' | 'infiniband'; numVfs?: number }): PfRule[] {
   if (nics.isSet('netFilter')) {
     nics.lose('netFilter', 'netdra knows no networks of a cloud', 'select the PFs by name or address');
@@ -109,7 +109,7 @@ function rulesFor(nics: FieldReader, more: { linkType?: 'ethernet' | 'infiniband
 }
 
 /**
- * SriovNetworkNodeStates: the same rules for all nodes with the same interfaces.
+ * Converts SriovNetworkNodeStates: nodes with the same interfaces share rules.
  * Source: sriov-network-operator, api/v1/sriovnetworknodestate_types.go.
  */
 export function convertNodeStates(estate: Estate, states: readonly InputObject[], options: OperatorOptions): void {
@@ -146,7 +146,7 @@ function rulesOfInterface(estate: Estate, of: InputObject, pf: FieldReader, opti
   const mode = pf.text('eSwitchMode') ?? 'legacy';
   if (mode !== 'legacy')
     pf.note('eSwitchMode', `netdra leaves the mode of the card as it is: the operator or the node sets ${mode}`);
-  // The name changes, the address does not; the MTU of VFs is that of their group.
+  // Rules match by address, since names change; the MTU of VFs is set per group.
   pf.skip('name', 'mtu', 'linkType');
   const groups = pf.objects('vfGroups');
   pf.end();
@@ -163,7 +163,7 @@ function rulesOfInterface(estate: Estate, of: InputObject, pf: FieldReader, opti
     const isVdpa = loseVdpa(group);
     group.end();
     if (isVdpa) return [];
-    // The policy of the group knows more.
+    // The policy of the group has more settings.
     if (!estate.resources.has(resourceName)) estate.addResource(of, resourceName, config);
     const rule = {
       select: { pciAddress: [address] },

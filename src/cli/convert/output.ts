@@ -12,13 +12,11 @@ import { mergedConfig } from './networks.ts';
 import type { ConversionReport, InputObject } from './report.ts';
 
 const apiVersion = 'netdra.dev/v1alpha1';
-/** Names that the dialect of the device plugin can have. */
+/** Returns whether the device plugin's dialect accepts a resource name. */
 const isResourceName = (name: string) => /^[a-z0-9.-]+\/[A-Za-z0-9_-]+$/.test(name);
 const toName = (text: string) => text.toLowerCase().replaceAll(/[^a-z0-9.-]/g, '-');
 
-/**
- * Makes the objects of ours. Objects that our own checks refuse are reported and left out, so that what is written can be applied.
- */
+/** Builds our objects. Objects that our own checks refuse are reported and left out, so that the output can be applied. */
 export function assemble(estate: Estate, driver: string): OutputObject[] {
   const { report, networks, resources, objects } = estate;
   const all = [
@@ -46,7 +44,7 @@ export function assemble(estate: Estate, driver: string): OutputObject[] {
   });
 }
 
-/** At most one policy selects a node, so that rules for the same nodes are put into one. */
+/** Merges rules for the same nodes into one policy, since at most one policy may select a node. */
 function policies({ rules, report }: Estate): OutputObject[] {
   const groups = [...Map.groupBy(rules, ({ nodeSelector }) => JSON.stringify(nodeSelector)).values()];
   for (const [index, group] of groups.entries()) {
@@ -97,7 +95,7 @@ function valuesOf({ matchLabels = {}, matchExpressions = [] }: LabelSelector): M
   ]);
 }
 
-/** Reports a rule that covers VFs of later rules, since only its class narrows the selection. */
+/** Reports a rule that hides later rules: only its class narrows the selection. */
 function reportHidden(report: ConversionReport, one: RuleForNodes, later: readonly RuleForNodes[]): void {
   if (one.narrowedBy === undefined) return;
   const hidden = later.find(({ rule }) => rule.resourceName !== one.rule.resourceName && mayOverlap(one.rule, rule));
@@ -172,7 +170,7 @@ function faultsOf(value: Record<string, unknown>): string[] {
   const schema = kind === 'DeviceClass' ? classConfigSchema : vfConfigSchema;
   return entries.flatMap((entry) => {
     const { parameters } = Object(Object(entry).opaque);
-    // The entries of other drivers are theirs.
+    // Entries of other drivers stay.
     if (Object(parameters).kind !== 'VFConfig') return [];
     const faults = faultsBy<unknown>(schema, parameters);
     return faults.length > 0 ? faults : findContradictions(parameters as VfConfig);

@@ -2,11 +2,11 @@ import type { FindPlace, TextPlace } from '../../driver/api/yaml-places.ts';
 import { printable } from '../../lib/printable.ts';
 import type { Terminal } from '../terminal.ts';
 
-/** An object of another stack in a file. */
+/** An object of another stack in an input file. */
 export interface InputObject {
   file: string;
   placeOf: FindPlace;
-  /** Path of the object in its document: it may be an item of a list. */
+  /** Path of the object in its YAML document, for example an item of a list. */
   at: readonly PropertyKey[];
   kind: string;
   name: string;
@@ -14,7 +14,7 @@ export interface InputObject {
   value: Record<string, unknown>;
 }
 
-/** What the user has to know about a field. */
+/** A remark on a field of the input. */
 export interface ConversionRemark extends TextPlace {
   level: 'lost' | 'note';
   file: string;
@@ -22,13 +22,13 @@ export interface ConversionRemark extends TextPlace {
   object: string;
   /** `spec.linkState`; the whole object: `object`. */
   field: string;
-  /** Why it was not converted, or what was done. */
+  /** Why the field was not converted, or how it was. */
   message: string;
-  /** What to do about it; notes have none. */
+  /** What the user should do; absent for notes. */
   todo?: string;
 }
 
-/** Collects what was not converted, and notes, in the order of the input. */
+/** Collects faults and notes, in the order of the input. */
 export class ConversionReport {
   readonly remarks: ConversionRemark[] = [];
 

@@ -5,7 +5,7 @@ import type { InputObject } from './report.ts';
 import { toLinkType } from './selectors.ts';
 
 /**
- * SriovResourcePolicies of dra-driver-sriov, with the resource names that DeviceAttributes add.
+ * Converts SriovResourcePolicies of dra-driver-sriov, with the resource names from DeviceAttributes.
  * Source: dra-driver-sriov, pkg/api/sriovdra/v1alpha1/api.go.
  */
 export function convertResourcePolicy(estate: Estate, of: InputObject, attributes: readonly InputObject[]): void {
@@ -29,7 +29,7 @@ export function convertResourcePolicy(estate: Estate, of: InputObject, attribute
   spec.end();
 }
 
-/** Reports attributes other than the resource name, which netdra's devices do not have. */
+/** Reports attributes other than the resource name, which netdra's devices lack. */
 export function checkDeviceAttributes(estate: Estate, of: InputObject): void {
   const spec = new FieldReader(estate.report, of, ['spec'], of.value.spec);
   const attributes = spec.object('attributes');
@@ -40,7 +40,7 @@ export function checkDeviceAttributes(estate: Estate, of: InputObject): void {
   spec.end();
 }
 
-/** The resource name of the DeviceAttributes with the labels that the selector of a `configs` entry names. */
+/** Returns the resource name of the DeviceAttributes that the selector of a `configs` entry matches. */
 function resourceNameOf(config: FieldReader, all: readonly InputObject[]): string | undefined {
   const selector = config.object('deviceAttributesSelector');
   const labels = Object.entries(selector.labels('matchLabels'));
@@ -65,7 +65,7 @@ function resourceNameOf(config: FieldReader, all: readonly InputObject[]): strin
   return Object(attribute).string;
 }
 
-/** A label selector has no alternatives: only one term fits. */
+/** Converts a node selector. A label selector has no alternatives, so that only one term can be converted. */
 function nodeSelectorOf(spec: FieldReader): LabelSelector {
   const terms = spec.object('nodeSelector').objects('nodeSelectorTerms');
   const [term, ...others] = terms;

@@ -1,7 +1,7 @@
 import type { LabelSelector } from '../../driver/api/class-config.ts';
 import type { FieldReader } from './field-reader.ts';
 
-/** Selects nodes by their names, and notes at a field that the label for it is not always the name. */
+/** Selects nodes by name, and notes that the hostname label may differ from the node's name. */
 export function selectNodes(fields: FieldReader, field: string, names: readonly string[]): LabelSelector {
   fields.note(
     field,
@@ -16,14 +16,14 @@ export function splitRange(text: string): { value: string; vfs: string | undefin
   return { value, vfs };
 }
 
-/** Puts together the values with the same range: `ens1f0#0-3`. Without values, one entry for all. */
+/** Groups values with the same range: `ens1f0#0-3`. Without values, returns one entry for all. */
 export function splitByRange(values: readonly string[]): { values: string[]; vfs: string | undefined }[] {
   if (values.length === 0) return [{ values: [], vfs: undefined }];
   const byRange = Map.groupBy(values.map(splitRange), ({ vfs }) => vfs);
   return [...byRange].map(([vfs, all]) => ({ values: all.map(({ value }) => value), vfs }));
 }
 
-/** `eth`, `ether`, `ETH`, `ib`, … as a link type of ours. */
+/** Converts `eth`, `ether`, `ETH`, `ib`, … to our link type. */
 export function toLinkType(fields: FieldReader, name: string): 'ethernet' | 'infiniband' | undefined {
   const types = [...new Set((fields.texts(name) ?? []).map((each) => each.toLowerCase()))];
   const [type, ...others] = types;
