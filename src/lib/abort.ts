@@ -5,7 +5,7 @@ export function onAbort(signal: AbortSignal | undefined, callback: () => void): 
   return { [Symbol.dispose]: () => signal?.removeEventListener('abort', callback) };
 }
 
-/** Waits for a promise until the signal fires; the work behind the promise goes on. @throws what `onTooLate` returns */
+/** Waits for a promise until the signal fires; the work behind the promise continues. @throws what `onTooLate` returns */
 export async function abortable<T>(promise: Promise<T>, signal: AbortSignal, onTooLate: () => Error): Promise<T> {
   const { promise: aborted, reject } = Promise.withResolvers<never>();
   using _ = onAbort(signal, () => reject(onTooLate()));

@@ -1,6 +1,6 @@
 /**
- * Work that goes on by itself after the call that asked for it, one run at a time for each key. Disposing aborts the signal
- * and waits for all runs; errors that occur from then on are ignored.
+ * Work that continues after the call that started it, one run at a time for each key. Disposing aborts the signal and waits
+ * for all runs; errors after that are ignored.
  */
 export class Background implements AsyncDisposable {
   readonly #stop = new AbortController();
@@ -15,9 +15,9 @@ export class Background implements AsyncDisposable {
   }
 
   /**
-   * Starts a run, unless there is one, or all have ended for good.
-   * @param isDue asked when the work has ended, whether it is to be done again: a call that comes at its very end starts no run
-   * @returns the run that there is
+   * Starts a run, unless one is running or this object was disposed of.
+   * @param isDue asked when a run ends: whether to repeat the work. A call at the very end of a run starts no new one
+   * @returns the current run
    */
   async run(key: string, work: (signal: AbortSignal) => Promise<void>, isDue?: () => boolean): Promise<void> {
     if (!this.signal.aborted && !this.#running.has(key)) this.#running.set(key, this.#start(key, work, isDue));

@@ -1,7 +1,10 @@
 /** Delay before queued work, long enough to serve the successor of a replaced pod first. */
 const restMs = 1_000;
 
-/** Tasks that can wait: they run a second after the first of them has come, one at a time between other events. Their errors are dropped. */
+/**
+ * Tasks that can wait. They start a second after the first one was added and run one at a time, between other events. Their
+ * errors are dropped.
+ */
 export class Backlog implements Disposable {
   readonly #tasks: (() => void)[] = [];
   #timer: NodeJS.Timeout | undefined;
@@ -11,7 +14,7 @@ export class Backlog implements Disposable {
     this.#timer ??= setTimeout(() => this.#runNext(), restMs);
   }
 
-  /** Runs what is left. */
+  /** Runs the remaining tasks. */
   [Symbol.dispose](): void {
     while (this.#tasks.length > 0) this.#runNext();
     clearTimeout(this.#timer);
@@ -21,7 +24,7 @@ export class Backlog implements Disposable {
     try {
       this.#tasks.shift()?.();
     } catch {
-      // Those who add tasks find out by themselves what was not done.
+      // Errors are dropped: whoever added the task detects later that it was not done.
     }
     clearTimeout(this.#timer);
     this.#timer = this.#tasks.length === 0 ? undefined : setTimeout(() => this.#runNext());

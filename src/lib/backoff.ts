@@ -1,29 +1,29 @@
 import type { Clock } from './clock.ts';
 
-/** Pauses after failures: each is twice as long as the one before, up to the longest. Milliseconds. */
+/** Pauses after failures, ms: each is twice the one before, up to the longest. */
 export interface Pauses {
   firstMs: number;
   longestMs: number;
 }
 
-/** @param earlierFailures in a row */
+/** @param earlierFailures number of consecutive failures before this one */
 export function pauseMs(earlierFailures: number, { firstMs, longestMs }: Pauses): number {
   return Math.min(firstMs * 2 ** earlierFailures, longestMs);
 }
 
-/** Repeats work in the background: after failures with growing pauses, or once after a given time. */
+/** Repeats work in the background, after failures with growing pauses, or once after a given time. */
 export class Backoff implements Disposable {
   readonly #clock: Clock;
   readonly #pauses: Pauses & { quietMs: number };
   readonly #work: () => void;
   #timer: AbortController | undefined;
   #attempts = 0;
-  /** Failures since the last quiet time. */
+  /** Consecutive failures; reset after `quietMs` without one. */
   #recent = 0;
   #lastFailureMs = Number.NEGATIVE_INFINITY;
   #isOver = false;
 
-  /** @param pauses after `quietMs` without failures, they start with the shortest one again */
+  /** @param pauses start with the shortest one again after `quietMs` without failures */
   constructor(clock: Clock, pauses: Pauses & { quietMs: number }, work: () => void) {
     this.#clock = clock;
     this.#pauses = pauses;
@@ -38,7 +38,7 @@ export class Backoff implements Disposable {
     return this.#timer !== undefined;
   }
 
-  /** After a failure. @returns the pause, in milliseconds */
+  /** Schedules a retry after a failure. @returns the pause, ms */
   schedule(): number {
     const nowMs = this.#clock.nowMs();
     if (this.#attempts === 0 && nowMs - this.#lastFailureMs > this.#pauses.quietMs) this.#recent = 0;
@@ -56,7 +56,7 @@ export class Backoff implements Disposable {
     this.#timer = timer;
     this.#clock.sleep(ms, timer.signal).then(
       () => {
-        // Cancelled, or begun anew, between the end of the pause and this.
+        // The timer was cancelled or restarted meanwhile.
         if (this.#timer !== timer) return;
         this.#timer = undefined;
         this.#work();
@@ -70,7 +70,10 @@ export class Backoff implements Disposable {
     this.#timer = undefined;
   }
 
-  /** After a success. What succeeds and soon fails again, such as a VF that a process keeps moving, has the longer pauses. */
+  /**
+   * Cancels the retry after a success. Pauses stay long for work that soon fails again, such as a VF that a process keeps
+   * moving.
+   */
   reset(): void {
     this.#attempts = 0;
   }

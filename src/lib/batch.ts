@@ -1,9 +1,9 @@
 import { toError } from './errors.ts';
 
-/** Items that go through the same steps. One that fails in a step takes no further part, and does not affect the others. */
+/** Items that go through the same steps. An item that fails in a step takes part in no further one; the others continue. */
 export class Batch<Item extends { readonly uid: string }> {
   readonly #items: readonly Item[];
-  /** By UID. */
+  /** Errors by UID. */
   readonly errors: Map<string, Error>;
 
   constructor(items: readonly Item[], errors = new Map<string, Error>()) {
@@ -11,12 +11,12 @@ export class Batch<Item extends { readonly uid: string }> {
     this.errors = errors;
   }
 
-  /** Those that have not failed. */
+  /** Items that have not failed. */
   get alive(): Item[] {
     return this.#items.filter(({ uid }) => !this.errors.has(uid));
   }
 
-  /** Runs a step for one after the other. */
+  /** Runs a step for one item after the other. */
   run(step: (item: Item) => void): void {
     for (const item of this.alive) {
       try {
@@ -27,14 +27,14 @@ export class Batch<Item extends { readonly uid: string }> {
     }
   }
 
-  /** Goes on with the results of a step. */
+  /** Runs a step and returns a batch of its results. */
   map<Result extends { readonly uid: string }>(step: (item: Item) => Result): Batch<Result> {
     const results: Result[] = [];
     this.run((item) => results.push(step(item)));
     return new Batch(results, this.errors);
   }
 
-  /** Like `run`, for an asynchronous step. */
+  /** Runs an asynchronous step for one item after the other. */
   async each(step: (item: Item) => Promise<void>): Promise<void> {
     for (const item of this.alive)
       await step(item).catch((error: unknown) => this.errors.set(item.uid, toError(error)));

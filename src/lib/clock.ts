@@ -9,14 +9,14 @@ export interface Deadline extends Disposable {
 
 /** Time as a dependency, so that tests can advance it instead of sleeping. */
 export interface Clock {
-  /** Monotonic milliseconds; only differences are meaningful. */
+  /** Monotonic time, ms; only differences are meaningful. */
   nowMs(): number;
   /** @param parent aborts the deadline's signal too, with its own reason */
   deadline(timeoutMs: number, parent?: AbortSignal): Deadline;
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
 }
 
-/** The longest time of a timer of Node.js: a longer one, such as `Infinity`, would end at once. */
+/** Longest timeout of a Node.js timer: a longer one, such as `Infinity`, would fire at once. */
 const maxTimeoutMs = 2 ** 31 - 1;
 
 /** The system clock. `AbortSignal.timeout` is not used: its timer does not keep the process alive. */
@@ -49,7 +49,7 @@ export const systemClock: Clock = {
   },
 };
 
-/** Runs a task again and again, each time after a pause, until the signal fires. Never rejects: tasks handle their failures. */
+/** Runs a task repeatedly, with a pause before each run, until the signal fires. Never rejects: tasks handle their failures. */
 export async function repeat(clock: Clock, pauseMs: number, signal: AbortSignal, task: () => unknown): Promise<void> {
   try {
     for (;;) {
@@ -62,7 +62,7 @@ export async function repeat(clock: Clock, pauseMs: number, signal: AbortSignal,
 }
 
 /**
- * Waits for a promise for some time, or until the signal fires.
+ * Waits for a promise for a limited time, or until the signal fires.
  * @returns whether it was resolved
  * @throws its rejection
  */
@@ -82,5 +82,5 @@ export async function resolvesWithin(
   }
 }
 
-/** No one reads it. Without a reason, an error with its stack is made for each. */
+/** Constant reason: without one, each abort would create an error with its stack. */
 const isOver = 'over';

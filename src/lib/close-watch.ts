@@ -7,7 +7,7 @@ import { periods } from './waiting-times.ts';
 /** Waits until other processes close a file. */
 export interface FileWait {
   /**
-   * Waits until a condition is met that becomes true only when others close the file.
+   * Waits for a condition that becomes true only when others close the file.
    * @param descriptor of the file
    * @throws what the condition throws; the signal's reason if it fires before
    */
@@ -15,9 +15,9 @@ export interface FileWait {
 }
 
 /**
- * Waits for files that other processes have open for writing, by inotify(7): the kernel reports when they close one, also when
- * they end. `fs.watch` reports other events only. All tasks that wait share one thread of libuv's pool, which is returned
- * with the last of them. Where the kernel has no inotify instance or watch left, the condition is tried every 10 ms.
+ * Waits for files that other processes have open for writing, by inotify(7): the kernel reports each close, also at the end
+ * of a process. `fs.watch` does not report closes. All waiting tasks share one thread of libuv's pool, which the last task
+ * returns. Without a free inotify instance or watch the condition is tested every 10 ms.
  */
 export class CloseWatch implements FileWait {
   readonly #clock: Clock;
@@ -36,7 +36,7 @@ export class CloseWatch implements FileWait {
       this.#closes ??= Closes.open(system);
       const closes = this.#closes?.add(descriptor) ? this.#closes : undefined;
       for (;;) {
-        // Asked for before the condition is tried, so that no close in between is missed.
+        // Requested before the condition is tested, so that no close in between is missed.
         const next = closes?.next;
         if (isMet()) return;
         if (next === undefined) await this.#clock.sleep(periods.fileLock, signal);
@@ -54,17 +54,17 @@ export class CloseWatch implements FileWait {
 /** Linux `IN_CLOEXEC`, `IN_CLOSE_WRITE`. Source: inotify(7). */
 const closeOnExec = 0o2000000;
 const closedAfterWrite = 0x8;
-/** A `struct inotify_event` without a name has 16 bytes; what does not fit is read next. */
+/** A `struct inotify_event` without a name has 16 bytes; events that do not fit are read next. */
 const bufferBytes = 1_024;
 
-/** The closes of files, from one inotify instance. */
+/** Closes of files, from one inotify instance. */
 class Closes implements Disposable {
   readonly #system: Inotify;
   readonly #descriptor: number;
   readonly #buffer = Buffer.alloc(bufferBytes);
-  /** A process does not end before its threads: the end of a watch is an event, with which the thread that reads returns. */
+  /** The process cannot end before its threads: removing the watch is an event that makes the reading thread return. */
   readonly #unwatch = () => void this.#system.removeWatch(this.#descriptor, this.#watch);
-  /** The last one added; -1: nothing is watched, nor read. */
+  /** Watch added last; -1: nothing is watched or read. */
   #watch = -1;
   #isOver = false;
   #next = Promise.withResolvers<void>();
@@ -74,13 +74,13 @@ class Closes implements Disposable {
     this.#descriptor = descriptor;
   }
 
-  /** @returns `undefined` if the kernel has no instance left */
+  /** @returns `undefined` if no inotify instance is free */
   static open(system: Inotify): Closes | undefined {
     const descriptor = system.init(closeOnExec);
     return descriptor < 0 ? undefined : new Closes(system, descriptor);
   }
 
-  /** Watches the file of a descriptor, whatever its path is by now. @returns `false` if the kernel has no watch left */
+  /** Watches the file of a descriptor, wherever it was moved. @returns `false` if no inotify watch is free */
   add(descriptor: number): boolean {
     const isFirst = this.#watch < 0;
     const watch = this.#system.addWatch(this.#descriptor, `/proc/self/fd/${descriptor}`, closedAfterWrite);
@@ -123,7 +123,7 @@ interface Inotify {
 
 let inotify: Inotify | undefined;
 
-/** Resolved once: each koffi lookup costs memory for good. */
+/** Looked up once: each koffi lookup costs memory for good. */
 async function loadInotify(): Promise<Inotify> {
   if (inotify !== undefined) return inotify;
   const library = (await loadKoffi()).load(null);

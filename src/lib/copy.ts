@@ -1,4 +1,4 @@
-/** A deep copy of plain data: objects, lists, and what is in them. `structuredClone` takes several times as long. */
+/** Returns a deep copy of plain data: objects and lists. `structuredClone` takes several times as long. */
 export function copyOf<T>(value: T): T {
   if (typeof value !== 'object' || value === null) return value;
   if (Array.isArray(value)) return value.map(copyOf) as T;

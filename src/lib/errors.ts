@@ -3,21 +3,21 @@ import { printable } from './printable.ts';
 
 export interface ErrorDetails {
   cause?: unknown;
-  /** The claim it is about, as `namespace/name`. */
+  /** Claim of the error, as `namespace/name`. */
   claim?: string | undefined;
-  /** The device it is about: its name in the pool, or its PCI address. */
+  /** Device of the error: its name in the pool, or its PCI address. */
   device?: string | undefined;
-  /** The file, directory or socket it is about. */
+  /** File, directory or socket of the error. */
   path?: string | undefined;
-  /** What the reader can do about it, as a clause: `start containerd with NRI enabled`. */
+  /** What the user can do about the error, as a clause: `start containerd with NRI enabled`. */
   hint?: string | undefined;
   /** Whether the same call may succeed later without human intervention. */
   retriable?: boolean;
 }
 
 /**
- * Base class of every error that netdra itself raises. `code` is for programs and stays stable; the message is for
- * people and says what failed on which subject; `cause` keeps the original.
+ * Base class of every error that netdra throws. `code` is for programs and stays stable; the message is for people and says
+ * what failed on which subject; `cause` keeps the original.
  */
 export class NetdraError<Code extends string = string, Details extends ErrorDetails = ErrorDetails> extends Error {
   readonly code: Code;
@@ -27,7 +27,7 @@ export class NetdraError<Code extends string = string, Details extends ErrorDeta
   declare readonly hint: string | undefined;
   readonly retriable: boolean;
 
-  /** @param details are properties of the error from then on; subclasses with more of them declare these */
+  /** @param details become properties of the error; subclasses with further ones declare them */
   constructor(code: Code, message: string, details?: Details) {
     const { cause, retriable = false, ...facts }: ErrorDetails = details ?? {};
     super(message, cause === undefined ? undefined : { cause });
@@ -47,13 +47,13 @@ export function toError(thrown: unknown): Error {
 }
 
 /**
- * The message of an error, those of its causes and the first hint among them, as shown to users: one line of limited
- * length, without control characters. Never empty, since an empty text stands for success in answers to the kubelet.
+ * Returns the messages of an error and its causes and the first hint among them, as shown to users: one line of limited
+ * length without control characters. Never empty, since an empty text means success in answers to the kubelet.
  */
 export function explain(error: unknown): string {
   const messages: string[] = [];
   let hint: string | undefined;
-  // Drivers raise errors of their own, and libraries may make causes that lead back.
+  // Guards against cycles of causes, which drivers and libraries can create.
   const seen = new Set<unknown>();
   for (let current: unknown = error; current !== undefined && current !== null && !seen.has(current); ) {
     seen.add(current);
@@ -65,7 +65,7 @@ export function explain(error: unknown): string {
   }
   if (messages.length === 0) messages.push('failed without an error');
   const text = messages.join(': ') + (hint === undefined ? '' : ` (${hint})`);
-  // Parser messages quote parts of files, and other programs may write anything.
+  // Parser messages quote files, and other programs may print anything.
   return printable(text.replaceAll(/\s*\n\s*/g, ' ').trim());
 }
 
@@ -76,12 +76,12 @@ const fileHints: Readonly<Record<string, string>> = {
   EIO: 'the disk or its file system fails: see the log of the kernel',
 };
 
-/** What to do about a file of the driver that cannot be read or written, by the kernel's error. */
+/** Returns what to do about a file of the driver that cannot be read or written, by the kernel's error. */
 export function fileHint(error: unknown): string {
   return fileHints[errnoCode(error) ?? ''] ?? 'check that path and its file system: the driver retries';
 }
 
-/** The `code` of a Node.js or kernel error (`ENOENT`, …), if it has one. */
+/** Returns the `code` of a Node.js or kernel error (`ENOENT`, …), if it has one. */
 export function errnoCode(error: unknown): string | undefined {
   return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;
 }

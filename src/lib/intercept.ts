@@ -1,13 +1,13 @@
 export type MethodCall<T> = {
   [Name in keyof T]-?: NonNullable<T[Name]> extends (...args: infer Args) => infer Result
-    ? { readonly name: Name; readonly args: Args /** Continues with the call. */; readonly next: () => Result }
+    ? { readonly name: Name; readonly args: Args /** Makes the call. */; readonly next: () => Result }
     : never;
 }[keyof T];
 
 /**
- * Copies an object so that every call of its methods goes through an interceptor, also of methods that its type does not
- * know. They may be on the prototype of its class.
- * @param around makes the call by `next`, and returns what the caller gets
+ * Copies an object so that every call of a method goes through an interceptor, including methods that its type does not
+ * declare or that its class's prototype holds.
+ * @param around makes the call by `next`, and returns the result for the caller
  */
 export function intercept<T extends object>(target: T, around: (call: MethodCall<T>) => unknown): T {
   const copy: Record<string, unknown> = {};

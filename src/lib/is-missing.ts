@@ -1,6 +1,9 @@
 import { statSync } from 'node:fs';
 
-/** Whether there is nothing at a path. Unlike with `existsSync`, what may not be looked at is not missing: using it says why. */
+/**
+ * Returns whether nothing exists at a path. Unlike `existsSync`, counts an inaccessible path as present: using it gives the
+ * reason.
+ */
 export function isMissing(path: string): boolean {
   try {
     return statSync(path, { throwIfNoEntry: false }) === undefined;

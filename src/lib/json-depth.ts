@@ -1,13 +1,13 @@
 /**
- * Limit for levels of objects and lists in JSON from others. The deepest format that netdra reads, a CNI configuration list, has
- * fewer than ten. `JSON.stringify`, `isDeepStrictEqual` and zod need several stack frames for each level, and one of them overflows
- * the stack at some 1,500 levels; 10 KiB of opaque parameters can have 5,000.
+ * Limit for nested objects and lists in foreign JSON. The deepest format that netdra reads, a CNI configuration list, has
+ * fewer than ten levels. `JSON.stringify`, `isDeepStrictEqual` and zod need several stack frames for each level, and one of
+ * them overflows the stack at some 1,500 levels; 10 KiB of opaque parameters can have 5,000.
  */
 export const maxJsonDepth = 64;
 
 /**
- * Returns whether a value has more than {@link maxJsonDepth} levels of objects and lists, or a cycle. Call this before a
- * recursive function walks JSON from others. It does not recurse, and visits each object once per level.
+ * Returns whether a value is nested deeper than {@link maxJsonDepth}, or contains a cycle. Call it before a recursive
+ * function walks foreign JSON. It does not recurse, and visits each object once per level.
  */
 export function isTooDeep(value: unknown): boolean {
   let level = new Set(nestedIn([value]));
@@ -20,12 +20,16 @@ export function isTooDeep(value: unknown): boolean {
   return false;
 }
 
-/** Values of a YAML document with all aliases expanded, unless its text is longer: more than any file for netdra has. */
+/**
+ * Limit for the values of a YAML document with all aliases expanded, unless its text is longer. No file for netdra has as
+ * many.
+ */
 export const mostExpandedValues = 100_000;
 
 /**
- * Returns why YAML from others must not be walked: it is too deep, or its aliases make it larger than its text. Ten short lines can stand
- * for billions of values. The parser shares what an alias stands for, so that this visits each object once per level.
+ * Returns why foreign YAML must not be walked: it is nested too deep, or its aliases make it larger than its text. Ten
+ * short lines can stand for billions of values. The parser shares the value of an alias, so this visits each object once
+ * per level.
  * @param value of one document
  */
 export function findYamlProblem(value: unknown, text: string): string | undefined {
@@ -35,7 +39,7 @@ export function findYamlProblem(value: unknown, text: string): string | undefine
   return `has more than ${most} values when its aliases are expanded: use fewer aliases`;
 }
 
-/** @param value not too deep @param known objects that were counted */
+/** @param value not nested too deep @param known objects that were counted */
 function countValues(value: unknown, known: Map<object, number>): number {
   if (typeof value !== 'object' || value === null) return 1;
   let count = known.get(value);

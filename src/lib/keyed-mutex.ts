@@ -1,12 +1,12 @@
 import { onAbort } from './abort.ts';
 
-/** Of one key: how many tasks run, and the starts of those that wait. */
+/** Number of running tasks of one key, and the callbacks that start waiting ones. */
 interface Queue {
   running: number;
   waiting: Set<() => void>;
 }
 
-/** What tasks of one process, or of several, wait in. */
+/** Locks by key, for the tasks of one or several processes. */
 export interface Locks {
   /** Number of waiting tasks of this process. */
   readonly waiting: number;
@@ -14,7 +14,7 @@ export interface Locks {
   acquireAll(keys: readonly string[], signal?: AbortSignal): Promise<Disposable>;
 }
 
-/** Runs tasks with the same key one after the other, in the order of the calls; other keys do not wait. */
+/** Runs tasks of the same key one after the other, in the order of the calls; tasks of other keys do not wait. */
 export class KeyedMutex implements Locks {
   readonly #limit: number;
   readonly #queues = new Map<string, Queue>();
@@ -35,15 +35,15 @@ export class KeyedMutex implements Locks {
     return await task();
   }
 
-  /** Waits for the turn of a task that ends when the result is disposed. @throws the signal's reason if it fires before */
+  /** Acquires the key; dispose the result to release it. @throws the signal's reason if it fires before */
   acquire(key: string, signal?: AbortSignal): Promise<Disposable> {
     return this.acquireAll([key], signal);
   }
 
-  /** The same under several keys at once: it waits for all tasks that use one of them. */
+  /** Acquires several keys at once: waits for all tasks that use one of them. */
   async acquireAll(keys: readonly string[], signal?: AbortSignal): Promise<Disposable> {
     using turns = new DisposableStack();
-    // Each key once and always in the same order, so that two tasks never wait for each other.
+    // Each key once and in sorted order, so that two tasks never wait for each other.
     for (const key of [...new Set(keys)].sort()) turns.use(await this.#turn(key, signal));
     return turns.move();
   }
@@ -69,7 +69,7 @@ export class KeyedMutex implements Locks {
   }
 }
 
-/** Resolves when a task that has ended leaves its place to this one. */
+/** Resolves when a task that ends passes its place on. */
 async function waitIn({ waiting }: Queue, signal: AbortSignal | undefined): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   waiting.add(resolve);

@@ -1,15 +1,15 @@
 import type { Clock } from './clock.ts';
 
-/** Milliseconds. */
+/** Times, ms. */
 export interface PollTimes {
   forMs: number;
   everyMs: number;
 }
 
 /**
- * Asks again and again until the answer will do, at least once.
+ * Polls until `isDone` accepts the answer or time is up; asks at least once.
  * @param isDone default: whether the answer is truthy
- * @returns the last answer, which need not do
+ * @returns the last answer, accepted or not
  */
 export async function poll<T>(
   clock: Clock,

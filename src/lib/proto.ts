@@ -3,22 +3,22 @@ import { dirname, join } from 'node:path';
 import type { ServiceDefinition } from '@grpc/grpc-js';
 import { loadSync, type PackageDefinition } from '@grpc/proto-loader';
 
-/** A bundle of CommonJS modules does not know where it is. */
+/** A bundle of CommonJS modules has no `import.meta.dirname`. */
 const here = import.meta.dirname ?? dirname(process.argv[1] ?? '.');
 
 /**
- * Folders in which to look for the wire contracts: beside a bundle of another project, beside the folder of our bundled program, and
- * beside `src` for the sources and the npm package.
+ * Directories that may contain the `.proto` files: beside a bundle of another project, beside the directory of our bundled
+ * program, and beside `src` for the sources and the npm package.
  */
 const places = ['proto', '../proto', '../../proto'].map((path) => join(here, path));
 
-/** Returns the folder that has a wire contract; `undefined` if none has it. */
+/** Returns the directory that has a `.proto` file; `undefined` if none has it. */
 export function findProtoDir(file: string): string | undefined {
   return places.find((dir) => existsSync(join(dir, file)));
 }
 
 /**
- * Loads one of our wire contracts. Field names become camelCase, 64-bit integers become numbers (none of ours exceeds
+ * Loads one of our `.proto` files. Field names become camelCase, 64-bit integers become numbers (none of ours exceeds
  * 2^53), and absent fields get their proto3 defaults.
  * @param file name below `proto/`, e.g. `dra-v1.proto`
  */
@@ -26,18 +26,18 @@ export function loadProto(file: string, dir = findProtoDir(file) ?? '.'): Packag
   return loadSync(file, { includeDirs: [dir], longs: Number, enums: String, defaults: true, oneofs: false });
 }
 
-/** A service whose contract is loaded with the first message that is received or sent. */
+/** A service whose `.proto` file is loaded with the first message received or sent. */
 export interface LazyService {
   definition: ServiceDefinition;
   load(): void;
 }
 
 /**
- * A service definition that loads its contract on demand: loading takes as long as the rest of the driver's startup,
- * and most of the served versions are never called.
+ * Defines a service that loads its `.proto` file on demand: loading takes as long as the rest of the driver's startup, and
+ * most of the served versions are never called.
  * @param service full name, e.g. `v1.DRAPlugin`
- * @param methods by name: whether they respond with a stream
- * @param protoDir folder of the contract; absent: found by itself
+ * @param methods by name: whether the response is a stream
+ * @param protoDir directory of the file; absent: searched
  */
 export function lazyService(
   file: string,

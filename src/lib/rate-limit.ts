@@ -1,9 +1,9 @@
 import type { Clock } from './clock.ts';
 
 export interface RateLimitOptions {
-  /** How many are allowed at once. */
+  /** Calls allowed at once. */
   burst: number;
-  /** After the burst, one more is allowed per interval. */
+  /** Interval, ms, at which one more call is allowed after the burst. */
   everyMs: number;
   clock: Clock;
 }
@@ -11,14 +11,14 @@ export interface RateLimitOptions {
 /** Token bucket for each key: a burst, then one per interval. Keys whose bucket is full again are forgotten. */
 export class RateLimit {
   readonly #options: RateLimitOptions;
-  /** By key: when its bucket is full again, ms of the clock. */
+  /** Times, ms of the clock, at which each key's bucket is full again. */
   readonly #fullAtMs = new Map<string, number>();
 
   constructor(options: RateLimitOptions) {
     this.#options = options;
   }
 
-  /** Takes a token of the key. @returns whether there was one */
+  /** Takes a token of the key. @returns whether a token was left */
   take(key: string): boolean {
     const nowMs = this.#options.clock.nowMs();
     for (const [each, fullAtMs] of this.#fullAtMs) if (fullAtMs <= nowMs) this.#fullAtMs.delete(each);

@@ -3,10 +3,9 @@ import { chmodSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 
 /**
- * Writes a file in one step, also on the disk: who reads it at the same moment, or after a loss of power, gets either the
- * whole file or the old one.
+ * Writes a file atomically and durably: a reader, also after a power loss, gets either the whole new file or the old one.
  * @param mode permissions of the file, whatever the umask
- * @throws the Node.js error, after which the old file is still there
+ * @throws the Node.js error; the old file then stays
  */
 export function replaceFile(path: string, content: string | Uint8Array, mode: number): void {
   const temporary = join(dirname(path), `.${basename(path)}.${randomUUID()}.tmp`);

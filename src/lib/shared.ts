@@ -1,8 +1,8 @@
 import type { Clock } from './clock.ts';
 
 /**
- * Makes calls of a task share one run: a call that comes while one is running gets its result.
- * @param kept so do calls within this time of its start, unless it has failed
+ * Makes concurrent calls of a task share one run and its result.
+ * @param kept also shares a successful run with calls within this time of its start
  */
 export function shared<T>(task: () => Promise<T>, kept?: { ms: number; clock: Clock }): () => Promise<T> {
   let last: { result: Promise<T>; endsAtMs: number } | undefined;

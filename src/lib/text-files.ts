@@ -1,10 +1,10 @@
 import { readFile } from 'node:fs/promises';
 import { replaceFile } from './replace-file.ts';
 
-/** Text files, by their paths. Both methods throw the Node.js error. */
+/** Reads and writes text files. Both methods throw the Node.js error. */
 export interface TextFiles {
   read(path: string): Promise<string>;
-  /** In one step; only root can read the file. The old one stays there after an error. */
+  /** Writes a file atomically; only root can read it. After an error the old file stays. */
   replace(path: string, text: string): void;
 }
 

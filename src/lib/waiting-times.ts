@@ -1,59 +1,62 @@
-/** How long components wait before they try again, and how often they look. Milliseconds. */
+/** Pauses before retries, and polling intervals, of all components. Milliseconds. */
 
 /**
- * After more refusals in a row than this, one counts as permanent. An API server that starts refuses some requests until it has read
- * all roles.
+ * Consecutive refusals after which a refusal counts as permanent: an API server that starts refuses some requests until it
+ * has read all roles.
  */
 export const passingRefusals = 5;
 
-/** Pauses after failures. Each failure in a row doubles the pause. */
+/** Pauses after failures; each consecutive failure doubles the pause. */
 export const pauses = {
-  /** The pod waits for it. What succeeds and fails again within `quietMs`, as a VF that a process keeps moving, goes on growing. */
+  /**
+   * A pod waits for it. The pauses keep growing for work that succeeds and fails again within `quietMs`, such as a VF that
+   * a process keeps moving.
+   */
   sandbox: { firstMs: 500, longestMs: 5_000, quietMs: 10_000 },
-  /** The scheduler needs the slices soon, and an API server that restarts takes some seconds. */
+  /** The scheduler needs the slices soon, and an API server takes some seconds to restart. */
   slices: { firstMs: 1_000, longestMs: 30_000 },
-  /** A conflict means that another writer was quicker: trying again at once nearly always helps. */
+  /** A conflict means that another writer was quicker: an immediate retry nearly always helps. */
   sliceConflict: { firstMs: 50, longestMs: 30_000 },
-  /** Changes by others are reverted: two rival writers must not keep the API server busy. */
+  /** Changes by others are reverted; two rival writers must not overload the API server. */
   sliceRepair: { firstMs: 1_000, longestMs: 60_000 },
   /** A permanent refusal ends only with a change of the server's configuration. */
   refused: { firstMs: 300_000, longestMs: 300_000 },
   claimStatus: { firstMs: 500, longestMs: 30_000 },
-  /** A permission may be added at any time, and every claim of the node is retried. */
+  /** A permission may be granted at any time, and every claim of the node is retried. */
   claimStatusForbidden: { firstMs: 500, longestMs: 300_000 },
-  /** Races with other writers of one claim; a random part of it is taken. */
+  /** Conflicts with other writers of one claim; each pause is a random part of this. */
   claimStatusConflict: { firstMs: 20, longestMs: 320 },
-  /** An event is news: it is given up after the sixth failure, half a minute later. */
+  /** Events lose their value: one is dropped after the sixth failure, half a minute later. */
   event: { firstMs: 1_000, longestMs: 30_000 },
-  /** What a node reports of itself: no pod waits for it. After `quietMs` the pauses start anew. */
+  /** Status of the node, which no pod waits for. After `quietMs` without failures the pauses start anew. */
   nodeView: { firstMs: 2_000, longestMs: 120_000, quietMs: 120_000 },
-  /** Until the watch is there again, the list is read after each pause. */
+  /** Pauses between lists until the watch is restored. */
   watch: { firstMs: 1_000, longestMs: 60_000 },
-  /** Lists that are watched from then on. */
+  /** Pauses before the first list of what is watched from then on. */
   list: { firstMs: 1_000, longestMs: 60_000 },
   listRefused: { firstMs: 1_000, longestMs: 300_000 },
-  /** Rounds that tasks request again and again: a repair that has no effect. At most as long as between all rounds. */
+  /** Extra rounds that tasks request repeatedly, such as a repair that has no effect; at most the time between regular rounds. */
   reconcile: { firstMs: 1_000, longestMs: Number.POSITIVE_INFINITY },
-  /** Reads of a pod whose network changes all the time. After `quietMs` without changes, it is read without delay again. */
+  /** Reads of a pod whose network keeps changing. After `quietMs` without changes the next read comes without delay. */
   follow: { firstMs: 250, longestMs: 30_000, quietMs: 10_000 },
-  /** Pauses for settings of a VF that its PF has lost and rejects: at most one attempt for each round. */
+  /** Settings of a VF that its PF lost and now rejects: at most one attempt per round. */
   drift: { firstMs: 1_000, longestMs: 300_000 },
-  /** Refusals of the kernel that pass by themselves: a card resets a VF, memory is short. After `untilMs` they are errors. */
+  /** Temporary refusals of the kernel, such as a NIC that resets a VF, or short memory. After `untilMs` they are errors. */
   busy: { firstMs: 20, longestMs: 320, untilMs: 1_000 },
 } as const;
 
-/** How often components look at what no event reports. */
+/** Polling intervals for what no event reports. */
 export const periods = {
-  /** Only while another process has the lock, which happens during a rolling update. */
+  /** Used only while another process has the lock, as during a rolling update. */
   fileLock: 10,
-  /** For changes that the watch may have missed. */
+  /** Finds changes that the watch may have missed. */
   sliceRecheck: 300_000,
-  /** For changes that the watch may have missed, or if no watch is open. */
+  /** Finds changes that the watch may have missed, or made while no watch is open. */
   deviceClasses: 60_000,
-  /** A container in whose pod something is announced is waiting. */
+  /** Containers wait at the gate meanwhile. */
   waitingSandboxes: 1_000,
-  /** A namespace that is gone returns its VFs to the host. */
+  /** Finds deleted network namespaces, whose VFs are back on the host. */
   namespaceEnds: 1_000,
-  /** Pods that are being deleted while their containers wait. */
+  /** Finds pods that are deleted while their containers wait. */
   deletedPods: 2_000,
 } as const;

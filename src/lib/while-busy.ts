@@ -3,10 +3,10 @@ import type { Clock } from './clock.ts';
 import { pauses } from './waiting-times.ts';
 
 /**
- * Makes a request again while it is refused for a reason that passes by itself, such as EBUSY of a card that is resetting
- * a VF, so that a call of the kubelet or the runtime does not fail for it.
+ * Retries a request while a temporary condition refuses it, such as EBUSY of a NIC that is resetting a VF, so that it does
+ * not fail a call of the kubelet or the runtime.
  * @param isBusy whether an error is such a refusal
- * @throws what `request` throws: any other error at once, such a refusal after a second
+ * @throws what `request` throws: other errors at once, such a refusal after a second
  */
 export async function whileBusy<T>(
   clock: Clock,
