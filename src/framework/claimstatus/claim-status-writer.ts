@@ -19,24 +19,24 @@ const maxParallel = 4;
 /** An unprepared claim is usually deleted soon after, and its status with it. */
 const maxRemovalFailures = 8;
 /**
- * Delay before a removal: by then, most claims are deleted or deallocated. The API server drops the entries of devices that
- * are no longer allocated, so there is nothing to write, and losing a removal to a restart in between does no harm.
+ * Delay before a removal: by then, most claims are deleted or deallocated. The API server itself drops the entries of
+ * devices that are no longer allocated, so that a removal lost to a restart does no harm.
  */
 const removalDelayMs = 5_000;
 /**
- * For how long a state that will change soon is not written: duplicate address detection takes 1 to 3 s. Otherwise each pod
+ * How long a state that is about to change is held back: duplicate address detection takes 1 to 3 s. Otherwise each pod
  * would cost the API server two writes instead of one.
  */
 const settling = { longestMs: 3_000, pollMs: 500 };
-/** How often a patch is rebuilt because the claim changed meanwhile, before this counts as a failure. */
+/** Number of times a patch is rebuilt because the claim changed meanwhile, before this counts as a failure. */
 const maxConflicts = 5;
-/** Rate limit per claim: a burst, then one write every ten seconds. A pod can change its links as often as it likes. */
+/** Rate limit per claim: a burst, then one write every ten seconds. A pod can change its links at any rate. */
 const perClaim = { burst: 6, everyMs: 10_000 };
-/** How soon a write that waits for its turn notices a removal. */
+/** How soon a write that waits for its turn notices a removal, ms. */
 const removalPollMs = 1_000;
-/** This long after the start of a writer, the instance of the driver that it replaces in a rolling update has ended. */
+/** Time after a writer's start by which the instance that it replaces in a rolling update has ended, ms. */
 const replacedMs = 120_000;
-/** A failure is persistent after this many attempts in a row: 8 s. */
+/** Consecutive failures after which a failure is persistent: 8 s. */
 const persistentFailures = 5;
 
 export type ClaimStatusApi = Pick<ResourceApi, 'readClaim' | 'patchClaimStatus'>;
@@ -44,38 +44,38 @@ export type ClaimStatusApi = Pick<ResourceApi, 'readClaim' | 'patchClaimStatus'>
 export interface ClaimStatusWriterOptions extends EntryOwner {
   clock: Clock;
   logger: Logger;
-  /** From 0 up to 1, for the pause after a conflict; default `Math.random`. */
+  /** Returns numbers from 0 up to 1, for the pause after a conflict; default `Math.random`. */
   random?: () => number;
   /**
-   * Called when a claim's status cannot be written and several attempts, or the kind of failure, show that it needs
-   * intervention: once for each claim, until its status is written again.
+   * Called when a claim's status cannot be written, and repeated attempts or the kind of failure show that an operator must
+   * intervene: once for each claim, until its status is written again.
    */
   onPersistentFailure?: (claim: ClaimIdentity, error: ClaimStatusError) => void;
-  /** Receives each failure to write; all are already logged. */
+  /** Receives each failed write; all are already logged. */
   onError?: (error: ClaimStatusError) => void;
 }
 
 interface StatusEntry {
   claim: ClaimIdentity;
-  /** Empty: the driver's entries are to be removed. */
+  /** Wanted entries; empty: removes the driver's entries. */
   wanted: DeviceStatus[];
   isRemoval: boolean;
-  /** Whether what is wanted has not been tried yet. */
+  /** Whether the wanted state has not been tried yet. */
   isDue: boolean;
-  /** When the state is written although it will change soon, ms of the clock; `undefined`: at once. */
+  /** When the state is written although it is about to change, ms of the clock; `undefined`: at once. */
   settlesAtMs: number | undefined;
   /** Status as last read or written; `undefined` if it has to be read. */
   stored: StoredStatus | undefined;
-  /** Whether an earlier instance of the driver may write after us. */
+  /** Whether an earlier instance of the driver may still write to the claim. */
   isContested: boolean;
   /** Why the status is not written; `undefined` once it is. */
   failure: { kind: string; attempts: number; refusals: number; isReported: boolean } | undefined;
 }
 
 /**
- * Writes the state of the driver's devices to the `status.devices` of their claim. Calls return at once; the writes
- * follow, one request at a time for each claim, and are retried until they succeed. Only the newest state counts. A
- * status that the claim already has is not written again, not even after a restart.
+ * Writes the state of the driver's devices to the `status.devices` of their claim. Calls return at once; the writes follow,
+ * one request at a time for each claim, and are retried until they succeed. Only the newest state is written, and only if
+ * the claim does not have it already, also after a restart.
  */
 export class ClaimStatusWriter implements AsyncDisposable {
   readonly #api: ClaimStatusApi;
@@ -83,7 +83,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
   readonly #background = new Background();
   readonly #slots = new KeyedMutex(maxParallel);
   readonly #entries = new Map<string, StatusEntry>();
-  /** Status of claims that have no entry yet, as read when they were prepared, by UID. */
+  /** Statuses of claims without an entry, as read during prepare, by UID. */
   readonly #noted = new Map<string, StoredStatus>();
   readonly #limit: RateLimit;
   readonly #aloneAtMs: number;
@@ -97,27 +97,28 @@ export class ClaimStatusWriter implements AsyncDisposable {
 
   /**
    * Takes the status of a prepared claim as it was just read, so that the first write need not read it again. If the claim
-   * has changed by then, the write is refused, and it is read.
+   * changes in between, the API server refuses the write, and the status is read.
    */
   note(claim: ClaimIdentity, object: ResourceClaim): void {
     if (!this.#entries.has(claim.uid)) this.#noted.set(claim.uid, toStoredStatus(claim, object));
   }
 
   /**
-   * @param devices all of the driver's devices of the claim; its entries for other devices are removed. One that the claim is
-   * not allocated, or not any more, is left out
-   * @param isSettled `false` if the state will change soon: it is written if that takes more than three seconds
+   * Sets the wanted state of a claim.
+   * @param devices all of the driver's devices of the claim; its entries for other devices are removed. A device that is
+   * not allocated to the claim is left out
+   * @param isSettled `false` if the state is about to change: it is held back for at most three seconds
    */
   set(claim: ClaimIdentity, devices: DeviceStatus[], isSettled = true): void {
     this.#want(claim, copyOf(devices), false, isSettled);
   }
 
-  /** For an unprepared claim: removes the driver's entries. The claim may no longer exist. */
+  /** Removes the driver's entries from an unprepared claim, which may no longer exist. */
   remove(claim: ClaimIdentity): void {
     this.#want(claim, [], true, true);
   }
 
-  /** Number of tracked claims: those that were set and not removed, and those with writes under way. */
+  /** Number of tracked claims: those that were set and not removed, and those that are being written. */
   get size(): number {
     return this.#entries.size;
   }
@@ -128,7 +129,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
 
   #want(claim: ClaimIdentity, wanted: DeviceStatus[], isRemoval: boolean, isSettled: boolean): void {
     if (this.#background.signal.aborted) return;
-    // What was noted says nothing of what another instance of the driver has written since, which has to be removed.
+    // The noted status lacks what another instance of the driver has written since, which must be removed.
     const stored = isRemoval ? undefined : this.#noted.get(claim.uid);
     this.#noted.delete(claim.uid);
     const isContested = this.#options.clock.nowMs() < this.#aloneAtMs;
@@ -155,7 +156,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
     void this.#background.run(uid, (signal) => this.#run(this.#entries.get(uid), signal), isDue);
   }
 
-  /** Writes until nothing newer is wanted. Never rejects. */
+  /** Writes until no newer state is wanted. Never rejects. */
   async #run(entry: StatusEntry | undefined, signal: AbortSignal): Promise<void> {
     for (let isRetry = false; entry !== undefined && !signal.aborted; ) {
       // An attempt after a failure has its own delay.
@@ -186,8 +187,8 @@ export class ClaimStatusWriter implements AsyncDisposable {
   }
 
   /**
-   * The wanted state may change while waiting: only the newest one is written. A removal does not wait for the claim's
-   * rate limit.
+   * Waits for the claim's rate limit, which does not apply to a removal. The wanted state may change meanwhile: only the
+   * newest one is written.
    */
   async #awaitTurn(entry: StatusEntry, signal: AbortSignal): Promise<void> {
     const { uid } = entry.claim;
@@ -216,15 +217,15 @@ export class ClaimStatusWriter implements AsyncDisposable {
         .filter((entry) => stored.allocated.some((each) => isOfSameDevice(each, entry)));
       const patch = statusPatch(stored, this.#options, wanted);
       if (patch.length === 0) return;
-      // If the response is lost, the claim has to be read again.
+      // Reset first: after a lost response the claim must be read again.
       entry.stored = undefined;
       try {
         entry.stored = toStoredStatus(claim, await this.#api.patchClaimStatus(claim, patch, signal));
       } catch (error) {
         if (!isKubeError(error, 'api-conflict', 'api-invalid')) throw error;
-        // The first conflict is most likely due to an old version, that of an earlier write; later ones are races.
+        // The first conflict is most likely due to an outdated version from an earlier write; later ones are races.
         if (conflicts > 1) await clock.sleep(pauseMs(conflicts - 1, pauses.claimStatusConflict) * random(), signal);
-        // An index that does not fit a newer list makes the patch invalid before the version is compared.
+        // Read again: an index that does not fit a newer list makes the patch invalid before the version is compared.
         entry.stored = toStoredStatus(claim, await this.#api.readClaim(claim.namespace, claim.name, signal));
         if (entry.stored.resourceVersion === stored.resourceVersion || conflicts === maxConflicts) throw error;
         continue;
@@ -236,25 +237,25 @@ export class ClaimStatusWriter implements AsyncDisposable {
     }
   }
 
-  /** @returns the delay before a retry, ms; `undefined` if a retry would be useless */
+  /** @returns the delay before a retry, ms; `undefined` if a retry is useless */
   #fail(entry: StatusEntry, cause: unknown): number | undefined {
     const { driver, logger, onPersistentFailure, onError } = this.#options;
     const error = toStatusError(cause, claimName(entry.claim), driver);
     notify(logger, 'onError', onError, error);
-    // A claim that the API server finds invalid does not affect the others; any other failure most likely does.
+    // An invalid claim does not affect others; any other failure most likely does.
     const kind = error.code === 'status-invalid' ? `${error.code} ${entry.claim.uid}` : error.code;
-    // Each kind of failure is logged once, until no claim has it any more.
+    // Logs each kind of failure once, until no claim has it any more.
     const isLogged = [...this.#entries.values()].some(({ failure }) => failure?.kind === kind);
     const fields = { claim: error.claim, err: error, reason: explain(error) };
     logger[isLogged ? 'debug' : 'warn'](fields, 'claim status not written');
 
     const isFinal = error.code === 'status-invalid' || error.code === 'status-dropped';
     const attempts = (entry.failure?.attempts ?? 0) + 1;
-    // A cluster without the feature is not a failure of each of its claims.
+    // A cluster without the feature is not a failure of each claim.
     const isPersistent = error.code !== 'status-dropped' && (isFinal || attempts >= persistentFailures);
     const isReported = entry.failure?.isReported ?? false;
     const isDue = isPersistent && !entry.isRemoval && !isReported;
-    // In a row: an API server that starts forbids some requests until it has read all roles.
+    // Counts consecutive refusals: an API server that starts forbids some requests until it has read all roles.
     const refusals = error.code === 'status-forbidden' ? (entry.failure?.refusals ?? 0) + 1 : 0;
     entry.failure = { kind, attempts, refusals, isReported: isReported || isDue };
     if (isDue) notify(logger, 'onPersistentFailure', onPersistentFailure, entry.claim, error);
@@ -269,7 +270,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
 
 class ClaimGone extends Error {}
 
-/** @throws ClaimGone if it is another claim with the same name */
+/** @throws ClaimGone if another claim has the name now */
 function toStoredStatus({ uid }: ClaimIdentity, { metadata, status }: ResourceClaim): StoredStatus {
   if (metadata?.uid !== uid) throw new ClaimGone();
   const { resourceVersion = '' } = metadata;

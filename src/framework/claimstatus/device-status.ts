@@ -2,21 +2,21 @@ import { defined } from '../../lib/defined.ts';
 import type { AllocatedDeviceStatus, Condition, DeviceReference, StatusCondition } from '../kube/index.ts';
 import { formatDeviceKey, type NetworkDeviceData } from '../metadata/index.ts';
 
-/** What a claim's status says about one of its devices. */
+/** A device's entry in its claim's status. */
 export interface DeviceStatus {
   pool: string;
   device: string;
-  /** Set for a device that several claims share. */
+  /** ID of the share, for a device that several claims share. */
   shareId?: string;
   /** The condition `Ready`: whether the device is in the state that the claim requests. */
   ready: boolean;
-  /** Why, as one CamelCase word: `Attached`. */
+  /** Reason of the condition, one CamelCase word: `Attached`. */
   reason: string;
   message?: string;
-  /** Conditions besides `Ready`. Those that an earlier status had and this one lacks stay as they are. */
+  /** Conditions besides `Ready`. Earlier conditions that are missing here stay. */
   conditions?: StatusCondition[];
   networkData?: NetworkDeviceData;
-  /** Anything else, at most 10 KiB of JSON. */
+  /** Driver-specific data, at most 10 KiB of JSON. */
   data?: object;
 }
 
@@ -25,7 +25,8 @@ const maxIps = 16;
 const maxMessageLength = 32_768;
 
 /**
- * Converts to the API's shape. Values beyond its limits are cut, so that one address too many does not hide all others.
+ * Converts an entry to the API's shape. Truncates values beyond its limits, so that one address too many does not hide all
+ * others.
  * @param known entries that the API server has: a condition whose status is unchanged keeps its `lastTransitionTime`
  * @param now RFC 3339
  */

@@ -10,19 +10,21 @@ export interface StoredStatus {
   allocated: readonly DeviceReference[];
 }
 
-/** Whose entries a writer keeps. */
+/** Owner of entries: the writer changes only its own. */
 export interface EntryOwner {
   driver: string;
-  /** Only those of devices in this pool: an instance on another node may have entries in the same claim. Default: all. */
+  /**
+   * Restricts ownership to devices of this pool: an instance on another node may have entries in the same claim. Default:
+   * all pools.
+   */
   pool?: string;
 }
 
 /**
- * The changes that make `wanted` the only entries of their owner; empty if they already are.
- *
- * A JSON patch, because it names our own entries only: entries of other drivers never pass through us. A merge patch
- * would carry the whole list, in which the API server sorts the keys of `data` and JavaScript rounds integers beyond
- * 2^53. Since Kubernetes 1.36 that is refused as a change of another driver's entry.
+ * Returns the changes that make `wanted` the only entries of their owner; empty if they already are. A JSON patch, because
+ * it names our own entries only: entries of other drivers never pass through us. A merge patch would carry the whole list,
+ * in which the API server sorts the keys of `data` and JavaScript rounds integers beyond 2^53. Since Kubernetes 1.36 that
+ * is refused as a change of another driver's entry.
  */
 export function statusPatch(
   { resourceVersion, devices }: StoredStatus,
@@ -44,7 +46,7 @@ export function statusPatch(
   const distinct = wanted.filter((each, index) => wanted.findIndex((other) => isOfSameDevice(each, other)) === index);
   const added = distinct.filter((each) => !present.some(([, entry]) => isOfSameDevice(each, entry)));
   const changes = [...replaced, ...removed, ...additions(added, devices !== undefined)];
-  // The indexes are those of this version: for any other version the API server answers with a conflict.
+  // The indexes belong to this version: for any other version the API server answers with a conflict.
   return changes.length === 0
     ? []
     : [{ op: 'replace', path: '/metadata/resourceVersion', value: resourceVersion }, ...changes];
@@ -60,7 +62,7 @@ function additions(added: AllocatedDeviceStatus[], isListThere: boolean): JsonPa
   return added.map((value) => ({ op: 'add', path: '/status/devices/-', value }));
 }
 
-/** Whether an entry matches the wanted one. Conditions of other components do not count. */
+/** Returns whether an entry matches the wanted one. Ignores conditions of other components. */
 function isWritten(entry: AllocatedDeviceStatus, wanted: AllocatedDeviceStatus): boolean {
   const own = ({ conditions = [], data = {}, networkData }: AllocatedDeviceStatus) => [
     wanted.conditions?.map(({ type }) => conditions.find((each) => each.type === type)),
@@ -70,7 +72,7 @@ function isWritten(entry: AllocatedDeviceStatus, wanted: AllocatedDeviceStatus):
   return isDeepStrictEqual(own(entry), own(wanted));
 }
 
-/** Other components may set conditions on our devices, such as binding conditions. */
+/** Keeps conditions that other components set on our devices, such as binding conditions. */
 function withConditionsOfOthers(next: AllocatedDeviceStatus, entry: AllocatedDeviceStatus): AllocatedDeviceStatus {
   const { conditions = [] } = next;
   const others = entry.conditions?.filter(({ type }) => !conditions.some((own) => own.type === type)) ?? [];

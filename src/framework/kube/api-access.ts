@@ -4,7 +4,7 @@ import { hasServiceAccount, ServiceAccount } from './service-account.ts';
 
 /** Address of the API server and our credentials for it. client-node's `KubeConfig` implements it. */
 export interface ApiAccess {
-  /** `server` is a URL; `null` if there is no server. */
+  /** `server` is a URL; `null` without a current cluster. */
   getCurrentCluster(): { readonly server: string; readonly proxyUrl?: string | undefined } | null;
   /**
    * Sets trusted certificates and credentials. Called before every request, since tokens and certificates are renewed.
@@ -14,7 +14,7 @@ export interface ApiAccess {
 }
 
 /**
- * How to reach the API server.
+ * Opens access to the API server.
  * @param kubeconfig its path; absent: the service account of the pod
  * @throws NetdraError `kubeconfig-missing`, `kubeconfig-unusable`
  */
@@ -26,7 +26,7 @@ export async function openApiAccess(kubeconfig: string | undefined): Promise<Api
       hint: 'give --kubeconfig, or KUBECONFIG in the environment',
     });
   }
-  // Imported lazily: it costs more memory than all the rest of the driver, and in a cluster it is not needed.
+  // Imported lazily: it costs more memory than the rest of the driver, and a driver in a cluster does not need it.
   const { loadKubeConfig } = await import('./kube-config.ts');
   return loadKubeConfig(kubeconfig);
 }

@@ -5,22 +5,22 @@ import { isDeepStrictEqual } from 'node:util';
 import { defined } from '../../lib/defined.ts';
 import type { ApiAccess } from './api-access.ts';
 
-/** Enough for the claims of several pods at once; more wait for a free connection. */
+/** Enough for the claims of several pods at once; further requests wait for a free connection. */
 const maxSockets = 32;
 /** Probes idle connections, so that a dead peer is detected. */
 const keepAliveMs = 30_000;
 
 /**
- * Reused connections to the API server. Credentials and trusted certificates come from the kubeconfig at every request,
- * since tokens and certificates are renewed while we run. The kubeconfig's own agent keeps no connection open, so it is
- * used only to go through a proxy.
+ * Reused connections to the API server. Takes credentials and trusted certificates from the kubeconfig at every request,
+ * since tokens and certificates are renewed. The kubeconfig's own agent keeps no connection open, so it is used only for a
+ * proxy.
  */
 export class KubeConnection implements Disposable {
   /** Address of the API server, as options of a request; `path` is the prefix of all request paths. */
   readonly server: Pick<RequestOptions, 'protocol' | 'hostname' | 'port'> & { path: string };
   readonly #access: ApiAccess;
   #agent: HttpAgent | undefined;
-  /** What {@link #agent} was made from. */
+  /** Trusted certificates and client certificate that {@link #agent} was created with. */
   #trust: object | undefined;
 
   /** @throws Error if the kubeconfig names no cluster */
@@ -34,7 +34,7 @@ export class KubeConnection implements Disposable {
     this.#access = access;
   }
 
-  /** Request options: agent and headers with our credentials. @throws Error e.g. if a certificate is missing */
+  /** Returns request options: agent and headers with our credentials. @throws Error e.g. if a certificate is missing */
   async options(): Promise<RequestOptions> {
     const options: RequestOptions = {};
     await this.#access.applyToHTTPSOptions(options);
@@ -61,7 +61,10 @@ export class KubeConnection implements Disposable {
   }
 }
 
-/** Nothing is sent any more on what an earlier certificate vouches for; requests in flight end, and then their sockets. */
+/**
+ * Closes idle connections, so that none outlives the certificates that it was opened with; those in use close after their
+ * requests.
+ */
 function closeIdle(agent: HttpAgent): void {
   agent.maxFreeSockets = 0;
   for (const sockets of Object.values(agent.freeSockets)) for (const socket of sockets ?? []) socket.destroy();

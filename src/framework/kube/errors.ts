@@ -32,7 +32,7 @@ interface KubeErrorDetails extends ErrorDetails {
   retryAfterMs?: number | undefined;
 }
 
-/** A request that the API server did not carry out. The message ends with the server's own text. */
+/** A failed request to the API server. The message ends with the server's own text. */
 export class KubeError extends NetdraError<KubeErrorCode, KubeErrorDetails> {
   declare readonly httpStatus: number | undefined;
   declare readonly reason: string | undefined;
@@ -43,10 +43,16 @@ export function isKubeError(error: unknown, ...codes: KubeErrorCode[]): error is
   return error instanceof KubeError && (codes.length === 0 || codes.includes(error.code));
 }
 
-/** API servers ask for seconds. A proxy in front of one may ask for hours, although the server may be back much sooner. */
+/**
+ * Limit for `Retry-After`: API servers ask for seconds, but a proxy may ask for hours although the server is back much
+ * sooner.
+ */
 const longestRetryAfterMs = 60_000;
 
-/** The pause before the next attempt, ms: not less than the server asks for, up to a minute. @param earlierFailures in a row */
+/**
+ * Returns the pause before the next attempt, ms: at least what the server asks for, up to a minute. @param earlierFailures
+ * consecutive
+ */
 export function retryPauseMs(error: unknown, earlierFailures: number, pauses: Pauses): number {
   const askedMs = isKubeError(error) ? (error.retryAfterMs ?? 0) : 0;
   return Math.max(askedMs, pauseMs(earlierFailures, pauses));
@@ -74,24 +80,24 @@ interface Status {
   details?: { name?: string; retryAfterSeconds?: number; causes?: { reason?: string }[] };
 }
 
-/** A `reason`: the object would be new in a namespace that is being deleted. Source: core/v1 `NamespaceTerminatingCause`. */
+/** Reason of a refusal to create an object in a namespace that is being deleted. Source: core/v1 `NamespaceTerminatingCause`. */
 export const namespaceTerminating = 'NamespaceTerminating';
 
 /**
  * Converts an unsuccessful response into an error.
  * @param subject the request, as `GET /api/v1/nodes/n`
- * @param body the text of the response: a `Status` object, or anything that a proxy in between wrote
+ * @param body the text of the response: a `Status` object, or anything that a proxy wrote
  */
 export function toKubeError(subject: string, httpStatus: number, body: string, retryAfter?: string): KubeError {
   const status = parseStatus(body);
-  // For an unserved path the response contains no object name, or is not even a Status.
+  // For an unserved path the response names no object, or is not even a Status.
   const isUnserved = httpStatus === 404 && status.details?.name === undefined;
   const code = isUnserved ? 'api-unserved' : (codes[httpStatus] ?? 'api-failed');
   const retryAfterSeconds = status.details?.retryAfterSeconds ?? parseSeconds(retryAfter);
   const text = status.message ?? (body.trim().slice(0, 200) || 'no further word');
   const isEnding = status.details?.causes?.some(({ reason }) => reason === namespaceTerminating) ?? false;
   const reason = isEnding ? namespaceTerminating : status.reason;
-  // Then it is no matter of roles.
+  // The refusal is due to the namespace, not to roles.
   const hint = isEnding ? undefined : hints[code];
   return new KubeError(code, `${subject}: the API server answered ${httpStatus}: ${text}`, {
     httpStatus,
@@ -111,7 +117,7 @@ function parseStatus(body: string): Status {
   }
 }
 
-/** `Retry-After` in seconds; its other form, a date, is not used by API servers. */
+/** Parses `Retry-After` in seconds; API servers do not use its other form, a date. */
 function parseSeconds(text: string | undefined): number | undefined {
   return text !== undefined && /^\d+$/.test(text) ? Number(text) : undefined;
 }

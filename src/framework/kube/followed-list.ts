@@ -10,22 +10,22 @@ import type { KubeList, ObjectMeta } from './types.ts';
 
 export interface FollowedListOptions {
   kube: KubeApi;
-  /** Of the list, from the root. */
+  /** Path of the list, from the root. */
   path: string;
   query?: Record<string, string>;
-  /** What is followed, for the log: `device classes`. */
+  /** Name of the objects, for the log: `device classes`. */
   what: string;
-  /** Only metadata is wanted, which is a small part of a Node. */
+  /** Requests only the objects' metadata, a small part of a Node. */
   metadataOnly?: boolean;
   clock: Clock;
   logger: Logger;
-  /** From 0 up to 1: spreads the requests of many nodes. */
+  /** Returns numbers from 0 up to 1, to spread the requests of many nodes. */
   random: () => number;
 }
 
 /**
- * The objects of a list as last seen: listed once, and watched from then on, so that nothing is asked for while nothing changes. While
- * the API server is away, they stay as they were.
+ * The objects of a list as last seen: listed once and then watched, so that an idle list causes no requests. While the API
+ * server is away, they stay as they were.
  */
 export class FollowedList<T extends { metadata: ObjectMeta }> implements AsyncDisposable {
   readonly #options: FollowedListOptions;
@@ -50,12 +50,12 @@ export class FollowedList<T extends { metadata: ObjectMeta }> implements AsyncDi
     });
   }
 
-  /** By name; `undefined` until they were listed. */
+  /** The objects by name; `undefined` until they were listed. */
   get objects(): ReadonlyMap<string, T> | undefined {
     return this.#objects;
   }
 
-  /** Why they could not be listed last time; `undefined`: they were. */
+  /** Why the last list failed; `undefined` if it succeeded. */
   get failure(): unknown {
     return this.#failure;
   }
@@ -64,12 +64,15 @@ export class FollowedList<T extends { metadata: ObjectMeta }> implements AsyncDi
     void this.#start();
   }
 
-  /** Waits for the first answer of the API server, or its first failure. */
+  /** Waits for the API server's first answer, or the first failure. */
   async whenAnswered(): Promise<void> {
     await this.#answered.promise;
   }
 
-  /** Takes an object as a write has returned it: the watch may be late. Or early: not if it is deleted or changed by now. */
+  /**
+   * Takes an object that a write has returned, since the watch may be late. Ignores it if the watch already reported a
+   * deletion or a newer version.
+   */
   update(object: T): void {
     const { name = '', resourceVersion } = object.metadata;
     const known = this.#objects?.get(name)?.metadata.resourceVersion;
@@ -102,7 +105,7 @@ export class FollowedList<T extends { metadata: ObjectMeta }> implements AsyncDi
         this.#failure = error;
         this.#answered.resolve();
         const isRefused = isKubeError(error, 'api-forbidden', 'api-unserved');
-        // Refusals in a row, and no others: an API server that starts forbids some requests until it has read all roles.
+        // Counts consecutive refusals only: an API server that starts forbids some requests until it has read all roles.
         refusals = isRefused ? refusals + 1 : 0;
         const waitMs = isRefused
           ? retryPauseMs(error, refusals - 1, pauses.listRefused)

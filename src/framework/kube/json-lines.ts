@@ -3,7 +3,7 @@
  * @throws SyntaxError for a line that is not JSON; a last line without a newline counts as truncated and is dropped
  */
 export async function* readJsonLines<T>(chunks: AsyncIterable<Buffer>): AsyncGenerator<T, void, void> {
-  // Bytes and not text: a character may be split. The parts of a line are joined once, when it is complete.
+  // Collects bytes, since a character may be split, and joins the parts of a line once.
   let parts: Buffer[] = [];
   for await (const chunk of chunks) {
     let start = 0;

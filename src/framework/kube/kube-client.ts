@@ -8,19 +8,19 @@ import { KubeConnection } from './connection.ts';
 import { isKubeError, KubeError, toKubeError } from './errors.ts';
 import { readJsonLines } from './json-lines.ts';
 
-/** How long the server may take for one answer, unless the request says otherwise. */
+/** Time limit for one answer, unless the request has its own. */
 const defaultTimeoutMs = 30_000;
-/** API servers end a watch within an hour. One that lasts longer has lost its server behind a proxy that has not noticed. */
+/** API servers end a watch within an hour. A longer one has lost its server behind a proxy that did not notice. */
 const longestWatchMs = 70 * 60_000;
-/** A server that asks us to retry later gets this many attempts before its refusal is passed on. */
+/** Attempts for a request whose server asks to retry later, before the refusal is passed on. */
 const maxAttempts = 5;
 
-/** What is read or watched. */
+/** A request to read or watch. */
 export interface KubeQuery {
-  /** From the root: `/api/v1/nodes/n`. */
+  /** Path from the root: `/api/v1/nodes/n`. */
   path: string;
   query?: Record<string, string>;
-  /** Wanted type of the answer; default `application/json`. */
+  /** Media type of the answer; default `application/json`. */
   accept?: string;
   signal?: AbortSignal;
 }
@@ -28,7 +28,7 @@ export interface KubeQuery {
 export interface KubeRequest extends KubeQuery {
   method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   body?: object;
-  /** Type of the body; default `application/json`. */
+  /** Media type of the body; default `application/json`. */
   contentType?: string;
   timeoutMs?: number;
 }
@@ -54,7 +54,7 @@ export interface KubeClientOptions {
 }
 
 /**
- * The Kubernetes API as it is on the wire: JSON in, JSON out, no models in between. Why not the generated client:
+ * The Kubernetes API as on the wire: JSON in, JSON out, no models in between. Why not the generated client:
  * docs/decisions/0008-plain-json-api-client.md.
  */
 export class KubeClient implements KubeApi, Disposable {
@@ -67,14 +67,14 @@ export class KubeClient implements KubeApi, Disposable {
   }
 
   /**
-   * Sends a request. If the server is too busy (429, 503) and says when to retry, the request is sent again then.
+   * Sends a request. If the server is too busy (429, 503) and says when to retry, sends it again then.
    * @throws KubeError; the signal's reason if it is aborted
    */
   async request<T>(request: KubeRequest): Promise<T> {
     return await this.#retried(request, JSON.parse);
   }
 
-  /** As {@link request}, for answers that are no JSON: logs. */
+  /** Sends a request as {@link request} does, for answers other than JSON: logs. */
   async requestText(request: KubeRequest): Promise<string> {
     return await this.#retried(request, String);
   }
@@ -108,7 +108,7 @@ export class KubeClient implements KubeApi, Disposable {
     try {
       answer = await this.#send({ ...request, method: 'GET', query, signal: deadline.signal });
       if (answer.statusCode !== 200) throw await this.#refusal(subject, answer);
-      // From here on, silence is not a failure, as long as the watch may last.
+      // From here on, silence is no failure until the watch reaches its longest duration.
       deadline[Symbol.dispose]();
       for await (const event of readJsonLines<WatchEvent<T>>(answer)) {
         if (event.type === 'ERROR') {
@@ -117,10 +117,10 @@ export class KubeClient implements KubeApi, Disposable {
         }
         yield event;
       }
-      // Either the server or our own signal ended it.
+      // Ended by the server or by our own signal.
       request.signal?.throwIfAborted();
     } catch (error) {
-      // The next one goes on from the version of the last event.
+      // The next watch continues from the version of the last event.
       if (life.signal.aborted && !request.signal?.aborted) return;
       throw toFailure(error, subject, deadline, request);
     } finally {
@@ -172,7 +172,7 @@ export class KubeClient implements KubeApi, Disposable {
     };
     const send = () => {
       const sent = server.protocol === 'http:' ? httpRequest(options) : httpsRequest(options);
-      // Not as an option: Node.js would watch the ends of all streams for it.
+      // Not passed as an option: Node.js would then watch the ends of all streams for it.
       onAbort(request.signal, () => sent.destroy(request.signal?.reason as Error));
       sent.end(body);
       return sent;
@@ -182,9 +182,9 @@ export class KubeClient implements KubeApi, Disposable {
       try {
         return await answerOf(sent);
       } catch (error) {
-        // The server closed an idle connection just as we reused it, or another server has its address and knows none of
-        // them: it has not seen the request. This ends with a new connection, since each attempt removes an idle one. It
-        // does no harm if the server did see the request: writes carry the version that they are for.
+        // Either the server closed an idle connection just as we reused it, or another server has its address and knows
+        // none of our connections: it has not seen the request. The retries end with a new connection, since each attempt
+        // removes an idle one. A request that the server did see does no harm: writes carry the version that they are for.
         if (!sent.reusedSocket || errnoCode(error) !== 'ECONNRESET') throw error;
       }
     }
@@ -195,7 +195,7 @@ function answerOf(request: ClientRequest): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => request.once('response', resolve).on('error', reject));
 }
 
-/** By events, which take less time than the iterator of a stream. */
+/** Reads by events, which take less time than a stream's iterator. */
 function readText(answer: IncomingMessage): Promise<string> {
   const chunks: Buffer[] = [];
   return new Promise((resolve, reject) => {
@@ -205,7 +205,7 @@ function readText(answer: IncomingMessage): Promise<string> {
   });
 }
 
-/** The error to throw: the caller's own reason if it aborted, a timeout, no JSON, or that the server is unreachable. */
+/** Returns the error to throw: the caller's reason if it aborted, a timeout, invalid JSON, or an unreachable server. */
 function toFailure(error: unknown, subject: string, deadline: Deadline, request: Partial<KubeRequest>): unknown {
   if (request.signal?.aborted) return request.signal.reason;
   if (error instanceof KubeError) return error;

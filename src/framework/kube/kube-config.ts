@@ -4,14 +4,14 @@ import { KubeConfig } from '@kubernetes/client-node';
 import { NetdraError } from '../../lib/errors.ts';
 
 /**
- * Access to the API server with all features of client-node.
- * @param path of a kubeconfig, or several as in `KUBECONFIG`: what is in the first of them counts
+ * Loads access to the API server with all features of client-node.
+ * @param path of a kubeconfig, or several as in `KUBECONFIG`, of which the first one takes precedence
  * @param context default: the current one
- * @throws NetdraError `kubeconfig-unusable` if it can never work, so that retrying would not help
+ * @throws NetdraError `kubeconfig-unusable` for a permanent fault, which no retry can cure
  */
 export function loadKubeConfig(path: string, context?: string): KubeConfig {
   const paths = path.split(delimiter).filter((each) => each !== '');
-  // As kubectl does: of several files, some may be missing.
+  // As in kubectl, some of several files may be missing.
   const present = paths.filter((each) => existsSync(each));
   const [first, ...others] = (present.length === 0 ? [path] : present).map(loadFile);
   const config = others.reduce(merge, first ?? new KubeConfig());
@@ -23,7 +23,7 @@ export function loadKubeConfig(path: string, context?: string): KubeConfig {
   return config;
 }
 
-/** The service account of the pod that the process runs in. */
+/** Loads the service account of the process's pod. */
 export function loadPodConfig(): KubeConfig {
   const config = new KubeConfig();
   config.loadFromCluster();
@@ -42,7 +42,7 @@ function loadFile(path: string): KubeConfig {
   }
 }
 
-/** client-node refuses names that are in both, of which kubectl takes the first. */
+/** Merges configurations; client-node refuses names that are in both, of which kubectl takes the first. */
 function merge(config: KubeConfig, other: KubeConfig): KubeConfig {
   const joined = <T extends { name: string }>(own: T[] = [], more: T[] = []) => [
     ...own,
@@ -55,7 +55,7 @@ function merge(config: KubeConfig, other: KubeConfig): KubeConfig {
   return config;
 }
 
-/** Finds what would fail at every request. Files that the kubeconfig names may still appear or be renewed. */
+/** Returns what would fail at every request. Files that the kubeconfig names may still appear or be renewed. */
 function findProblem(config: KubeConfig): string | undefined {
   const { currentContext } = config;
   const context = config.getContextObject(currentContext);

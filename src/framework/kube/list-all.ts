@@ -2,11 +2,11 @@ import { defined } from '../../lib/defined.ts';
 import { isKubeError } from './errors.ts';
 import type { KubeList } from './types.ts';
 
-/** A page of what clusters of thousands of nodes have is some megabytes. Source: the default of `kubectl get --chunk-size`. */
+/** Objects per page: some megabytes in clusters of thousands of nodes. Source: the default of `kubectl get --chunk-size`. */
 const pageSize = 500;
 
 /**
- * All objects of a list, page by page.
+ * Returns all objects of a list, page by page.
  * @param list sends one request, with the page in its query
  * @throws KubeError
  */
@@ -19,7 +19,7 @@ export async function listAll<T>(list: (page: Record<string, string>) => Promise
       items.push(...page.items);
       next = page.metadata.continue;
     } catch (error) {
-      // The server no longer has the version of the first page. It gives all at once, as of now.
+      // The server has dropped the version of the first page; it then returns everything at once, as of now.
       if (next === undefined || !isKubeError(error, 'api-expired')) throw error;
       return (await list({})).items;
     }

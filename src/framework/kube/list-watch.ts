@@ -5,26 +5,26 @@ import { pauses } from '../../lib/waiting-times.ts';
 import type { WatchEvent } from './kube-client.ts';
 import type { ObjectMeta } from './types.ts';
 
-/** An API server that stops ends the watches of all nodes at once; they reconnect spread over this time. */
+/** When an API server stops, the watches of all nodes end at once; they reconnect spread over this time. */
 const spreadMs = 10_000;
 
 export interface ListWatchOptions<T> {
-  /** What is watched, for the log: `resource slices`. */
+  /** Name of what is watched, for the log: `resource slices`. */
   what: string;
   open: (resourceVersion: string, signal: AbortSignal) => AsyncIterable<WatchEvent<T>>;
   onChange: (object: T, type: 'ADDED' | 'MODIFIED' | 'DELETED') => void;
   /**
-   * The watch failed and changes may have been missed: list again, and `follow` the new version. The next watch waits for it:
-   * else the list could be older than what that watch has already reported.
+   * Called when the watch failed and changes may have been missed: list again, and `follow` the new version. The next watch
+   * waits for it; otherwise the list could be older than what that watch has already reported.
    */
   onLost: () => void | Promise<void>;
   clock: Clock;
   logger: Logger;
-  /** From 0 up to 1: watches that end together must not restart together. */
+  /** Returns numbers from 0 up to 1: watches that end together must not restart together. */
   random?: () => number;
 }
 
-/** Follows changes to a list after it was read, watch after watch, until disposed. */
+/** Follows changes to a list after it was read, one watch after the other, until disposed. */
 export class ListWatch<T extends { metadata: ObjectMeta }> implements AsyncDisposable {
   readonly #options: ListWatchOptions<T>;
   readonly #stop = new AbortController();
@@ -55,7 +55,7 @@ export class ListWatch<T extends { metadata: ObjectMeta }> implements AsyncDispo
       const startMs = clock.nowMs();
       try {
         await this.#watch(signal);
-        // Servers may end watches at any time; the next one continues where this one ended.
+        // Servers may end watches at any time; the next one continues at the same version.
         await clock.sleep(pauses.watch.firstMs + Math.round(spreadMs * random()), signal);
         failures = 0;
         reported = '';
@@ -63,7 +63,7 @@ export class ListWatch<T extends { metadata: ObjectMeta }> implements AsyncDispo
         if (signal.aborted) return;
         if (String(error) !== reported) logger.warn({ err: error }, `${what} are polled, not watched`);
         reported = String(error);
-        // Some proxies cut each watch after a while, and an API server that is killed ends none of them properly.
+        // Some proxies cut each watch after a while, and a killed API server ends none of them properly.
         if (clock.nowMs() - startMs > pauses.watch.longestMs) failures = 0;
         const waitMs = pauseMs(failures++, pauses.watch);
         const extraMs = Math.round(Math.max(waitMs, spreadMs) * random());

@@ -7,8 +7,8 @@ interface Pod {
 }
 
 /**
- * Whether a pod exists, not just another one of its name, is not being deleted, and has not ended: an evicted one stays as `Failed`.
- * @throws KubeError if the API server does not give an answer
+ * Returns whether the pod exists under its UID, is not being deleted, and has not ended: an evicted pod stays as `Failed`.
+ * @throws KubeError if the API server does not answer
  */
 export async function isPodWanted(
   client: KubeRequests,

@@ -6,7 +6,7 @@ import type { DeviceClass, JsonPatchOperation, KubeList, PodResources, ResourceC
 
 /**
  * A request below `/apis/resource.k8s.io/<version>/`. Its body, an object with its `kind`, and the response have the v1
- * shape. A JSON patch, which is a list, is sent unchanged: it must name only status, which is the same in all versions.
+ * shape. A JSON patch, which is a list, is sent unchanged: it may change only status, which is the same in all versions.
  */
 export interface ResourceRequest extends KubeRequest {
   /** `resourceslices/s`, `namespaces/default/resourceclaims/c/status` */
@@ -14,9 +14,9 @@ export interface ResourceRequest extends KubeRequest {
 }
 
 /**
- * resource.k8s.io in the best version that the cluster serves. There is no discovery: a request in a version unknown to
- * the server is sent again in the next one, and later requests start with the version that worked. This also handles a
- * cluster that is upgraded meanwhile or whose servers differ.
+ * Client of resource.k8s.io in the best version that the cluster serves, without discovery: a request in an unserved
+ * version is sent again in the next one, and later requests start with the version that worked. This also handles a cluster
+ * that is upgraded meanwhile or whose servers differ.
  */
 export class ResourceApi {
   readonly #client: KubeApi;
@@ -42,7 +42,7 @@ export class ResourceApi {
     return { metadata: answer.metadata, items: answer.items.map((item) => fromResourceVersion(item, version)) };
   }
 
-  /** Uses the version of the last successful request: a watch follows a list. */
+  /** Watches in the version of the last successful request, since a watch follows a list. */
   async *watch<T extends object>(request: KubeQuery): AsyncGenerator<WatchEvent<T>, void, void> {
     const version = this.#version;
     const events = this.#client.watch<T>({ ...request, path: `/apis/resource.k8s.io/${version}/${request.path}` });
@@ -67,8 +67,8 @@ export class ResourceApi {
   /**
    * Changes the status of a claim.
    * @returns the claim after the change
-   * @throws KubeError `api-conflict` if the claim is not at the version that the patch is for; `api-invalid` if the
-   * patch does not fit the claim, which a different version can cause, too
+   * @throws KubeError `api-conflict` if the claim is not at the patch's version; `api-invalid` if the patch does not fit
+   * the claim, which a different version can cause, too
    */
   async patchClaimStatus(
     claim: { namespace: string; name: string },

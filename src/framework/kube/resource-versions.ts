@@ -14,7 +14,7 @@ export function toResourceVersion(object: object, version: ResourceVersion): obj
   return version === 'v1beta1' ? mapDevices(sent, ({ name, ...basic }) => ({ name, basic })) : sent;
 }
 
-/** The reverse of {@link toResourceVersion}, for claims too: v1beta1 has no `exactly` around a request's fields. */
+/** Converts an object of another version to the v1 shape, claims too: v1beta1 has no `exactly` around a request's fields. */
 export function fromResourceVersion<T extends object>(object: T, version: ResourceVersion): T {
   if (version !== 'v1beta1') return object;
   const flat = mapDevices(object, ({ basic, ...rest }) => ({

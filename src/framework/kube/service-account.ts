@@ -6,7 +6,7 @@ import { type Clock, systemClock } from '../../lib/clock.ts';
 import type { ApiAccess } from './api-access.ts';
 
 const serviceAccountDir = '/var/run/secrets/kubernetes.io/serviceaccount';
-/** The kubelet renews tokens long before they expire, so reading them now and then is enough. */
+/** The kubelet renews tokens long before they expire, so that occasional reads suffice. */
 const rereadMs = 10_000;
 
 export interface ServiceAccountOptions {
@@ -15,15 +15,14 @@ export interface ServiceAccountOptions {
   clock?: Clock;
 }
 
-/** Whether the process runs in a pod that has a service account. */
+/** Returns whether the process runs in a pod with a service account. */
 export function hasServiceAccount({ env = process.env, dir = serviceAccountDir }: ServiceAccountOptions = {}): boolean {
   return env.KUBERNETES_SERVICE_HOST !== undefined && existsSync(join(dir, 'token'));
 }
 
 /**
- * The service account of our own pod: all that a driver in a cluster needs to reach the API server. client-node could
- * do this too, at the cost of half of the driver's memory and startup time:
- * docs/decisions/0065-where-the-drivers-time-goes.md.
+ * The service account of our own pod: all that a driver in a cluster needs to reach the API server. client-node would take
+ * half of the driver's memory and startup time for this: docs/decisions/0065-where-the-drivers-time-goes.md.
  * Source: kubernetes.io "Accessing the Kubernetes API from a Pod".
  */
 export class ServiceAccount implements ApiAccess {

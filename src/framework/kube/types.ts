@@ -1,6 +1,6 @@
-// Own types instead of client-node's: who uses the framework would have to have the types of all that client-node uses.
+// Own types instead of client-node's: users of the framework would otherwise need the types of all its dependencies.
 
-/** The part of an object's metadata that we read and write. Times are RFC 3339 text, as on the wire. */
+/** The metadata fields that we read and write. Times are RFC 3339 text, as on the wire. */
 export interface ObjectMeta {
   name?: string;
   namespace?: string;
@@ -20,7 +20,7 @@ export interface OwnerReference {
 }
 
 export interface KubeList<T> {
-  /** `continue` is the token of the next page; the last page has no token, or an empty one. */
+  /** `continue` is the token of the next page; absent or empty on the last page. */
   metadata: { resourceVersion?: string; continue?: string };
   items: T[];
 }
@@ -35,7 +35,7 @@ export interface StatusCondition {
 
 /** A condition as in `status.conditions`. Source: meta/v1 `Condition`. */
 export interface Condition extends StatusCondition {
-  /** RFC 3339; when `status` changed last. */
+  /** Time of the last change of `status`, RFC 3339. */
   lastTransitionTime: string;
 }
 
@@ -71,7 +71,7 @@ interface ClaimRequest {
 export interface AllocatedConfiguration {
   /** `FromClass` or `FromClaim`. */
   source: string;
-  /** Empty: of all requests. */
+  /** Requests that the configuration applies to; empty: all. */
   requests?: string[];
   opaque?: OpaqueConfiguration;
 }
@@ -97,10 +97,7 @@ export interface ResourceClaim {
   };
 }
 
-/**
- * The part of a pod that says which requests of its claim for extended resources a container has. Source: core/v1
- * `PodExtendedResourceClaimStatus`.
- */
+/** Which requests of its extended-resource claim a pod's containers use. Source: core/v1 `PodExtendedResourceClaimStatus`. */
 export interface PodResources {
   metadata?: ObjectMeta;
   status?: {

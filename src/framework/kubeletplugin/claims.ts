@@ -7,18 +7,18 @@ import type { AllocatedClaim, ClaimObject } from './plugin.ts';
 /** The calls to the API server that the framework needs for claims; `ResourceApi` of `src/framework/kube` implements them. */
 export interface ClaimReader {
   /**
-   * The claim in the shape of resource.k8s.io/v1, whatever version the cluster serves. Not from a cache.
+   * Reads the claim, uncached, in the shape of resource.k8s.io/v1, whatever version the cluster serves.
    * @throws whatever the API client throws, 404 included
    */
   readClaim(namespace: string, name: string, signal: AbortSignal): Promise<ClaimObject>;
   /**
-   * For claims of extended resources. Absent: their files are found by the names of claim and request only.
+   * Reads a class, for claims of extended resources. Absent: their files are found only by the names of claim and request.
    * @throws whatever the API client throws, 404 included
    */
   readDeviceClass?(name: string, signal: AbortSignal): Promise<Pick<DeviceClass, 'spec'>>;
   /**
-   * For such claims with several requests for one resource. Absent: a container that has several of them finds the file of one by
-   * the name of the resource.
+   * Reads a pod, for claims with several requests for one extended resource. Absent: a container that has several of them
+   * finds only one file under the name of the resource.
    * @throws whatever the API client throws, 404 included
    */
   readPod?(namespace: string, name: string, signal: AbortSignal): Promise<PodResources>;
@@ -26,13 +26,16 @@ export interface ClaimReader {
 
 const podClaimNameAnnotation = 'resource.kubernetes.io/pod-claim-name';
 const extendedResourceAnnotation = 'resource.kubernetes.io/extended-resource-claim';
-/** Before the name of a class: every class can be asked for by this name. Source: resource.k8s.io/v1 `ResourceDeviceClassPrefix`. */
+/**
+ * Prefix of a class's implicit resource name, under which every class can be requested. Source: resource.k8s.io/v1
+ * `ResourceDeviceClassPrefix`.
+ */
 const implicitPrefix = 'deviceclass.resource.kubernetes.io/';
 
 /**
- * Fetches the claims of one kubelet call concurrently and checks each. As in the Go helper, any failure fails the whole
- * call, with the same texts, and the kubelet retries all of them. A claim that is being deleted is still accepted:
- * while it is reserved for a pod, its allocation stays.
+ * Fetches the claims of one kubelet call concurrently and checks each. As in the Go helper, one failure fails the whole
+ * call, with the same texts, and the kubelet retries all claims. Accepts a claim that is being deleted: it keeps its
+ * allocation while it is reserved for a pod.
  * @throws KubeletPluginError `claim-unavailable`
  */
 export async function fetchClaims(
@@ -72,7 +75,7 @@ async function fetchClaim(reader: ClaimReader, claim: ClaimIdentity, signal: Abo
   };
 }
 
-/** A class that is gone by now has its implicit name only. */
+/** A class that was deleted has only its implicit name. */
 async function readExtendedResources(
   reader: ClaimReader,
   claim: ClaimObject,
@@ -93,14 +96,14 @@ async function readExtendedResources(
   };
   const names = new Map(await Promise.all(classNames.map(read)));
   const extendedResources = new Map(requests.map(([name, className]) => [name, names.get(className) ?? []]));
-  // Without two requests of a class no container can have two for one resource.
+  // Only two requests of the same class can give a container two for one resource.
   if (classNames.length === requests.length) return { extendedResources };
   return { extendedResources, sharers: await readSharers(reader, claim, new Map(requests), signal) };
 }
 
 /**
- * Reads from the pod's status which containers have several requests for one resource. The scheduler writes it before the pod is
- * bound to its node.
+ * Reads from the pod's status which containers have several requests for one resource. The scheduler writes it before it
+ * binds the pod.
  * @param classes by the name of a request
  */
 async function readSharers(

@@ -4,8 +4,9 @@ const flag = '--enable-device-metadata';
 const variable = 'ENABLE_DEVICE_METADATA';
 
 /**
- * Reads the flag that switches device metadata on, `--enable-device-metadata[=true|false]`, from a driver's command line; without
- * the flag, reads the variable `ENABLE_DEVICE_METADATA`. Pass the result to `ClaimMetadata` as `enabled`. The last of several flags wins.
+ * Reads the flag that switches device metadata on, `--enable-device-metadata[=true|false]`, from a driver's command line;
+ * without the flag, reads the variable `ENABLE_DEVICE_METADATA`. Pass the result to `ClaimMetadata` as `enabled`. The last
+ * of repeated flags wins.
  * @returns `false` if neither is given. Source: KEP-5304, "Feature enablement": unset means off
  * @throws KubeletPluginError `invalid-options` for another value
  */

@@ -30,7 +30,7 @@ interface ClaimsRequest {
 export const draVersions = ['v1', 'v1beta1'] as const;
 export type DraVersion = (typeof draVersions)[number];
 
-/** gRPC service and handlers of one version; on the wire they differ only in `share_id`, which v1beta1 lacks. */
+/** Creates gRPC service and handlers of one version; on the wire the versions differ only in `share_id`, which v1beta1 lacks. */
 export function createDraService(version: DraVersion, calls: DraCalls, protoDir?: string) {
   const service = `k8s.io.kubelet.pkg.apis.dra.${version}.DRAPlugin`;
   return {
@@ -54,7 +54,7 @@ function unary<T>(handle: (request: ClaimsRequest, context: CallContext) => Prom
     const timeoutMs = Math.max(0, Number(call.getDeadline()) - Date.now());
     handle(call.request, { timeoutMs, signal: gone.signal }).then(
       (claims) => callback(null, { claims: Object.fromEntries(claims) }),
-      // Go's gRPC turns a plain error into Unknown, so this is what the kubelet logs for the Go helper.
+      // Go's gRPC converts a plain error to Unknown, which the kubelet logs for the Go helper.
       (error) => callback({ code: status.UNKNOWN, details: explain(error) } as ServiceError),
     );
   };

@@ -10,13 +10,13 @@ import type {
   UnprepareResult,
 } from './plugin.ts';
 
-/** Results of one call, by claim UID, as a driver gave them. */
+/** A driver's results for one call, by claim UID. */
 export type Results<Result> = ReadonlyMap<string, Result>;
 
 /**
  * Returns why a claim was not prepared or unprepared, from the driver's result. Checks values, not keys: TypeScript accepts
- * `{ devices, error: undefined }`, and nothing checks drivers in JavaScript.
- * @returns `undefined` if the result stands for success, or if there is no result
+ * `{ devices, error: undefined }`, and drivers in JavaScript are unchecked.
+ * @returns `undefined` for success, and without a result
  */
 export function failureOf(result: PrepareResult | UnprepareResult | null): Error | undefined {
   if (result === undefined || result === null) return undefined;
@@ -27,7 +27,7 @@ export function failureOf(result: PrepareResult | UnprepareResult | null): Error
   return broken('the driver gave a result with neither an error nor a list of devices');
 }
 
-/** Returns whether a driver has prepared, or unprepared, a claim. A claim without a result has failed. */
+/** Returns whether a driver has prepared, or unprepared, a claim. A claim without a result counts as failed. */
 export function hasSucceeded(results: Results<PrepareResult | UnprepareResult>, { uid }: ClaimIdentity): boolean {
   return results.has(uid) && failureOf(results.get(uid)) === undefined;
 }
@@ -59,7 +59,7 @@ export function checkResults<Result>(results: Results<Result>): Results<Result> 
   throw broken('the driver did not return a Map with a result for each claim');
 }
 
-/** Checks types, since one device of a wrong type would make encoding of the whole answer fail. */
+/** Checks types, since one device of a wrong type would make the encoding of the whole answer fail. */
 function checkTypes(claim: ClaimIdentity, device: PreparedDevice): void {
   const refuse = (what: string) => broken(`driver prepared claim ${claimName(claim)} wrongly: ${what}`, claim);
   if (typeof device !== 'object' || device === null) throw refuse('a device is not an object');

@@ -16,10 +16,10 @@ export interface GrpcService {
 /** Serves gRPC on a unix socket that only its owner and root can connect to. Disposing cancels all calls. */
 export class GrpcServer implements Disposable {
   readonly path: string;
-  /** Without channelz: grpc-js would update its statistics at each call, and nothing serves them. */
+  /** Channelz is off: grpc-js would update its statistics at each call, and nothing reads them. */
   readonly #server = new Server({ 'grpc.enable_channelz': 0 });
   #closed: Promise<void> | undefined;
-  /** Whether the socket file exists and is ours. */
+  /** Whether the socket file exists and belongs to this server. */
   #isThere = false;
 
   private constructor(path: string) {
@@ -44,7 +44,7 @@ export class GrpcServer implements Disposable {
     return server;
   }
 
-  /** Removes the socket at once and waits for calls in flight. @returns whether all of them ended in time */
+  /** Removes the socket at once and waits for running calls. @returns whether all of them ended in time */
   async drain(clock: Clock, timeoutMs: number): Promise<boolean> {
     // Removed while we still listen, so that a successor's socket is never removed.
     this.#removeFile();
@@ -58,11 +58,11 @@ export class GrpcServer implements Disposable {
   }
 
   /**
-   * Moves the socket to its path only once it accepts connections. The kubelet connects within a millisecond; a socket
-   * that is not listening yet refuses it, and the kubelet then waits a second before it retries.
+   * Moves the socket to its path only once it accepts connections: the kubelet connects within a millisecond, and after a
+   * refusal waits a second before it retries.
    */
   async #listen(): Promise<void> {
-    // Kubelets ignore names that start with a dot. Not longer than our others: a socket path has at most 107 bytes.
+    // Kubelets ignore names that start with a dot. As short as our other names: a socket path has at most 107 bytes.
     const hidden = join(dirname(this.path), `.${randomBytes(3).toString('hex')}`);
     const bind = promisify(this.#server.bindAsync.bind(this.#server));
     await bind(`unix:${hidden}`, ServerCredentials.createInsecure());

@@ -7,19 +7,19 @@ import type { HealthBoard, WireDeviceHealth } from './health.ts';
 
 type HealthStream = ServerWritableStream<object, { devices: WireDeviceHealth[] }>;
 
-/** Health service versions, preferred first; the messages are the same. */
+/** Versions of the health service, preferred first; their messages are the same. */
 export const healthVersions = ['v1', 'v1alpha1'] as const;
 export type HealthVersion = (typeof healthVersions)[number];
 
 interface HealthServiceOptions {
   board: HealthBoard;
   clock: Clock;
-  /** Ends all streams. */
+  /** Aborts all streams. */
   signal: AbortSignal;
   protoDir?: string | undefined;
 }
 
-/** gRPC service and handler of one version. Source: kubelet dra-health. */
+/** Creates gRPC service and handler of one version. Source: kubelet dra-health. */
 export function createHealthService(version: HealthVersion, options: HealthServiceOptions) {
   const service = `${version}.DRAResourceHealth`;
   const methods = { NodeWatchResources: { streams: true } };
@@ -28,9 +28,9 @@ export function createHealthService(version: HealthVersion, options: HealthServi
 }
 
 /**
- * Sends the complete list when the stream opens, at each report of the driver, and when a report is too old. It is not
- * repeated in between: the kubelet of 1.37 stamps the time of receipt, so that a monitor that hangs would stay healthy. A
- * kubelet that reads slowly gets the newest list, not every one.
+ * Sends the complete list when the stream opens, at each report of the driver, and when a report expires. Nothing is
+ * repeated in between: the kubelet of 1.37 stamps the time of receipt, so that a hung monitor would stay healthy. A kubelet
+ * that reads slowly gets only the newest list.
  */
 async function watch(stream: HealthStream, { board, clock, signal }: HealthServiceOptions): Promise<void> {
   using stack = new DisposableStack();
@@ -61,7 +61,7 @@ async function watch(stream: HealthStream, { board, clock, signal }: HealthServi
     }
     const leftMs = board.expiresInMs();
     if (leftMs === undefined) await wake.promise;
-    // By the time of day, which may have been corrected, a report can still be young enough when the timer fires.
+    // If the time of day was corrected, a report can still be valid when the timer fires.
     else if (!(await resolvesWithin(clock, leftMs, wake.promise))) isNew ||= !isDeepStrictEqual(board.snapshot(), sent);
   }
   stream.end();

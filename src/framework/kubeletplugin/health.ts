@@ -1,8 +1,8 @@
 import { KubeletPluginError } from './errors.ts';
 
-/** The kubelet's limit for a message; on the wire it counts bytes. */
+/** The kubelet's limit for a message, in bytes. */
 const maxMessageBytes = 1024;
-/** The kubelet's default if the driver sets none. */
+/** The kubelet's default. */
 const defaultTimeoutSeconds = 30;
 
 export const healthStates = ['unknown', 'healthy', 'unhealthy'] as const;
@@ -12,9 +12,9 @@ export interface DeviceHealth {
   poolName: string;
   deviceName: string;
   health: HealthState;
-  /** The reason, for people: appears in the status of pods. Cut to 1024 bytes. */
+  /** Reason, shown in the status of pods. Cut to 1024 bytes. */
   message?: string;
-  /** When the driver last checked; default: now. After `timeoutSeconds` more, by default 30, the health is unknown. */
+  /** Time of the driver's last check; default: now. The health becomes unknown `timeoutSeconds` (default 30) later. */
   checkedAt?: Date;
   timeoutSeconds?: number;
 }
@@ -29,7 +29,7 @@ export interface WireDeviceHealth {
   message: string;
 }
 
-/** The driver's last report about its devices, read by the streams. */
+/** The driver's last health report, which the streams read. */
 export class HealthBoard {
   readonly #now: () => Date;
   #devices: readonly (DeviceHealth & { checkedAt: Date })[] | undefined;
@@ -53,19 +53,19 @@ export class HealthBoard {
     for (const listener of this.#listeners) listener();
   }
 
-  /** Calls back whenever the driver reports something new, until disposed of. */
+  /** Calls back at each new report, until disposed of. */
   onChange(listener: () => void): Disposable {
     this.#listeners.add(listener);
     return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
   }
 
-  /** How long until the next device becomes unknown; `undefined` if all are. */
+  /** Returns the time until the next device becomes unknown, ms; `undefined` if all are. */
   expiresInMs(): number | undefined {
     const lefts = (this.#devices ?? []).map((device) => this.#leftMs(device)).filter((leftMs) => leftMs > 0);
     return lefts.length === 0 ? undefined : Math.min(...lefts);
   }
 
-  /** The complete current list; `undefined` until the driver has reported something. */
+  /** Returns the complete list; `undefined` until the driver's first report. */
   snapshot(): WireDeviceHealth[] | undefined {
     return this.#devices?.map((device) => {
       const { poolName, deviceName, health, checkedAt, message = '' } = device;
@@ -102,7 +102,7 @@ function timeoutSecondsOf({ timeoutSeconds }: DeviceHealth): number {
   return timeoutSeconds ?? defaultTimeoutSeconds;
 }
 
-/** Cuts between characters. */
+/** Cuts a text between characters. */
 function cutToBytes(text: string, maxBytes: number): string {
   const bytes = Buffer.from(text);
   if (bytes.length <= maxBytes) return text;

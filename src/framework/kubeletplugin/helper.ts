@@ -24,70 +24,72 @@ import {
   type SocketPaths,
 } from './socket-paths.ts';
 
-/** Less than a pod's default grace period of 30 s, so that there is time left to stop cleanly. */
+/** Less than a pod's default grace period of 30 s, to leave time for a clean stop. */
 const defaultDrainMs = 20_000;
-/** Time for a driver to end its calls once they are aborted. */
+/** Time for a driver to end its aborted calls, ms. */
 const abortGraceMs = 2_000;
-/** Time for the kubelet's last call about the registration. */
+/** Time for the kubelet's last registration call, ms. */
 const registrationDrainMs = 1_000;
 const lockAtStartMs = 10_000;
-/** For the sockets of all instances. No claim has a key with a space. */
+/** Key for the sockets of all instances. No claim's key contains a space. */
 const socketsKey = 'all sockets';
 
 export interface KubeletPluginOptions {
   driver: string;
-  /** The driver's directory below the kubelet's `plugins`, with the DRA socket. The kubelet sees the same path. */
+  /** The driver's directory below the kubelet's `plugins`, with the DRA socket. The kubelet must see it under the same path. */
   dataDir: string;
   /** The kubelet's `plugins_registry`. */
   registryDir: string;
   claims: ClaimReader;
-  /** Absent: device metadata is off, no CDI specs and no files. */
+  /** Absent: device metadata is off, without CDI specs and files. */
   metadata?: ClaimMetadata;
-  /** Called with each error that keeps the metadata or the CDI specs of a prepared claim from being written. The claim fails with it. */
+  /** Called with each error that keeps metadata or CDI specs of a prepared claim from being written. The claim fails with it. */
   onMetadataError?: (error: Error) => void;
   /**
-   * `metadata.uid` of the driver's own pod, for rolling updates (kubelet 1.33 and later): the new instance serves
-   * beside the old one, on its own sockets, and locks keep them from preparing at once. Absent: a second instance is
-   * refused.
+   * `metadata.uid` of the driver's own pod, for rolling updates (kubelet 1.33 and later): the new instance serves beside
+   * the old one, on its own sockets, and locks keep them from preparing at once. Absent: a second instance is refused.
    */
   podUid?: string | undefined;
   /** Reports the health of devices to the kubelet: see `setHealth`. Default false. */
   health?: boolean;
   /**
    * Whether calls run one at a time, as in the Go helper. `false`: only calls about the same claim do, so that a slow
-   * device or server delays only its own pod. In a rolling update the same is true of the calls of both instances. Default true.
+   * device or server delays only its own pod. In a rolling update this covers the calls of both instances. Default true.
    */
   serialize?: boolean;
   /**
-   * For a driver that itself locks a claim, by its `claimKey`, whenever it works on it: the same locks, shared by its instances. Its
-   * methods for prepare and unprepare are called with the locks of the claims held, and its calls about metadata expect the
-   * claim's lock to be held. Only `endGate` may come without, if `ClaimMetadata` has records that can do several steps `together`.
-   * Absent: locks in `dataDir`, which calls about metadata take by themselves.
+   * Locks of a driver that locks each claim, by its `claimKey`, whenever it works on it; its instances share them. Prepare
+   * and unprepare are called with the claims' locks held, and the driver calls the methods about metadata with the claim's
+   * lock held. Only `endGate` may be called without it, if the records of `ClaimMetadata` support `together`. Absent: locks
+   * in `dataDir`, which calls about metadata take by themselves.
    */
   locks?: Locks;
-  /** How long stopping waits for calls in flight. Default 20 s, less than a pod's grace period. */
+  /** How long stopping waits for running calls, ms. Default 20 s, less than a pod's grace period. */
   drainMs?: number;
   clock?: Clock;
   logger: Logger;
   /**
-   * Folder of the wire contracts, the `.proto` files of this package, for a bundled driver. Default: `proto` beside the bundle or
-   * beside its folder.
+   * Directory of this package's `.proto` files, for a bundled driver. Default: `proto` beside the bundle or beside its
+   * directory.
    */
   protoDir?: string;
-  /** Called each time the kubelet accepts or refuses the registration. A refusal is not final: the kubelet retries. */
+  /** Called each time the kubelet accepts or refuses the registration. The kubelet retries after a refusal. */
   onRegistration?: (status: RegistrationStatus) => void;
 }
 
-/** What a driver calls when it knows more about the devices of a request. Source: KEP-5304 `MetadataUpdater`. */
+/** Updates the metadata of a request's devices. Source: KEP-5304 `MetadataUpdater`. */
 export interface MetadataUpdater {
-  /** Replaces the metadata of a request's devices. The file appears with the first call, and the gate opens with the last one. */
+  /**
+   * Replaces the metadata of a request's devices. The first call creates the file; after the last request's call the gate
+   * opens.
+   */
   updateRequestMetadata: ClaimMetadata['update'];
 }
 
 /**
- * What a driver calls when its `ClaimMetadata` has a gate: containers of claims with deferred requests wait in an OCI
- * hook until their sandbox is served, and fail when the hook times out. Calls about claims without a gate do nothing;
- * without device metadata, no call does anything.
+ * Controls the gate of a `ClaimMetadata` that has one: containers of claims with deferred requests wait in an OCI hook
+ * until their sandbox is served, and fail when the hook times out. Calls for claims without a gate, and all calls without
+ * device metadata, do nothing.
  */
 export interface StartGate {
   openGate: ClaimMetadata['openGate'];
@@ -96,12 +98,12 @@ export interface StartGate {
 }
 
 /**
- * A driver that is served to the kubelet. Disposing stops it: the registration socket is removed first, so that the
- * kubelet turns to another instance; calls in flight end, or are aborted after `drainMs`. Claims stay prepared.
+ * A driver that is served to the kubelet. Disposing stops it: it first removes the registration socket, so that the kubelet
+ * turns to another instance; running calls end, or are aborted after `drainMs`. Claims stay prepared.
  */
 export interface KubeletPluginHelper extends MetadataUpdater, StartGate, AsyncDisposable {
   readonly sockets: Readonly<SocketPaths>;
-  /** The kubelet's last answer; `undefined`: it has not found us yet. */
+  /** The kubelet's last answer; `undefined`: the kubelet has not answered yet. */
   readonly registration: RegistrationStatus | undefined;
   /**
    * Waits until the kubelet has accepted the registration.
@@ -110,30 +112,33 @@ export interface KubeletPluginHelper extends MetadataUpdater, StartGate, AsyncDi
   whenRegistered(signal: AbortSignal): Promise<void>;
   /**
    * Reports the health of all devices, after each check of them. The kubelet gets it at once, and again on each new
-   * connection; it appears in the status of pods (feature gate `ResourceHealthStatus`). Without another report in time the
-   * health becomes unknown.
+   * connection; it appears in the status of pods (feature gate `ResourceHealthStatus`). Without a further report in time
+   * the health becomes unknown.
    * @throws KubeletPluginError `health-invalid`, also without the option `health`
    */
   setHealth(devices: readonly DeviceHealth[]): void;
   /**
-   * Hides the content of a claim's files until the next update, and closes its gate, so that no container starts. For a
-   * driver that knows that the content no longer holds: the devices have left the pod's sandbox.
+   * Hides the content of a claim's files until the next update, and closes its gate, so that no container starts. Call it
+   * when the content no longer holds, since the devices have left the pod's sandbox.
    */
   withdrawMetadata: ClaimMetadata['withdraw'];
-  /** Makes files and CDI specs again from the records of claims, and closes gates that they do not open: for the start of a driver. */
+  /**
+   * Recreates files and CDI specs from the records of claims, and closes gates that the records do not open. Call it when
+   * the driver starts.
+   */
   restoreMetadata(): Promise<Error[]>;
   /**
-   * Unprepares a claim as if the kubelet had asked for it, with its files and CDI specs: for a claim that no kubelet
-   * knows any more. Failures are logged.
-   * @param isOver called when no call about the claim is under way, in any instance
-   * @returns whether it was unprepared
+   * Unprepares a claim as the kubelet's call would, with its files and CDI specs: for a claim that no kubelet knows any
+   * more. Failures are logged.
+   * @param isOver called while no call about the claim runs, in any instance
+   * @returns whether the claim was unprepared
    */
   reclaim: PluginCalls['reclaim'];
   /**
-   * Prepares a claim again as if the kubelet had asked for it: for a prepared claim that passes to another pod, about
-   * which the kubelet makes no call. The driver's answer for the claim is logged.
-   * @param isDue called when no call about the claim is under way, in any instance
-   * @returns whether it was prepared
+   * Prepares a claim again as the kubelet's call would: for a prepared claim that passes to another pod, about which the
+   * kubelet makes no call. The driver's answer for the claim is logged.
+   * @param isDue called while no call about the claim runs, in any instance
+   * @returns whether the claim was prepared
    * @throws KubeletPluginError `claim-unavailable`
    */
   prepareAgain: PluginCalls['prepareAgain'];
@@ -228,7 +233,7 @@ class Running {
       logger,
       onStatus: (status) => {
         notify(logger, 'onRegistration', options.onRegistration, status);
-        // Now, while nothing waits for it, rather than when the first pod does.
+        // Loaded now, while nothing waits for it, rather than at the first pod.
         if (status.registered) setImmediate(() => this.#loadContract?.());
       },
     });
@@ -251,7 +256,7 @@ class Running {
     return await (this.#options.locks ? restoreEach(files, this.#locks, this.#clock) : files.restore());
   }
 
-  /** Makes stopping wait for the work. */
+  /** Tracks work, so that stopping waits for it. */
   async tracked<T>(work: Promise<T>): Promise<T> {
     const settled = work.catch(() => undefined).finally(() => this.#updates.delete(settled));
     this.#updates.add(settled);

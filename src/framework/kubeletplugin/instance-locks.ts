@@ -5,17 +5,17 @@ import { type Extent, FileMutex } from '../../lib/file-mutex.ts';
 import { KeyedMutex, type Locks } from '../../lib/keyed-mutex.ts';
 import { KubeletPluginError } from './errors.ts';
 
-/** Locks of one instance of a driver; disposing releases them. */
+/** Locks of one driver instance; disposing releases them. */
 export interface InstanceLocks extends Disposable {
   /** Locks of claims, by `claimKey`, and of files. */
   locks: Locks;
-  /** Lock of calls, which run one at a time in all instances. */
+  /** Lock that makes calls run one at a time in all instances. */
   turns: Locks;
 }
 
 /**
- * Opens the locks of an instance. With a pod UID they are files in the data directory. Calls also take the Go helper's own lock, so
- * that either helper may follow the other in a rolling update.
+ * Opens the locks of an instance. With a pod UID they are files in the data directory, and calls also take the Go helper's
+ * lock, so that either helper may follow the other in a rolling update.
  * Source: k8s.io/dynamic-resource-allocation/kubeletplugin, `RollingUpdate`: a lock of the whole file `serialize.lock`.
  * @throws KubeletPluginError `lock-unavailable`
  */

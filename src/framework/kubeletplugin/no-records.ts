@@ -1,7 +1,7 @@
 import { Batch } from '../../lib/batch.ts';
 import type { MetadataFiles } from './plugin-calls.ts';
 
-/** In place of the metadata of a driver without any: claims have neither files nor records, but the driver's own last steps. */
+/** Replaces the metadata of a driver without any: claims have neither files nor records; only the driver's own last steps run. */
 export const noRecords: Pick<MetadataFiles, 'prepareAll' | 'unprepareAll'> = {
   async prepareAll(claims) {
     const batch = new Batch(claims.map(({ record, commit }) => ({ uid: record.claim.uid, commit })));

@@ -16,11 +16,11 @@ import { type ResolvedClaim, resolvePreparedClaim } from './prepared-claim.ts';
 
 /** The kubelet waits 45 s for an answer; ours comes earlier, so that the user sees our error. */
 const longestCallMs = 42_000;
-/** The same share of a shorter timeout. */
+/** Share of a shorter timeout after which a call is answered. */
 const shareOfTimeout = 14 / 15;
-/** A node has some hundred pods. Calls beyond this limit are refused, and the kubelet retries them. */
+/** Limit for waiting calls; the kubelet retries refused ones. A node has some hundred pods. */
 const maxWaiting = 1_000;
-/** The key of calls that run one at a time. No claim has such a key. */
+/** Key of calls that run one at a time. No claim has such a key. */
 const allCalls = 'all';
 
 export type MetadataFiles = Pick<
@@ -31,11 +31,11 @@ export type MetadataFiles = Pick<
 export interface PluginCallsOptions {
   driver: string;
   claims: ClaimReader;
-  /** Absent: device metadata is off, no CDI specs and no files. */
+  /** Absent: device metadata is off, without CDI specs and files. */
   metadata: MetadataFiles | undefined;
-  /** Of the claims that a call is about, by `claimKey`, held while it is at work. */
+  /** Locks of claims, by `claimKey`, held while a call works on them. */
   locks: Locks;
-  /** Of calls that run one at a time. Absent: only calls about the same claim wait for each other. */
+  /** Lock of calls that run one at a time. Absent: only calls about the same claim wait for each other. */
   turns?: Locks;
   clock: Clock;
   logger: Logger;
@@ -48,19 +48,19 @@ interface CallFacts {
   method: string;
 }
 
-/** Step of a call, for the error when time is up. */
+/** Current step of a call, for the error when time is up. */
 interface Progress {
   step: 'reads its claims' | 'waits for its turn' | 'is at work';
 }
 
 interface Signals {
-  /** Ends with the caller. */
+  /** Aborts when the caller is gone. */
   call: AbortSignal;
-  /** Ends only when time is up. */
+  /** Aborts only when time is up. */
   work: AbortSignal;
 }
 
-/** The kubelet's calls, and those that the driver makes on its own. Answers are by claim UID; throwing fails a whole call. */
+/** The kubelet's calls, and the driver's own. Answers are by claim UID; an exception fails a whole call. */
 export class PluginCalls {
   readonly #plugin: DraPlugin;
   readonly #options: PluginCallsOptions;
@@ -72,7 +72,7 @@ export class PluginCalls {
     this.#options = options;
   }
 
-  /** Tells the driver and waiting calls to end. */
+  /** Aborts the driver's work and waiting calls. */
   abort(): void {
     this.#stopping.abort(new Error('the driver is stopping'));
   }
@@ -80,13 +80,13 @@ export class PluginCalls {
   async nodePrepareResources(claims: ClaimIdentity[], context: CallContext) {
     const refs = unique(claims);
     return await this.#call('NodePrepareResources', refs, context, async (facts, { call, work }, progress) => {
-      // Outside the queue: the API server may be slow, and other calls need not wait for it.
+      // Outside the queue: other calls need not wait for a slow API server.
       const claims = await failWith('get resource claims', () => fetchClaims(this.#options.claims, refs, call));
       return await this.#inTurn(refs, call, progress, () => this.#prepare(facts, claims, work));
     });
   }
 
-  /** Prepares a claim without a call from the kubelet. @returns whether it did; `isDue` is called in its turn */
+  /** Prepares a claim without a call from the kubelet. @returns whether it did; `isDue` is called with the claim's lock held */
   async prepareAgain(claim: ClaimIdentity, isDue: (signal: AbortSignal) => Promise<boolean>, signal: AbortSignal) {
     return await this.#call('prepareAgain', [claim], ownContext(signal), (facts, { call, work }, progress) =>
       this.#inTurn([claim], call, progress, async () => {
@@ -104,7 +104,10 @@ export class PluginCalls {
     );
   }
 
-  /** Unprepares a claim without a call from the kubelet. @returns whether it did; `isOver` is called in its turn */
+  /**
+   * Unprepares a claim without a call from the kubelet. @returns whether it did; `isOver` is called with the claim's lock
+   * held
+   */
   async reclaim(claim: ClaimIdentity, isOver: (signal: AbortSignal) => Promise<boolean>, signal: AbortSignal) {
     return await this.#call('reclaim', [claim], ownContext(signal), (facts, { call, work }, progress) =>
       this.#inTurn([claim], call, progress, async () => {
@@ -177,9 +180,9 @@ export class PluginCalls {
   }
 
   /**
-   * Runs a call within its time limit. `call` ends with the caller; `work`, which the driver gets, does not: what
-   * has begun had better be finished, and the kubelet's next call finds it done. If a driver ignores the signal, the
-   * call is answered without it, and the driver keeps its turn until it ends.
+   * Runs a call within its time limit. `call` ends with the caller; `work`, which the driver gets, does not: the driver
+   * should finish what it began, and the kubelet's next call finds the result. If a driver ignores the signal, the call is
+   * answered without it, and the driver keeps the lock until it ends.
    */
   async #call<T>(
     method: string,
@@ -192,7 +195,7 @@ export class PluginCalls {
     const startMs = clock.nowMs();
     using deadline = clock.deadline(Math.min(longestCallMs, timeoutMs * shareOfTimeout), this.#stopping.signal);
     const work = deadline.signal;
-    // Not by AbortSignal.any, which takes several times as long.
+    // Not AbortSignal.any, which takes several times as long.
     const call = new AbortController();
     using _ended = onAbort(work, () => call.abort(work.reason));
     using _gone = onAbort(signal, () => call.abort(signal.reason));
@@ -209,7 +212,7 @@ export class PluginCalls {
     }
   }
 
-  /** Logs how the work on a claim ends. @param task returns more to log @returns what the kubelet is to know of a failure */
+  /** Logs the outcome for a claim. @param task returns more to log @returns the failure to report to the kubelet */
   async #logged(
     facts: CallFacts,
     claim: ClaimIdentity,
@@ -256,7 +259,7 @@ export class PluginCalls {
     return answers;
   }
 
-  /** Logs answers for claims not asked for: a driver bug, for which the kubelet would refuse the whole call. */
+  /** Logs answers for claims that were not asked for: a driver bug, for which the kubelet would refuse the whole call. */
   #reportUnexpected(facts: CallFacts, claims: ClaimIdentity[], results: Results<unknown>): void {
     const unexpectedClaims = [...results.keys()].filter((uid) => !claims.some((claim) => claim.uid === uid));
     if (unexpectedClaims.length === 0) return;
@@ -272,7 +275,7 @@ function unique(claims: ClaimIdentity[]): ClaimIdentity[] {
   return [...new Map(claims.map((claim) => [JSON.stringify([claimName(claim), claim.uid]), claim])).values()];
 }
 
-/** For calls that the driver makes on its own, with the time that the kubelet would allow. */
+/** Returns the context of the driver's own calls, with the kubelet's time limit. */
 function ownContext(signal: AbortSignal): CallContext {
   return { timeoutMs: longestCallMs / shareOfTimeout, signal };
 }
@@ -281,7 +284,7 @@ function isDone(answer: { error?: string } | undefined): boolean {
   return answer !== undefined && answer.error === undefined;
 }
 
-/** Exactly one answer for each claim, by UID; the files of the claims are written concurrently. */
+/** Returns exactly one answer for each claim, by UID; writes the claims' files concurrently. */
 async function answerEach<T>(
   claims: ClaimIdentity[],
   answer: (claim: ClaimIdentity, index: number) => Promise<T>,
@@ -291,8 +294,8 @@ async function answerEach<T>(
 }
 
 /**
- * A device as the kubelet gets it. A request's metadata mount is needed only once: the first device of the request
- * carries the id, which is then taken out of `ids`. A device of all requests goes to every container of the claim, so
+ * Converts a device for the kubelet. A request's metadata mount is needed only once: the first device of the request
+ * carries its id, which is then removed from `ids`. A device of all requests goes to every container of the claim, so that
  * the mounts get entries of their own: a container must see only the metadata of its own requests.
  */
 function toWire(device: PreparedDevice, ids: Map<string, string>): WireDevice[] {
@@ -317,7 +320,7 @@ function take(ids: Map<string, string>, requests: string[]): string[] {
   });
 }
 
-/** Makes the error of a call that ran out of time. If it was still waiting, the error says so: another call hangs. */
+/** Returns the error of a call that ran out of time. If the call was still waiting, the error says so: another call hangs. */
 function tooLate(method: string, { step }: Progress, cause: unknown): KubeletPluginError {
   if (step === 'waits for its turn') return stillWaiting(cause);
   const more = step === 'reads its claims' ? ', while it read its claims from the API server' : '';
@@ -334,7 +337,7 @@ function aborted(message: string, cause?: unknown): KubeletPluginError {
   return new KubeletPluginError('call-aborted', message, { cause, retriable: true });
 }
 
-/** Prefixes any error of the step, in the Go helper's words. */
+/** Runs a step and prefixes its error, in the Go helper's words. */
 async function failWith<T>(step: string, task: () => Promise<T>): Promise<T> {
   try {
     return await task();

@@ -1,27 +1,27 @@
 import type { AllocatedDevice, ResourceClaim } from '../kube/index.ts';
 import type { ClaimIdentity, DeviceAttributes, NetworkDeviceData } from '../metadata/index.ts';
 
-/** A claim in the shape of resource.k8s.io/v1, as far as drivers read it. */
+/** A claim in the shape of resource.k8s.io/v1, with the fields that drivers read. */
 export type ClaimObject = Omit<ResourceClaim, 'status'> & {
   status?: Omit<NonNullable<ResourceClaim['status']>, 'devices'>;
 };
 
-/** An allocated resource.k8s.io/v1 claim; the framework has checked it before a driver sees it. */
+/** An allocated resource.k8s.io/v1 claim, checked by the framework. */
 export interface AllocatedClaim {
   identity: ClaimIdentity;
-  /** The pod's name for it if it came from a template. */
+  /** Name of the claim in its pod, if it came from a template. */
   podClaimName: string | undefined;
-  /** Allocation results of all drivers, in the order of the allocator. */
+  /** Allocation results of all drivers, in allocation order. */
   results: AllocatedDevice[];
   podUids: string[];
   /**
-   * Of a claim that the scheduler has made for a pod's extended resources (KEP-5004): by the base name of a request, the names
-   * by which its containers may have asked for it. The name that the class has comes before the implicit one.
+   * For a claim that the scheduler made for a pod's extended resources (KEP-5004): by the base name of a request, the
+   * resource names under which its containers may have requested it. The class's own name comes before the implicit one.
    */
   extendedResources?: ReadonlyMap<string, readonly string[]>;
   /**
-   * Of such a claim: by the base name of a request, the containers that have another request for the same resource, too. The
-   * scheduler lets an init container share the requests of later containers.
+   * For such a claim: by the base name of a request, the containers that have another request for the same resource, too.
+   * The scheduler lets an init container share the requests of later containers.
    */
   sharers?: ReadonlyMap<string, readonly string[]>;
   object: ClaimObject;
@@ -33,21 +33,24 @@ export interface PreparedMetadata {
 }
 
 export interface PreparedDevice {
-  /** Requests that it serves, as in the allocation result; empty means all requests of the claim. */
+  /** Requests that the device serves, as in the allocation result; empty: all requests of the claim. */
   requests: string[];
   poolName: string;
   deviceName: string;
   /** Fully qualified CDI names, `vendor/class=name`. */
   cdiDeviceIds: string[];
   shareId?: string;
-  /** `'deferred'`: the file follows in an update. Absent: a file with the device's identity only. */
+  /**
+   * Metadata of the device. `'deferred'`: the file follows in an update. Absent: the file contains only the device's
+   * identity.
+   */
   metadata?: PreparedMetadata | 'deferred';
 }
 
 /**
- * Result of preparing one claim. A request of the allocation for which it has no device is deferred (KEP-5304 "Deferred metadata"):
- * the framework tells the kubelet its allocated devices and mounts its file, so a driver whose devices need nothing else in
- * containers returns an empty list. An `error` fails the claim, whatever devices stand beside it.
+ * Result of preparing one claim. A request without a device is deferred (KEP-5304 "Deferred metadata"): the framework
+ * reports its allocated devices to the kubelet and mounts its file, so that a driver whose devices need nothing else in
+ * containers returns an empty list. An `error` fails the claim, whatever devices are listed.
  */
 export type PrepareResult = PreparedClaim | { error: Error; devices?: undefined };
 
@@ -56,26 +59,26 @@ export interface PreparedClaim {
   error?: Error | undefined;
   /**
    * Called in the step that records the claim as prepared, so that a driver whose `ClaimRecords` are in its own store
-   * stores its part in the same transaction. What it throws fails the claim. It is not called for a claim that cannot be
-   * recorded, which the kubelet prepares again.
+   * writes its part in the same transaction. An exception fails the claim. Not called for a claim that cannot be recorded,
+   * which the kubelet prepares again.
    */
   commit?: () => void;
 }
 
-/** Result of unpreparing one claim: why it is still prepared; or that it no longer is, perhaps with a last step. */
+/** Result of unpreparing one claim: an error if it is still prepared; otherwise nothing, or a last step. */
 export type UnprepareResult = Error | undefined | UnpreparedClaim;
 
 export interface UnpreparedClaim {
   /**
-   * Called in the step that removes the claim's record, after all its files are gone. What it throws fails the claim, which
-   * the kubelet unprepares again.
+   * Called in the step that removes the claim's record, after all its files are removed. An exception fails the claim,
+   * which the kubelet unprepares again.
    */
   discard: () => void;
 }
 
 /**
- * A DRA driver, as the framework calls it. Both calls must be idempotent and return one entry for each claim, by UID;
- * throwing fails the whole call. They run one at a time, or with `serialize: false` one at a time for each claim.
+ * A DRA driver, as the framework calls it. Both calls must be idempotent and return one entry for each claim, by UID; an
+ * exception fails the whole call. They run one at a time, or with `serialize: false` one at a time for each claim.
  */
 export interface DraPlugin {
   /** @param context `signal` aborts shortly before the kubelet gives up (it waits 45 s) */

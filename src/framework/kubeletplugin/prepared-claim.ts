@@ -13,15 +13,16 @@ import type { AllocatedClaim, PreparedClaim, PreparedDevice } from './plugin.ts'
 /** `vendor/class=name`. Source: Container Device Interface specification, "Kind" and device names. */
 const cdiDeviceId = /^[A-Za-z]([\w.-]*[A-Za-z0-9])?\/[A-Za-z]([\w.-]*[A-Za-z0-9])?=[A-Za-z0-9]([\w.:-]*[A-Za-z0-9])?$/;
 
-/** A claim as it is recorded, and its devices as the kubelet gets them. */
+/** A claim's record, and its devices for the kubelet. */
 export interface ResolvedClaim extends PreparedRecord {
   devices: PreparedDevice[];
 }
 
 /**
- * Turns the driver's devices into contents of requests. Requests for which it returned none are deferred, with the allocated devices.
- * @throws KubeletPluginError `driver-contract` if a device lacks a name, names a request that the claim does not have,
- * or has an invalid CDI device ID
+ * Converts the driver's devices to the contents of requests. Requests without a device are deferred, with their allocated
+ * devices.
+ * @throws KubeletPluginError `driver-contract` if a device lacks a name, names a request that the claim does not have, or
+ * has an invalid CDI device ID
  */
 export function resolvePreparedClaim(driver: string, claim: AllocatedClaim, prepared: PreparedClaim): ResolvedClaim {
   const { devices: returned } = prepared;

@@ -13,14 +13,14 @@ export interface RegistrationOptions {
   protoDir?: string;
   /** Absolute path of the DRA socket; the kubelet must see it under the same path. */
   endpoint: string;
-  /** Service names, preferred first: the kubelet uses the first one that it knows. */
+  /** Service names, preferred first: the kubelet uses the first one that it supports. */
   services: string[];
   onStatus: (status: RegistrationStatus) => void;
 }
 
 /**
- * The service on the registration socket, and its result. A kubelet that refuses us retries by itself, at growing
- * intervals; a new kubelet also finds the socket by itself. Source: kubelet pluginregistration v1.
+ * The service on the registration socket, and its result. After a refusal the kubelet retries at growing intervals, and a
+ * restarted kubelet finds the socket by itself. Source: kubelet pluginregistration v1.
  */
 export class Registration {
   readonly #options: RegistrationOptions;
@@ -67,7 +67,7 @@ export class Registration {
         ) => {
           this.#take(request.pluginRegistered ? { registered: true } : { registered: false, error: request.error });
           if (request.pluginRegistered) callback(null, {});
-          // The same answer as the Go helper's; the kubelet logs it.
+          // Same answer as the Go helper's; the kubelet logs it.
           else callback({ code: status.UNKNOWN, details: `failed registration process: ${request.error}` });
         },
       },

@@ -4,14 +4,14 @@ import type { Locks } from '../../lib/keyed-mutex.ts';
 import { KubeletPluginError } from './errors.ts';
 import type { MetadataFiles } from './plugin-calls.ts';
 
-/** No claim has a key with a space. */
+/** No claim's key contains a space. */
 const filesKey = 'all files';
-/** A hook that updates metadata has 2 s in all, and a start should not wait for what another instance does for a claim. */
+/** A hook that updates metadata has 2 s in all, and a start should not wait for another instance's work on a claim. */
 const timeoutMs = 1_500;
 
 /**
- * The same files for two instances of a driver that does not lock its claims: the lock makes reading a generation and writing the
- * next one atomic. It is one for all claims, besides those of the claims: a driver may update metadata from within its prepare.
+ * Lets two instances of a driver that does not lock its claims share files: a lock makes reading a generation and writing
+ * the next one atomic. It is one for all claims, separate from their own: a driver may update metadata within its prepare.
  */
 export function shareMetadataFiles(files: MetadataFiles, locks: Locks, clock: Clock): MetadataFiles {
   return intercept(files, async ({ next }) => {
@@ -19,7 +19,7 @@ export function shareMetadataFiles(files: MetadataFiles, locks: Locks, clock: Cl
   });
 }
 
-/** For a driver that locks its claims: makes the files of each again with its lock held. @returns why those of a claim could not be made */
+/** Recreates the files of each claim with its lock held, for a driver that locks its claims. @returns the failures */
 export async function restoreEach(files: MetadataFiles, locks: Locks, clock: Clock): Promise<Error[]> {
   return await files.restore((key, task) => inTime(locks, key, clock, task));
 }

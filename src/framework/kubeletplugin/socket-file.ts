@@ -6,7 +6,7 @@ import { KubeletPluginError } from './errors.ts';
 
 /**
  * Prepares a path for a socket: creates its directory if it is missing (0750), and removes a socket without a listener.
- * Anything else there is left alone.
+ * Leaves anything else there alone.
  * @throws KubeletPluginError `socket-unavailable` if the path is in use, or is not a socket
  */
 export async function clearSocketPath(path: string): Promise<void> {
@@ -34,8 +34,8 @@ export async function clearSocketPath(path: string): Promise<void> {
 }
 
 /**
- * Removes sockets that killed instances left behind. A socket with a listener stays.
- * @returns `problems` says what could not be looked at or removed
+ * Removes sockets of killed instances. A socket with a listener stays.
+ * @returns `problems` lists what could not be checked or removed
  */
 export async function removeDeadSockets(
   dir: string,
@@ -47,7 +47,7 @@ export async function removeDeadSockets(
     try {
       await task();
     } catch (cause) {
-      // It was removed meanwhile, or was never there.
+      // Already removed.
       if (errnoCode(cause) === 'ENOENT') return;
       const message = `cannot look for sockets of killed instances at ${path}`;
       const hint =
@@ -68,7 +68,7 @@ export async function removeDeadSockets(
   return { removed, problems };
 }
 
-/** Whether a connection is accepted, or at least not refused: then there is a process behind the socket. */
+/** Returns whether a process listens: the connection is accepted, or at least not refused. */
 async function isListening(path: string): Promise<boolean> {
   return await new Promise((resolve) => {
     const socket = connect(path);

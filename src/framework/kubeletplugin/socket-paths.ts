@@ -5,7 +5,7 @@ import { KubeletPluginError } from './errors.ts';
 /** `sizeof(sockaddr_un.sun_path)` minus the terminating zero byte: linux/un.h. */
 const maxSocketPathBytes = 107;
 
-/** The kubelet dials `unix:` and the path as a URL, and from 1.38 on refuses plugins whose path has such characters. */
+/** The kubelet parses `unix:` and the path as a URL, and from 1.38 on refuses plugins whose path has such characters. */
 const changedByUrls = /[%?#\p{Cc}]/u;
 
 /** As in `KubeletPluginOptions`. */
@@ -22,8 +22,8 @@ export interface SocketPaths {
 }
 
 /**
- * Where a driver listens: the first names whose paths fit into a socket address. With a pod UID these are the names
- * that the Go helper uses in its rolling update, so that either can follow the other.
+ * Chooses a driver's socket paths: the first names that fit into a socket address. With a pod UID these are the names that
+ * the Go helper uses in its rolling update, so that either can follow the other.
  * @throws KubeletPluginError `invalid-options`, `socket-unavailable`
  */
 export function chooseSocketPaths(place: SocketPlace): SocketPaths {
@@ -45,14 +45,14 @@ export function chooseSocketPaths(place: SocketPlace): SocketPaths {
   };
 }
 
-/** Whether a file in the data directory is the DRA socket of any instance that has a pod UID. */
+/** Returns whether a file in the data directory is the DRA socket of an instance with a pod UID. */
 export function isInstanceDraSocket(name: string): boolean {
   return name.startsWith('dra-');
 }
 
 /**
- * Whether a file in the registry is the socket of an instance of this driver, with the UID of its pod or a hash of it. Strict:
- * other drivers' look alike. Of the shortest names nothing shows whose they are.
+ * Returns whether a file in the registry is the socket of an instance of this driver, with its pod's UID or a hash of it.
+ * Strict, since other drivers' sockets look alike. The shortest names do not show their owner.
  */
 export function isInstanceRegistrationSocket(driver: string, name: string): boolean {
   const ofPod = /^([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[\w-]{11})$/;

@@ -1,26 +1,26 @@
 import type { DeviceAttribute, DeviceAttributes } from './document.ts';
 
-/** The members of the union, in the order in which Go writes them. */
+/** Members of the union, in Go's order. */
 export const attributeKinds = ['int', 'bool', 'string', 'version', 'ints', 'bools', 'strings', 'versions'] as const;
 export type AttributeKind = (typeof attributeKinds)[number];
 
 export type PlainValue = string | boolean | number | bigint | (string | boolean | number | bigint)[];
 
-/** The value of an attribute; `undefined` if none of the known members is set. */
+/** Returns the value of an attribute; `undefined` if none of the known members is set. */
 export function plainValue(attribute: DeviceAttribute): PlainValue | undefined {
   for (const kind of attributeKinds) if (attribute[kind] !== undefined) return attribute[kind];
   return undefined;
 }
 
 /**
- * Attributes as text, sorted by name: numbers in decimal, `true` and `false`, lists with commas between the values.
+ * Formats attributes as text, sorted by name: numbers in decimal, `true` and `false`, lists with commas between the values.
  * Source: KEP-5304 of October 2025, whose helper gives "device attributes (stringified)"; it knows no lists.
  */
 export function formatAttributeStrings(attributes: DeviceAttributes): Record<string, string> {
   return mapAttributes(attributes, (value) => (Array.isArray(value) ? value.join(',') : String(value)));
 }
 
-/** Converts the value of each attribute; sorted by name, without attributes that have no value. */
+/** Converts the value of each attribute; sorts by name and drops attributes that have no value. */
 export function mapAttributes<T>(attributes: DeviceAttributes, turn: (value: PlainValue) => T): Record<string, T> {
   return Object.fromEntries(
     sortedAttributes(attributes).flatMap(([name, attribute]) => {

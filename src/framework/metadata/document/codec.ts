@@ -7,11 +7,11 @@ import { formatGoJson } from './json-stream.ts';
 export const apiGroup = 'metadata.resource.k8s.io';
 export const documentKind = 'DeviceMetadata';
 
-/** The versions that we write and read, newest first. Their fields are the same (Kubernetes 1.37). */
+/** Versions that we write and read, newest first. Their fields are the same (Kubernetes 1.37). */
 export const metadataVersions = ['v1beta1', 'v1alpha1'] as const;
 export type MetadataVersion = (typeof metadataVersions)[number];
 
-/** The field names of resource.k8s.io/v1, in the Go helper's order; empty fields are left out, as with `omitempty`. */
+/** Field names of resource.k8s.io/v1, in the Go helper's order; empty fields are left out, as with `omitempty`. */
 export const formatNetworkData = ({
   interfaceName,
   ips,
@@ -23,20 +23,23 @@ export const formatNetworkData = ({
     hardwareAddress: hardwareAddress || undefined,
   });
 
-/** The document in these versions, by default all of them, in their order. Their fields are the same, so it is serialized only once. */
+/**
+ * Encodes the document in these versions, by default all, in their order. Serializes it only once, since all versions have
+ * the same fields.
+ */
 export function encodeVersions(
   document: MetadataDocument | DecodedMetadata,
   versions: readonly MetadataVersion[] = metadataVersions,
 ): string {
   const [first = metadataVersions[0], ...others] = versions;
   const text = encodeObject(document, first);
-  // The API version precedes everything that is not ours, so its first occurrence is the real one.
+  // The API version precedes all foreign content, so that its first occurrence is the real one.
   return [text, ...others.map((version) => text.replace(`${apiGroup}/${first}`, `${apiGroup}/${version}`))].join('');
 }
 
 /**
- * The document as one versioned JSON object, followed by a line feed, byte for byte as the Go helper writes the same
- * content. `generation` comes before the long parts: a torn read shows the newer one first.
+ * Encodes the document as one versioned JSON object and a line feed, byte for byte as the Go helper. `generation` comes
+ * before the long parts: a torn read shows the newer one first.
  */
 export function encodeObject(document: MetadataDocument | DecodedMetadata, version: MetadataVersion): string {
   const { name, namespace, uid } = document.claim;
@@ -65,7 +68,7 @@ function formatDevice(device: DeviceMetadata): Record<string, unknown> {
   });
 }
 
-/** In the order in which Go writes the kinds. */
+/** Kinds in Go's order. */
 function formatAttribute(attribute: DeviceAttribute): Record<string, unknown> {
   const value: Record<string, unknown> = {};
   for (const kind of attributeKinds) if (attribute[kind] !== undefined) value[kind] = attribute[kind];

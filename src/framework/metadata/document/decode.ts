@@ -13,7 +13,7 @@ import type {
 } from './document.ts';
 import { parseJsonStream } from './json-stream.ts';
 
-/** One metadata object, whatever its version. We write one request into each; the type allows more. */
+/** One metadata object of any version. We write one request into each object; the type allows more. */
 export interface DecodedMetadata {
   claim: ClaimIdentity;
   generation: number;
@@ -22,8 +22,8 @@ export interface DecodedMetadata {
 }
 
 /**
- * Decodes the first object of a stream whose version is known; unknown fields are ignored, absent ones are empty, as with the
- * Go helper 0.37.2. What follows must be well-formed, too: a file that is being overwritten is not.
+ * Decodes the first object of a stream whose version is known; ignores unknown fields and reads absent ones as empty, like
+ * the Go helper 0.37.2. The rest must be well-formed, too: a file that is being overwritten is not.
  * @throws MetadataError `metadata-malformed` for anything that is not an object with a version, even after or before a
  * valid one, or is of a known version and another kind; `metadata-version-unknown` if every object has another version
  */
@@ -51,7 +51,7 @@ export function decodeMetadata(text: string): DecodedMetadata {
 }
 
 /**
- * The same for a file with one request, as netdra and the Go helper always write.
+ * Decodes a file with one request, as netdra and the Go helper always write.
  * @throws MetadataError as `decodeMetadata`
  */
 export function decodeStream(text: string): MetadataDocument {
@@ -63,7 +63,7 @@ export function decodeStream(text: string): MetadataDocument {
   return { ...rest, request: request.name, devices: request.devices };
 }
 
-/** @returns `undefined` for a file that is missing, blank or damaged */
+/** @returns `undefined` for a missing, blank or damaged file */
 export function decodeIfWhole(text: string | undefined): MetadataDocument | undefined {
   try {
     return text === undefined || text.trim() === '' ? undefined : decodeStream(text);
@@ -73,7 +73,7 @@ export function decodeIfWhole(text: string | undefined): MetadataDocument | unde
   }
 }
 
-/** A byte order mark is not white space, as in Go. @throws MetadataError `metadata-malformed` */
+/** Decodes UTF-8. As in Go, a byte order mark is not white space. @throws MetadataError `metadata-malformed` */
 export function decodeUtf8(bytes: Uint8Array): string {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
@@ -84,7 +84,7 @@ export function decodeUtf8(bytes: Uint8Array): string {
 
 type Decode<T> = (value: unknown, path: string) => T;
 
-/** @param zero for a value that is absent or null, as Go has it */
+/** @param zero result for an absent or null value, as in Go */
 function decoder<T>(expected: string, zero: T, isOfKind: (value: unknown) => boolean): Decode<T> {
   return (value, path) => {
     if (value === undefined || value === null) return zero;
@@ -169,7 +169,7 @@ function optional<T>(value: unknown, path: string, decode: Decode<T>): T | undef
   return value === undefined || value === null ? undefined : decode(value, path);
 }
 
-/** Absent means empty, as in Go. */
+/** Decodes a list; absent means empty, as in Go. */
 function list<T>(value: unknown, path: string, decode: Decode<T>): T[] {
   if (value === undefined || value === null) return [];
   if (Array.isArray(value)) return value.map((each, index) => decode(each, `${path}[${index}]`));

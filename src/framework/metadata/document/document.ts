@@ -44,27 +44,27 @@ export interface ClaimIdentity extends ClaimName {
   uid: string;
 }
 
-/** How a claim is called in messages. */
+/** Returns a claim's name for messages. */
 export function claimName({ namespace, name }: ClaimName): string {
   return `${namespace}/${name}`;
 }
 
 /**
- * One metadata document: the devices of one request of one claim, as one driver serves them. Version-independent; the
- * layouts turn it into bytes. Source: KEP-5304, "Metadata file schema".
+ * One metadata document: the devices of one request of one claim, from one driver. Version-independent; the layouts encode
+ * it. Source: KEP-5304, "Metadata file schema".
  */
 export interface MetadataDocument {
   claim: ClaimIdentity;
   /** 1 for the first write, incremented with every change, never decremented. */
   generation: number;
-  /** The pod's name for a template-generated claim: annotation `resource.kubernetes.io/pod-claim-name`. */
+  /** Name of the claim in its pod, if it came from a template: annotation `resource.kubernetes.io/pod-claim-name`. */
   podClaimName?: string;
   /** The full reference, `request` or `request/subrequest`. */
   request: string;
   devices: DeviceMetadata[];
 }
 
-/** The part before the slash of `request/subrequest`: what paths, CDI names and the kubelet use. */
+/** Returns the part before the slash of `request/subrequest`, which paths, CDI names and the kubelet use. */
 export function baseRequest(request: string): string {
   return request.split('/', 1)[0] ?? request;
 }

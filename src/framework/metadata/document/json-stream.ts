@@ -1,13 +1,13 @@
 import { maxJsonDepth } from '../../../lib/json-depth.ts';
 import { MetadataError } from '../errors.ts';
 
-/** Not in the type library yet; in Node.js since 21. */
+/** In Node.js since 21, but not yet in the type library. */
 const { rawJSON } = JSON as typeof JSON & { rawJSON(text: string): unknown };
 type SourceReviver = (this: unknown, key: string, value: unknown, context: { source?: string }) => unknown;
 
 /**
- * Serializes as Go's `json.MarshalIndent` with two spaces does, so that our bytes equal the Go helper's for the same
- * content: `<`, `>`, `&` and the two Unicode line separators are escaped, which `JSON.stringify` does not do.
+ * Serializes like Go's `json.MarshalIndent` with two spaces, so that our bytes equal the Go helper's: escapes `<`, `>`, `&`
+ * and the two Unicode line separators, which `JSON.stringify` does not.
  */
 export function formatGoJson(value: unknown): string {
   return formatExactJson(value).replace(
@@ -16,12 +16,12 @@ export function formatGoJson(value: unknown): string {
   );
 }
 
-/** JSON with two spaces, in which a `bigint` is a number with all its digits. */
+/** Formats JSON with two spaces and all digits of a `bigint`. */
 export function formatExactJson(value: unknown): string {
   try {
     return JSON.stringify(value, undefined, 2);
   } catch {
-    // It contains a `bigint`, which is rare; checking each value for one takes as long as everything else.
+    // The value contains a `bigint`, which is rare; checking every value for one would take as long as everything else.
     const exact = (_key: string, each: unknown) => (typeof each === 'bigint' ? rawJSON(each.toString()) : each);
     return JSON.stringify(value, exact, 2);
   }
@@ -29,7 +29,7 @@ export function formatExactJson(value: unknown): string {
 
 /** Parses one JSON value; whole numbers that a `number` cannot hold exactly become a `bigint`. @throws SyntaxError */
 export function parseExactJson(text: string): unknown {
-  // The reviver makes parsing slow, and numbers of that length are rare.
+  // The reviver makes parsing slow, and such long numbers are rare.
   return /\d{16}/.test(text) ? JSON.parse(text, reviveExact as Parameters<typeof JSON.parse>[1]) : JSON.parse(text);
 }
 
@@ -37,7 +37,7 @@ const reviveExact: SourceReviver = (_key, value, { source = '' }) =>
   typeof value === 'number' && !Number.isSafeInteger(value) && /^-?\d{1,19}$/.test(source) ? BigInt(source) : value;
 
 /**
- * Splits a stream of JSON objects (white space between them, nothing else) and parses each.
+ * Splits a stream of JSON objects, separated only by white space, and parses each.
  * @throws MetadataError `metadata-malformed` with the offset of the invalid object
  */
 export function parseJsonStream(text: string): Record<string, unknown>[] {
@@ -61,7 +61,7 @@ function skipSpace(text: string, from: number): number {
   return at;
 }
 
-/** The offset after the bracket that closes the object at `start`. Its content is left to JSON.parse. */
+/** Returns the offset after the bracket that closes the object at `start`. JSON.parse checks the content. */
 function endOfObject(text: string, start: number): number {
   if (text[start] !== '{') throw new MetadataError('metadata-malformed', `no JSON object at offset ${start}`);
   let depth = 0;

@@ -11,9 +11,9 @@ import {
 } from './document.ts';
 
 /**
- * What the validation of metadata.resource.k8s.io/v1beta1 allows, which strict consumers run. Lengths are in bytes. Source:
- * k8s.io/dynamic-resource-allocation 0.37.2, api/metadata/v1beta1, and k8s.io/api/resource/v1 `DeviceAttribute`. It limits
- * neither the names of attributes nor single values: a ResourceSlice does.
+ * Limits in the validation of metadata.resource.k8s.io/v1beta1, which strict consumers run. Lengths are in bytes.
+ * Source: k8s.io/dynamic-resource-allocation 0.37.2, api/metadata/v1beta1, and k8s.io/api/resource/v1 `DeviceAttribute`. It
+ * limits neither the names of attributes nor single values: a ResourceSlice does.
  */
 export const limits = {
   attributes: 32,
@@ -31,7 +31,7 @@ const driverName = new RegExp(`^${label}(\\.${label})*$`, 'i');
 const poolName = new RegExp(`^${label}(\\.${label})*(/${label}(\\.${label})*)*$`);
 const deviceName = new RegExp(`^${label}$`);
 /**
- * Checks what a driver reports about the devices of a request, before anything is written.
+ * Checks a driver's report on the devices of a request, before anything is written.
  * @throws MetadataError `metadata-invalid` naming claim, request, device, and the attribute or field
  */
 export function validateDevices(claim: ClaimIdentity, request: string, devices: readonly DeviceMetadata[]): void {
@@ -118,7 +118,7 @@ function textProblem(field: string, text: unknown, maxBytes = Number.POSITIVE_IN
   return bytes > maxBytes ? `${field} has ${bytes} bytes, ${maxBytes} are allowed` : undefined;
 }
 
-/** The form that the API server accepts: host bits may be set, no leading zeros, IPv6 as RFC 5952 writes it. */
+/** Returns whether the API server accepts the form: host bits may be set, no leading zeros, IPv6 as RFC 5952 writes it. */
 function isCanonicalInterfaceAddress(text: unknown): boolean {
   if (typeof text !== 'string') return false;
   const [address = '', prefix = '', ...more] = text.split('/');

@@ -4,22 +4,22 @@ import { fileName, isPathPart, pathPart } from '../layouts/paths.ts';
 import { createFile, type HostFile, hasText, listDir, removeFile } from './host-file.ts';
 import { removeUnknownIn, uidAfter } from './unknown-files.ts';
 
-/** What a container gets with a CDI device. Source: Container Device Interface specification, `containerEdits`. */
+/** Edits of a container by a CDI device. Source: Container Device Interface specification, `containerEdits`. */
 export interface ContainerEdits {
   mounts?: { hostPath: string; containerPath: string; options: string[] }[];
   deviceNodes?: { path: string; hostPath?: string; permissions?: string }[];
-  /** Each as `NAME=value`. */
+  /** Environment variables, each `NAME=value`. */
   env?: string[];
   /** OCI hooks: programs of the host, run by the runtime. `args` starts with the program's name; `timeout` in seconds. */
   hooks?: { hookName: string; path: string; args: string[]; timeout: number }[];
 }
 
-/** The class of the specs that mount the metadata of claims. Source: KEP-5304 "Generate CDI spec". */
+/** Class of the CDI specs that mount the metadata of claims. Source: KEP-5304 "Generate CDI spec". */
 export const metadataClass = 'metadata';
 
 /**
  * CDI specs of claims, of one class: one file with one device for each name, kind `{driver}/{class}`, device name
- * `{claimUID}_{name}`. Ids depend on nothing else, so preparing a claim again gives the same ones. Source: KEP-5304
+ * `{claimUID}_{name}`. Ids depend on nothing else, so that preparing a claim again gives the same ones. Source: KEP-5304
  * "Generate CDI spec", whose class is `metadata` and whose names are requests.
  */
 export class ClaimSpecs {
@@ -33,12 +33,12 @@ export class ClaimSpecs {
     this.#class = options.class;
   }
 
-  /** The id that the kubelet passes to the runtime. */
+  /** Returns the id that the kubelet passes to the runtime. */
   deviceId(claimUid: string, name: string): string {
     return `${this.#driver}/${this.#class}=${deviceName(claimUid, name)}`;
   }
 
-  /** A spec that is right already is not touched. @throws MetadataError `metadata-io`, `metadata-name-invalid` */
+  /** Writes a spec unless it is already right. @throws MetadataError `metadata-io`, `metadata-name-invalid` */
   write(claimUid: string, name: string, containerEdits: ContainerEdits): void {
     const spec = {
       // Device names may start with a digit, as most UIDs do, only since 0.5.0.
@@ -56,7 +56,10 @@ export class ClaimSpecs {
     for (const name of names) removeFile(this.#file(claimUid, name));
   }
 
-  /** Removes all specs of claims, and what a killed process left while writing them. One whose UID cannot be part of a path has no spec, and does not block the others. */
+  /**
+   * Removes all specs of claims, and temporary files of a killed process. A UID that cannot be part of a path has no spec
+   * and does not block the others.
+   */
   removeClaims(claimUids: readonly string[]): void {
     const prefixes = claimUids.filter(isPathPart).map((uid) => this.#prefix(uid));
     if (prefixes.length === 0) return;
@@ -68,8 +71,8 @@ export class ClaimSpecs {
   }
 
   /**
-   * Removes specs of claims that are not there any more, and what a killed process left while writing them.
-   * @param known UIDs of the claims that are there; called after the specs are listed
+   * Removes specs of claims that no longer exist, and temporary files of a killed process.
+   * @param known returns UIDs of existing claims; called after the specs are listed
    * @returns paths of removed files
    */
   removeUnknown(known: () => ReadonlySet<string>): string[] {
@@ -88,9 +91,9 @@ export class ClaimSpecs {
   }
 }
 
-/** The specs of a driver itself, of one class. The class `metadata` is the framework's: it would overwrite and remove them. */
+/** CDI specs of the driver's own, of one class other than `metadata`, whose specs the framework overwrites and removes. */
 export class CdiSpecs extends ClaimSpecs {
-  /** @throws MetadataError `metadata-name-invalid` for the class `metadata`, or one that no spec can have */
+  /** @throws MetadataError `metadata-name-invalid` for the class `metadata`, or an invalid class */
   constructor(options: { dir: string; driver: string; class: string }) {
     const { class: name } = options;
     const refuse = (reason: string, hint: string) =>

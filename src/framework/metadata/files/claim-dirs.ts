@@ -15,67 +15,67 @@ import { hostPath, type Later, removeTree } from './host-file.ts';
 
 export interface ClaimMetadataOptions extends Partial<SharedDirs> {
   driver: string;
-  /** The driver's directory below the kubelet's `plugins`: files go to `dra-device-metadata/` in it. */
+  /** The driver's directory below the kubelet's `plugins`: files go to its `dra-device-metadata/`. */
   dataDir: string;
   cdiDir: string;
-  /** Where the records of claims are. Default: in files beside those of the claims. */
+  /** Store of claim records. Default: files beside those of the claims. */
   records?: ClaimRecords;
   /**
-   * That claims get when they are prepared. A claim keeps those that it has until it is unprepared, whatever this says:
-   * another instance, or an earlier one, may have prepared it.
+   * Layouts of claims that are prepared from now on. A claim keeps its earlier layouts until it is unprepared: another
+   * instance may have prepared it.
    */
   layouts: readonly Layout[];
-  /** The same for versions of the layout `v1`. Default: all that this package writes. */
+  /** Versions of the layout `v1`, with the same rule. Default: all that this package writes. */
   versions?: readonly MetadataVersion[];
   /**
-   * Whether claims that are prepared from now on get files, CDI specs and mounts. Default: `false`, as KEP-5304 has its flag. Claims
-   * that have files keep them. A claim gets a spec all the same if containers have to wait at its gate.
+   * Whether claims that are prepared from now on get files, CDI specs and mounts. Default: `false`, as for the flag of
+   * KEP-5304. Claims that have files keep them. A claim always gets a spec if its containers must wait at its gate.
    */
   enabled?: boolean;
   /**
-   * With it, containers of a claim with deferred requests wait in this hook until `openGate` names their sandbox,
-   * whatever the layouts, and also without files. Absent: their files are missing until the first update, and the
-   * runtime refuses the containers. A claim switches from one to the other when it is prepared again.
+   * With a gate, containers of a claim with deferred requests wait in this hook until `openGate` names their sandbox, with
+   * any layout and also without files. Absent: their files are missing until the first update, and the runtime refuses the
+   * containers. A claim switches between the two when it is prepared again.
    */
   gate?: GateHook;
   /**
-   * Begins the name of a variable that containers get with the files of each request that has no gate, so that `isUsedBy` knows
-   * them. Absent: no such variable.
+   * Prefix of an environment variable that containers get with the files of each request without a gate, so that `isUsedBy`
+   * recognizes them. Absent: no such variable.
    */
   marker?: string;
-  /** Attributes in a device's ResourceSlice, for layouts that show them; `undefined` if it is not published. */
+  /** Returns a device's attributes in its ResourceSlice, for layouts that show them; `undefined` if it is not published. */
   attributesOf?: (device: DeviceName) => DeviceAttributes | undefined;
-  /** Of the node's current boot. With it, deferred metadata of an earlier boot is hidden at the next prepare. */
+  /** ID of the current boot. With it, deferred metadata of an earlier boot is hidden at the next prepare. */
   bootId?: string;
   /**
-   * Called at the end of each prepare after which containers of the claim wait for an update and `openGate`. If the
-   * claim was served before, its pod's sandbox has to be served again.
+   * Called at the end of each prepare after which containers of the claim wait for an update and `openGate`. A pod's
+   * sandbox that was served before must be served again.
    */
   onPending?: (claim: ClaimIdentity) => void;
-  /** Called when a prepare writes the damaged record of a claim anew. */
+  /** Called when a prepare rewrites a claim's damaged record. */
   onRecovered?: (claim: ClaimIdentity, problem: MetadataError) => void;
-  /** Runs a task later, the removal of a claim's files, whose errors it may ignore. Default: unprepare waits for it. */
+  /** Runs the removal of a claim's files later, and may ignore its errors. Default: unprepare waits for it. */
   later?: Later;
-  /** For `lastTransitionTime` in the layout `downward-api`. Default: the system's clock. */
+  /** Clock for `lastTransitionTime` in the layout `downward-api`. Default: the system's clock. */
   now?: () => Date;
 }
 
-/** What of a container says which claims it has: its variables, and its OCI hooks. */
+/** The parts of a container that show which claims it has: its variables and OCI hooks. */
 export interface ContainerParts {
-  /** As `NAME=value`. */
+  /** Environment variables, as `NAME=value`. */
   env: readonly string[];
   createRuntimeHooks: readonly { args: readonly string[] }[];
 }
 
-/** More claims than a container has: one with more marks than that counts as a user of every claim. */
+/** More claims than any container has: a container with more marks counts as a user of every claim. */
 const mostMarks = 256;
 
-/** What there is on the host of claims, whichever instance has prepared them. Methods throw MetadataError `metadata-io`. */
+/** Files of claims on the host, whichever instance prepared them. Methods throw MetadataError `metadata-io`. */
 export class ClaimDirs {
   protected readonly options: ClaimMetadataOptions;
   protected readonly hostDirs: HostDirs;
   protected readonly states: ClaimStates;
-  /** By the variables of a container: those that begin with the marker, up to their `=`. Tenants write them, too. */
+  /** Caches, by a container's variables, the names that begin with the marker. Tenants write variables, too. */
   readonly #marks = new WeakMap<readonly string[], readonly string[]>();
 
   constructor(options: ClaimMetadataOptions) {
@@ -86,7 +86,7 @@ export class ClaimDirs {
     this.states = new ClaimStates(records, dataDir);
   }
 
-  /** The driver whose claims these are. */
+  /** Name of the driver. */
   get driver(): string {
     return this.options.driver;
   }
@@ -95,18 +95,21 @@ export class ClaimDirs {
     return this.options.now?.() ?? new Date();
   }
 
-  /** Names of the directories of claims in the driver's own directory, of records, and of directories that are being removed. */
+  /**
+   * Returns the names of claims' directories in the driver's own directory, of records, and of directories that are being
+   * removed.
+   */
   dirs(): string[] {
     const { claims, removed } = this.states.dirs();
     return [...claims, ...removed];
   }
 
-  /** Whether a container waits at the gate of a claim. */
+  /** Returns whether a container waits at the gate of a claim. */
   hasGateOf(claim: ClaimIdentity, { createRuntimeHooks }: ContainerParts): boolean {
     return createRuntimeHooks.some(({ args }) => isGateOf(this.options.dataDir, claim, args));
   }
 
-  /** Whether a container has a request of a claim. */
+  /** Returns whether a container has a request of a claim. */
   isUsedBy(claim: ClaimIdentity, container: ContainerParts): boolean {
     const { marker } = this.options;
     const marks = this.#claimMarksOf(container);
@@ -114,7 +117,7 @@ export class ClaimDirs {
     return isMarked || this.hasGateOf(claim, container);
   }
 
-  /** Whether a container has a request of any claim: a cheap check for those that have none. */
+  /** Returns whether a container has a request of any claim: a cheap check for containers without any. */
   isAnyUsedBy(container: ContainerParts): boolean {
     const isMarked = this.#claimMarksOf(container).length > 0;
     return isMarked || container.createRuntimeHooks.some(({ args }) => isGateOf(this.options.dataDir, undefined, args));
@@ -123,14 +126,14 @@ export class ClaimDirs {
   /** Returns whether containers show that they use a claim that is prepared now: by its gate, or by the mount of a file. */
   isShownByContainers(claim: ClaimIdentity): boolean {
     if (this.options.enabled === true || this.options.gate !== undefined) return true;
-    // Files of a claim from before metadata was switched off stay.
+    // Files from before metadata was switched off stay.
     const kept = this.states.readForRemoval(claim);
     return typeof kept === 'object' && kept.claim.uid === claim.uid && kept.layouts.length > 0;
   }
 
   /**
-   * The mounts of a container that has several requests for one extended resource, in place of those that CDI gives it for each of
-   * them. Drivers add them over NRI; none for any other container.
+   * Returns the mounts of a container that has several requests for one extended resource, in place of CDI's mount for each
+   * of them. Drivers add them over NRI. Returns none for any other container.
    * @throws MetadataError as the record cannot be read
    */
   mountsFor(claim: ClaimIdentity, container: string): NonNullable<ContainerEdits['mounts']> {
@@ -146,7 +149,7 @@ export class ClaimDirs {
     );
   }
 
-  /** Reads the variables of a container once: they are compared with every claim of the node. */
+  /** Reads the variables of a container once, since they are compared with every claim of the node. */
   #claimMarksOf({ env }: ContainerParts): readonly string[] {
     const { marker } = this.options;
     const known = this.#marks.get(env);
@@ -160,19 +163,19 @@ export class ClaimDirs {
     return marks;
   }
 
-  /** Whether there is a record of a claim that can be read. @throws as the driver's own records */
+  /** Returns whether a readable record of a claim exists. @throws errors of the driver's own records */
   isRecorded(claim: ClaimIdentity): boolean {
     const state = this.states.readForRemoval(claim);
     return typeof state === 'object' && state.claim.uid === claim.uid;
   }
 
-  /** Removes a directory for which there is no claim, and its record. */
+  /** Removes a directory that belongs to no claim, and its record. */
   removeDir(dir: string): void {
     removeTree({ base: this.hostDirs.dataDir, parts: [metadataDirName, dir] });
     this.options.records?.remove(dir);
   }
 
-  /** How many requests have a file that containers find, as far as records can be read. */
+  /** Returns the number of requests whose file is visible to containers, as far as records can be read. */
   async countFiles(): Promise<number> {
     const withFiles = this.states.readable().filter(({ layouts }) => layouts.length > 0);
     const requests = withFiles.flatMap((state) => Object.values(state.requests));
@@ -180,9 +183,9 @@ export class ClaimDirs {
   }
 
   /**
-   * Sandboxes whose containers are waiting at a gate, with the claim of the directory that they are announced in. Cheap
-   * while there are none.
-   * @returns `problems` says why an announcement, or the claim that it is for, could not be read
+   * Returns the sandboxes whose containers wait at a gate, each with the claim whose directory announces it. Cheap while
+   * there are none.
+   * @returns `problems` lists announcements, or their claims, that could not be read
    */
   async waiting(): Promise<{ sandboxes: WaitingSandbox[]; problems: MetadataError[] }> {
     const sandboxes: WaitingSandbox[] = [];
@@ -204,7 +207,7 @@ export class ClaimDirs {
 }
 
 /**
- * The layouts that prepared claims have, as far as their records can be read.
+ * Returns the layouts of prepared claims, as far as their records can be read.
  * @throws MetadataError `metadata-io`
  */
 export function readLayoutsInUse(records: ClaimRecords, dataDir: string): Set<LayoutName> {

@@ -28,7 +28,7 @@ import { removeUnknownIn, uidAfter } from './unknown-files.ts';
 
 export type ClaimFilesOptions = Pick<ClaimMetadataOptions, 'driver' | 'cdiDir' | 'gate' | 'later' | 'marker'>;
 
-/** What claims have on the host besides gates: metadata files and CDI specs. All of it follows from a claim's state. */
+/** Files of claims on the host besides gates: metadata files and CDI specs. All of them follow from the claims' states. */
 export class ClaimFiles {
   readonly #options: ClaimFilesOptions;
   readonly #dirs: HostDirs;
@@ -40,29 +40,32 @@ export class ClaimFiles {
     this.#cdi = new ClaimSpecs({ dir: options.cdiDir, driver: options.driver, class: metadataClass });
   }
 
-  /** @throws MetadataError `metadata-name-invalid` if the claim cannot have files in one of its layouts */
+  /**
+   * Checks a state before it is written. @throws MetadataError `metadata-name-invalid` if a layout cannot name the claim's
+   * files
+   */
   check(state: ClaimState): void {
     for (const base of Object.keys(state.requests)) this.#files(state, base);
     containerFilesOf(state, this.#dirs, this.#options.driver);
   }
 
-  /** To be called before a file can be blank: writes the specs that have the hook. */
+  /** Writes the specs that have the hook. Call it before a file can be blank. */
   writeHooks(state: ClaimState): void {
     this.#writeSpecs(state, true);
   }
 
-  /** To be called after the state is recorded: files and the other specs. */
+  /** Writes files and the other specs. Call it after the state is recorded. */
   writeFiles(state: ClaimState): void {
     for (const base of Object.keys(state.requests)) this.writeRequest(state, base);
     this.#writeSpecs(state, false);
   }
 
-  /** The files of a request on the host. */
+  /** Returns the paths of a request's files on the host. */
   pathsOf(state: ClaimState, base: string): string[] {
     return this.#files(state, base).map(([, file]) => hostPath(file));
   }
 
-  /** The CDI device id of each request that has a spec. */
+  /** Returns the CDI device id of each request that has a spec. */
   idsOf(state: ClaimState, bases: readonly string[]): Map<string, string> {
     const withSpec = bases.filter((base) => this.#containerEdits(state, base) !== undefined);
     return new Map(withSpec.map((base) => [base, this.#cdi.deviceId(state.claim.uid, base)]));
@@ -70,7 +73,7 @@ export class ClaimFiles {
 
   /**
    * Makes the files of a request match the state. Without content they are blank if containers wait at the gate, and
-   * otherwise absent. Files that are already right are not touched.
+   * otherwise absent. Leaves files alone that are already right.
    * @returns whether a file was written
    */
   writeRequest(state: ClaimState, base: string): boolean {
@@ -90,7 +93,7 @@ export class ClaimFiles {
     return isWritten;
   }
 
-  /** Removes all that a claim has on the host. The state is removed after that: what a crash leaves can still be found. */
+  /** Removes all files of a claim. The caller removes the state afterwards, so that remains of a crash can still be found. */
   remove(state: ClaimState): void {
     const claimDir = hostPath(claimDirectory(this.#dirs.dataDir, state.claim));
     this.#cdi.remove(state.claim.uid, Object.keys(state.requests));
@@ -103,7 +106,7 @@ export class ClaimFiles {
     this.removeClaimDir(state.claim);
   }
 
-  /** Removes files that a claim does not have any more when it is prepared again: those of pods that have ended. */
+  /** Removes files that a claim loses when it is prepared again: those of pods that have ended. */
   removeOver(before: ClaimState, next: ClaimState): void {
     for (const base of Object.keys(before.requests)) {
       const stay = this.pathsOf(next, base);
@@ -119,7 +122,7 @@ export class ClaimFiles {
     else takeTreeAway(dir, later);
   }
 
-  /** Removes a claim's files outside its own directory when there is no state that names them. */
+  /** Removes a claim's files outside its own directory when no state names them. */
   removeStrays(claim: ClaimIdentity): void {
     const { attributesDir, downwardApiDir } = this.#dirs;
     this.#cdi.removeClaims([claim.uid]);
@@ -139,9 +142,9 @@ export class ClaimFiles {
   }
 
   /**
-   * Removes specs and files outside of the claims' own directories that belong to claims that are not known. A blank file in the
-   * directory of a pod stays: nothing in it says whose it is.
-   * @param known UIDs; called after the files are listed
+   * Removes specs, and files outside of claims' own directories, that belong to unknown claims. A blank file in the
+   * directory of a pod stays: its content does not show its claim.
+   * @param known returns UIDs; called after the files are listed
    * @returns paths of removed files
    */
   removeUnknown(known: () => ReadonlySet<string>): string[] {
@@ -164,7 +167,7 @@ export class ClaimFiles {
   #writeSpecs(state: ClaimState, gated: boolean): void {
     for (const base of Object.keys(state.requests)) {
       if ((requestOf(state, base).isGated === true) !== gated) continue;
-      // Its containers go on waiting until it is prepared without the gate.
+      // Its containers keep waiting until it is prepared without the gate.
       if (gated && this.#options.gate === undefined) continue;
       const edits = this.#containerEdits(state, base);
       if (edits === undefined) this.#cdi.remove(state.claim.uid, [base]);
@@ -195,7 +198,7 @@ export class ClaimFiles {
     return Object.keys(edits).length === 0 ? undefined : edits;
   }
 
-  /** The files of a request, one for each of its layouts, or for each pod in a layout that has directories of pods. */
+  /** Returns the files of a request: one for each of its layouts, or for each pod in a layout with directories of pods. */
   #files(state: ClaimState, base: string): [LayoutName, HostFile][] {
     const place = this.#placeOf(state, base);
     const places = [place, ...(state.otherPodUids ?? []).map((podUid) => ({ ...place, podUid }))];
@@ -211,12 +214,12 @@ export class ClaimFiles {
   }
 }
 
-/** The variable that containers of a claim have, up to its value. */
+/** Returns the beginning of the variable that containers of a claim have, up to its value. */
 export function variableOf(marker: string, { uid }: ClaimIdentity): string {
   return `${marker}${uid.replaceAll(/\W/g, '_')}=`;
 }
 
-/** Removes a file, and the directory of its pod if that is empty then. @throws MetadataError `metadata-io` */
+/** Removes a file, and then the directory of its pod if it is empty. @throws MetadataError `metadata-io` */
 function removeShared({ base, parts }: HostFile): void {
   removeFile({ base, parts });
   if (parts.length > 1) removeEmptyDir({ base, parts: parts.slice(0, -1) });

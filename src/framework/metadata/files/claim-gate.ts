@@ -9,8 +9,9 @@ import { makeDirectory } from './host-file.ts';
 import { findUnwritten } from './ownership.ts';
 
 /**
- * The only writer of which sandbox a claim is served for: of `servedBy` in its record, and of the gate file, which follows from it.
- * The gate is never open longer than the record says: it opens after the record is written, and closes before.
+ * Decides which sandbox a claim is served for: the only writer of `servedBy` in the claim's record and of the gate file,
+ * which follows from it. The gate is never open longer than the record says: it opens after the record is written, and
+ * closes before.
  */
 export class ClaimGate {
   readonly #dataDir: string;
@@ -24,34 +25,35 @@ export class ClaimGate {
   }
 
   /**
-   * The state of a claim that is being prepared, which stays served only if its gate is open and all requests have content. Otherwise
-   * it is served when its sandbox was looked at again.
+   * Returns the state of a claim that is being prepared. It stays served only if its gate is open and all requests have
+   * content; otherwise its sandbox must be checked first.
    */
   prepared(state: ClaimState): ClaimState {
     const isOpen = !hasGate(state) || openFor(this.#dataDir, state.claim) === state.servedBy;
-    // It may have been served while metadata was off, or for fewer requests.
+    // The claim may have been served while metadata was off, or for fewer requests.
     return isOpen && findUnwritten(state) === undefined ? state : { ...state, servedBy: null };
   }
 
-  /** To be called before a file can be blank: closes a gate that is open for another sandbox than the one that is served. */
+  /** Closes a gate that is open for another sandbox than the served one. Call it before a file can be blank. */
   writeRequest(state: ClaimState): void {
     const isGated = hasGate(state);
-    // Containers wait only in a directory that is there, whether it has files or not.
+    // Containers wait only in an existing directory, whether it has files or not.
     if (isGated) makeDirectory(claimDirectory(this.#dataDir, state.claim));
-    // What it says to containers that wait, or have ended, stays. It opens only for a sandbox that was looked at.
+    // Keeps the gate's text for containers that wait or have ended. Only an update or `open` opens it.
     const open = isGated ? openFor(this.#dataDir, state.claim) : undefined;
     if (open !== null && open !== state.servedBy) closeGate(this.#dataDir, state.claim);
   }
 
   /**
-   * Writes new content of a request. The gate opens once all requests that containers wait for were updated for the sandbox.
+   * Writes new content of a request. The gate opens once all requests that containers wait for were updated for the
+   * sandbox.
    * @param sandboxId absent: the gate stays as it is
    * @returns whether a file was written
    */
   update(state: ClaimState, base: string, content: RequestState, sandboxId?: string): boolean {
     const written = { ...state, requests: { ...state.requests, [base]: content } };
     const next = sandboxId === undefined ? written : updatedFor(written, base, sandboxId);
-    // The state is written first, so that no generation is ever given out twice.
+    // The state is written first, so that no generation is used twice.
     this.#write(state, next);
     const isWritten = this.#files.writeRequest(next, base);
     if (sandboxId !== undefined && next.servedBy === sandboxId) this.#letIn(next, sandboxId);
@@ -75,19 +77,22 @@ export class ClaimGate {
     const { opening: _ended, ...kept } = state;
     const requests = { ...state.requests, ...Object.fromEntries(withdrawn) };
     const next: ClaimState = { ...kept, requests, servedBy: null };
-    // The state first: if we are interrupted, the next call still knows that the content is withdrawn.
+    // The state is written first: after a crash the next call still knows that the content is withdrawn.
     this.#write(state, next);
     for (const [base] of over) this.#files.writeRequest(next, base);
   }
 
-  /** Tells the containers of a sandbox to wait, or that it has ended. A gate that is open for another sandbox stays open. */
+  /**
+   * Tells the containers of a sandbox that they must wait, or that the sandbox has ended. A gate that is open for another
+   * sandbox stays open.
+   */
   keepOut(claim: ClaimIdentity, gate: Gate): void {
     const state = this.#states.read(claim);
     if (state?.claim.uid !== claim.uid || !hasGate(state)) return;
     if (state.servedBy && state.servedBy !== gate.sandboxId) return;
     writeGate(this.#dataDir, claim, gate);
     if (closedFor(state, gate.sandboxId) === state) return;
-    // Read again: a sandbox that ends does not wait for the lock of its claims, which another instance may hold.
+    // Read again: the end of a sandbox does not wait for the lock of its claims, which another instance may hold.
     this.#states.together(() => {
       const current = this.#states.read(claim);
       if (current?.claim.uid === claim.uid) this.#write(current, closedFor(current, gate.sandboxId));
@@ -98,16 +103,19 @@ export class ClaimGate {
     if (next !== before && !isDeepStrictEqual(next, before)) this.#states.write(next);
   }
 
-  /** To be called after the state is recorded. */
+  /** Opens the gate. Call it after the state is recorded. */
   #letIn(state: ClaimState, sandboxId: string): void {
-    // Files that no update writes: what they say was known at prepare, and something may have removed or damaged them.
+    // Files that no update writes: their content is known since prepare, and may have been removed or damaged since.
     for (const [base, { isGated }] of Object.entries(state.requests)) {
       if (isGated !== true) this.#files.writeRequest(state, base);
     }
     if (hasGate(state)) writeGate(this.#dataDir, state.claim, { state: 'served', sandboxId });
   }
 
-  /** The files of a claim whose record cannot be read stay as they are, so no container may start with them. */
+  /**
+   * Reads the state, or closes the gate: while a claim's record is unreadable, its files stay and no container may start
+   * with them.
+   */
   #readOrClose(claim: ClaimIdentity): ClaimState | undefined {
     try {
       return this.#states.read(claim);
@@ -118,12 +126,15 @@ export class ClaimGate {
   }
 }
 
-/** Returns the state in which containers of the sandbox, and of no other, may start. */
+/** Returns the state in which containers of this sandbox, and of no other, may start. */
 function servedFor({ opening: _over, ...state }: ClaimState, sandboxId: string): ClaimState {
   return { ...state, servedBy: sandboxId };
 }
 
-/** Returns the state after an update of a request for a sandbox: once all that containers wait for are updated, it is served. */
+/**
+ * Returns the state after an update of a request for a sandbox: served once all requests that containers wait for are
+ * updated.
+ */
 function updatedFor(state: ClaimState, base: string, sandboxId: string): ClaimState {
   if (state.servedBy === sandboxId) return state;
   const before = state.opening?.sandboxId === sandboxId ? state.opening.requests : [];
@@ -132,7 +143,7 @@ function updatedFor(state: ClaimState, base: string, sandboxId: string): ClaimSt
   return isComplete ? servedFor(state, sandboxId) : { ...state, opening: { sandboxId, requests } };
 }
 
-/** Returns the state in which containers of the sandbox may not start; the same object if they may not anyway. */
+/** Returns the state in which containers of the sandbox may not start; the same object if they may not already. */
 function closedFor(state: ClaimState, sandboxId: string): ClaimState {
   const { opening, ...rest } = state;
   const isOpening = opening?.sandboxId === sandboxId;

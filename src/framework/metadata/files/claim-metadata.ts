@@ -17,37 +17,37 @@ import { prepareState, withContent } from './prepare-state.ts';
 
 /** Result of an update. */
 export interface MetadataUpdate {
-  /** Of the file; 0 if metadata is off and the claim has no file. */
+  /** Generation of the file; 0 if metadata is off and the claim has no file. */
   generation: number;
-  /** Whether a file was written; `false` if all of them had this content already. */
+  /** Whether a file was written; `false` if all files already had this content. */
   isWritten: boolean;
 }
 
 /** Runs a task for a claim with the claim's lock held. */
 type RunLocked = (key: string, task: () => Promise<void>) => Promise<void>;
 
-/** A claim that is being laid down. */
+/** A claim whose files are about to be created. */
 interface ClaimPlan {
   uid: string;
   record: ClaimRecord;
   state: ClaimState;
-  /** Whether its record has to be written. */
+  /** Whether its record must be written. */
   isChanged: boolean;
   commit: (() => void) | undefined;
 }
 
 /**
- * The metadata files and CDI specs of the claims of one driver. Rules, all kept across restarts: before generation 1 a
- * deferred request has no file, or an empty one and a closed gate, so no container starts without it; generation never
+ * The metadata files and CDI specs of one driver's claims. Rules, all kept across restarts: before generation 1 a deferred
+ * request has no file, or an empty one and a closed gate, so that no container starts without it; generation never
  * decreases for the same claim UID; files that a container may have mounted are changed in place; another UID under the
- * same name starts from nothing. Calls run in the order in which they came: each does all of its work at once.
+ * same name starts from nothing. Calls run in their order: each does all of its work at once.
  */
 export class ClaimMetadata extends ClaimDirs {
   readonly #layouts: LayoutName[];
   readonly #files: ClaimFiles;
   readonly #gate: ClaimGate;
 
-  /** @throws MetadataError `metadata-invalid` without a layout or version: a CDI spec that mounts nothing is not valid */
+  /** @throws MetadataError `metadata-invalid` without a layout or version: a CDI spec that mounts nothing is invalid */
   constructor(options: ClaimMetadataOptions) {
     super(options);
     const { layouts, versions } = options;
@@ -60,8 +60,8 @@ export class ClaimMetadata extends ClaimDirs {
   }
 
   /**
-   * Lays down what the containers of a prepared claim will mount, and the gate that they wait at. Content from earlier
-   * updates of the same claim stays.
+   * Creates the files that the containers of a prepared claim will mount, and their gate. Content from earlier updates of
+   * the same claim stays.
    * @param contents by base request name; a request without an entry is deferred
    * @returns the CDI device id of each request that has a spec, by base name; none while metadata is off without a gate
    * @throws MetadataError `metadata-invalid`, `metadata-name-invalid` before anything is written; `metadata-io`
@@ -73,7 +73,7 @@ export class ClaimMetadata extends ClaimDirs {
   }
 
   /**
-   * Does the same for several claims at once, with their records in one step. One that fails does not affect the others.
+   * Prepares several claims at once, with their records in one step. A failed claim does not affect the others.
    * @returns by UID: what `prepare` returns or throws
    * @throws errors of the driver's own records, which concern all claims
    */
@@ -81,7 +81,7 @@ export class ClaimMetadata extends ClaimDirs {
     return holdDirectories(() => {
       const all = claims.map((claim) => ({ ...claim, uid: claim.record.claim.uid }));
       const batch = new Batch(all).map((claim) => this.#plan(claim));
-      // Wherever this is interrupted: while a file can be blank, the spec that mounts it has the hook, and the gate is closed.
+      // Safe against interruption: while a file can be blank, its spec has the hook, and the gate is closed.
       batch.run(({ state }) => this.#writeGate(state));
       this.states.together(() =>
         batch.run(({ state, isChanged, commit }) => {
@@ -100,10 +100,10 @@ export class ClaimMetadata extends ClaimDirs {
   }
 
   /**
-   * Makes CDI specs and files of all claims again from their records, and closes gates that are open for another sandbox: a crash
-   * may have left them behind. What is right already is not touched.
+   * Recreates CDI specs and files of all claims from their records, and closes gates that are open for another sandbox, as
+   * a crash may leave them. Leaves alone what is already right.
    * @param locked runs the task for one claim, by its `claimKey`
-   * @returns why those of a claim could not be made
+   * @returns the failures of claims
    * @throws MetadataError `metadata-io`; errors of the driver's own records
    */
   async restore(locked: RunLocked = (_key, task) => task()): Promise<Error[]> {
@@ -121,11 +121,11 @@ export class ClaimMetadata extends ClaimDirs {
   }
 
   /**
-   * Writes the current state of a request's devices; the list replaces the previous one as a whole. Nothing is written
-   * if the file has this content already.
+   * Writes the current state of a request's devices; the list replaces the previous one as a whole. Writes nothing if the
+   * file already has this content.
    * @param request base name or full `request/subrequest`
-   * @param sandboxId the sandbox that has the devices, as the container runtime names it. The gate opens for it with the update after
-   * which every request that containers wait for was updated for it, since it was last closed. Absent: the gate stays as it is.
+   * @param sandboxId the runtime's ID of the sandbox that has the devices. The gate opens for it once every request that
+   * containers wait for was updated for it since the gate was last closed. Absent: the gate stays as it is.
    * @throws MetadataError `metadata-not-prepared` if claim UID, request or devices are not what was prepared,
    * `metadata-invalid` if consumers need not accept it, `metadata-name-invalid` for an invalid sandbox id, `metadata-io`
    */
@@ -150,10 +150,10 @@ export class ClaimMetadata extends ClaimDirs {
   }
 
   /**
-   * Opens the gate of a claim without an update: for a sandbox whose content is recorded already, and for claims whose metadata was
-   * all known at prepare. From then on containers of the sandbox can start, also after restarts and while the driver is not running;
-   * those of any other sandbox no longer can.
-   * @param sandboxId as the container runtime names it
+   * Opens the gate of a claim without an update: for a sandbox whose content is already recorded, and for claims whose
+   * metadata was complete at prepare. From then on containers of the sandbox can start, also after restarts and while the
+   * driver is not running; those of any other sandbox cannot.
+   * @param sandboxId the runtime's ID of the sandbox
    * @throws MetadataError `metadata-not-prepared`; `metadata-not-written` if a request of the claim has no content yet;
    * `metadata-name-invalid` for an invalid sandbox id; `metadata-io`
    */
@@ -169,9 +169,9 @@ export class ClaimMetadata extends ClaimDirs {
   }
 
   /**
-   * Closes the gate of a claim and blanks its files, or removes them if it has no gate: no container starts before the
-   * next update, and `openGate` after it. Generations are remembered. For a pod that gets a new sandbox, which makes
-   * the content obsolete. Files of the layout `attributes-json` stay: their content still holds.
+   * Closes the gate of a claim and blanks its files, or removes them if it has no gate: no container starts before the next
+   * update and `openGate`. Generations are kept. For a pod that gets a new sandbox, which makes the content obsolete. Files
+   * of the layout `attributes-json` stay: their content still holds.
    * @param requests whose files, by base name or full reference; default all
    */
   async withdraw(claim: ClaimIdentity, requests?: readonly string[]): Promise<void> {
@@ -179,8 +179,8 @@ export class ClaimMetadata extends ClaimDirs {
   }
 
   /**
-   * Tells the containers of a sandbox that they have to wait, and why: they fail with this reason when they time out. A
-   * gate that is open for another sandbox stays open until `withdraw`.
+   * Tells the containers of a sandbox that they must wait, and why: they fail with this reason when they time out. A gate
+   * that is open for another sandbox stays open until `withdraw`.
    * @param reason turned into one line of at most 512 characters
    * @throws MetadataError `metadata-name-invalid` for an invalid sandbox id, `metadata-io`
    */
@@ -196,14 +196,15 @@ export class ClaimMetadata extends ClaimDirs {
     holdDirectories(() => this.#gate.keepOut(claim, { state: 'ended', sandboxId }));
   }
 
-  /** Removes what `prepare` and `update` created. It is fine if the claim is unknown, or known under a newer UID. */
+  /** Removes what `prepare` and `update` created. Does nothing for an unknown claim, or one known under a newer UID. */
   async unprepare(claim: ClaimIdentity): Promise<void> {
     const error = (await this.unprepareAll([{ claim }])).get(claim.uid);
     if (error !== undefined) throw error;
   }
 
   /**
-   * Does the same for several claims at once. The records are removed last, in one step: after a crash they still say what is left.
+   * Unprepares several claims at once. The records are removed last, in one step, so that after a crash they show what is
+   * left.
    * @returns by UID: why a claim is still there
    * @throws errors of the driver's own records, which concern all claims
    */
@@ -222,9 +223,9 @@ export class ClaimMetadata extends ClaimDirs {
   }
 
   /**
-   * Removes CDI specs and files outside of the claims' own directories that belong to claims that are not there any more: their record
-   * is lost, or a killed driver has left them.
-   * @param known UIDs of all claims that may have files; called after the files are listed
+   * Removes CDI specs, and files outside of claims' own directories, whose claims no longer exist: their record is lost, or
+   * a killed driver left them.
+   * @param known returns UIDs of all claims that may have files; called after the files are listed
    * @returns paths of removed files
    * @throws MetadataError `metadata-io`
    */
@@ -233,7 +234,8 @@ export class ClaimMetadata extends ClaimDirs {
   }
 
   /**
-   * The document of a request, as its files have it; `undefined` before its first content. Also while metadata is off, without files.
+   * Returns the document of a request, also while metadata is off and there are no files; `undefined` before its first
+   * content.
    * @throws MetadataError as the record cannot be read
    */
   read(claim: ClaimIdentity, request: string): MetadataDocument | undefined {
@@ -243,7 +245,7 @@ export class ClaimMetadata extends ClaimDirs {
     return contentOf(state, base, this.options.driver).document;
   }
 
-  /** Whether all containers of a prepared claim wait at the gate by themselves until they may start. */
+  /** Returns whether all containers of a prepared claim wait at the gate until they may start. */
   isGated(claim: ClaimIdentity): boolean {
     try {
       const state = this.states.read(claim);
@@ -251,12 +253,12 @@ export class ClaimMetadata extends ClaimDirs {
       // A request that the claim no longer has keeps its generation, without devices.
       return Object.values(state.requests).every(({ isGated, devices }) => isGated === true || devices.length === 0);
     } catch {
-      // An unreadable record is left to the calls that need it.
+      // Calls that need an unreadable record report it.
       return false;
     }
   }
 
-  /** Whether a container that uses a claim has a request of it: it has a file of the request, or the request has none. */
+  /** Returns whether a container that uses a claim has the request: it has the request's file, or the request has none. */
   isRequestUsedBy(
     claim: ClaimIdentity,
     request: string,
@@ -269,7 +271,7 @@ export class ClaimMetadata extends ClaimDirs {
       const paths = this.#files.pathsOf(state, base);
       return paths.length === 0 || mounts.some(({ source }) => paths.includes(source));
     } catch {
-      // An unreadable record is left to the calls that need it.
+      // Calls that need an unreadable record report it.
       return true;
     }
   }
@@ -278,7 +280,7 @@ export class ClaimMetadata extends ClaimDirs {
     return this.options.enabled ?? false;
   }
 
-  /** @returns whether its record is to be removed, too: it may be that of another claim of the name */
+  /** @returns whether to remove the record, too: it may belong to another claim of the name */
   #removeFiles(claim: ClaimIdentity): boolean {
     const state = this.states.readForRemoval(claim);
     if (typeof state === 'object' && state.claim.uid === claim.uid) {
@@ -291,7 +293,7 @@ export class ClaimMetadata extends ClaimDirs {
     return true;
   }
 
-  /** What is laid down for a claim. Everything is checked before anything is written. */
+  /** Plans a claim's files. Checks everything before anything is written. */
   #plan({ record, contents, commit }: PreparedRecord): ClaimPlan {
     const { driver, attributesOf = () => undefined, bootId, gate, records, versions = metadataVersions } = this.options;
     const recovery = { driver, dirs: this.hostDirs, now: this.now() };
@@ -309,7 +311,7 @@ export class ClaimMetadata extends ClaimDirs {
       this.#files.remove(found);
       this.states.remove(found.claim);
     }
-    // While metadata is off, only a driver with records of its own has one of each claim.
+    // While metadata is off, only a driver with its own records records each claim.
     const isNothing = kept === undefined && state.layouts.length === 0 && !hasGate(state) && records === undefined;
     return {
       uid: state.claim.uid,
@@ -325,7 +327,7 @@ export class ClaimMetadata extends ClaimDirs {
     this.#files.writeHooks(state);
   }
 
-  /** Whether containers of the claim wait for an update. */
+  /** Returns whether containers of the claim wait for an update. */
   #isPending(state: ClaimState): boolean {
     if (hasGate(state)) return !state.servedBy;
     return Object.values(state.requests).some(({ content }) => content === undefined);

@@ -2,25 +2,25 @@ import { metadataDirName } from '../layouts/layout-v1.ts';
 import { createFile, type HostFile, hostPath, readFileIfThere, removeFile } from './host-file.ts';
 
 /**
- * Where the records of prepared claims are kept, each as a text under the name of its claim's directory. A driver with a
- * store of its own keeps them there, so that its own facts and these cannot contradict each other. All methods are
- * synchronous: what a call about a claim reads and writes is one step.
+ * Store of the records of prepared claims, each a text under the name of its claim's directory. A driver with its own store
+ * keeps them there, so that its facts and these cannot contradict each other. All methods are synchronous: a call about a
+ * claim reads and writes in one step.
  */
 export interface ClaimRecords {
   /**
    * @returns `undefined` if there is none
-   * @throws if it cannot be read: that never counts as "nothing prepared"
+   * @throws if it cannot be read: an unreadable record never counts as "nothing prepared"
    */
   read(dir: string): string | undefined;
-  /** Makes what a task writes and removes one step. Absent: each write and removal is one of its own. */
+  /** Makes all writes and removals of a task one step. Absent: each is a step of its own. */
   together?(task: () => void): void;
   /** Replaces a record as a whole, or creates it. */
   write(dir: string, record: string): void;
-  /** Called when everything else of the claim was removed, its directory included. */
+  /** Removes a record. Called when everything else of the claim, including its directory, is removed. */
   remove(dir: string): void;
-  /** Names under which there are records: of claims whose directory may be gone. */
+  /** Returns the names under which records exist, also of claims without a directory. */
   names(): string[];
-  /** Where a record is, for messages. */
+  /** Returns where a record is, for messages. */
   locate(dir: string): string;
 }
 
@@ -47,7 +47,7 @@ export class RecordFiles implements ClaimRecords {
     removeFile(this.#file(dir));
   }
 
-  /** Each is in its claim's directory. */
+  /** Returns the names of claims' directories with a record. */
   names(): string[] {
     return [];
   }

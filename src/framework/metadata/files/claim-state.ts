@@ -14,39 +14,42 @@ import type { RequestRecord } from './claim-record.ts';
 /** State of one request of a prepared claim. */
 export interface RequestState extends RequestRecord {
   devices: PublishedDevice[];
-  /** The highest generation that containers were ever given; 0 if there was no file yet. */
+  /** The highest generation that containers ever got; 0 if no file was written yet. */
   generation: number;
   /** Content of the files; absent while containers must find none. */
   content?: { devices: DeviceMetadata[]; since: string };
   /**
-   * Whether its containers wait at the gate: then files without content are blank. Otherwise such files are missing,
-   * which keeps containers from starting.
+   * Whether its containers wait at the gate: then files without content are blank. Otherwise such files are missing, which
+   * keeps containers from starting.
    */
   isGated?: true;
 }
 
 /**
- * What is known about a prepared claim. It is the source of truth for the metadata files: some layouts have neither
- * generation nor kinds of values, and with deferred metadata there is no file at all yet.
+ * State of a prepared claim, the source of truth for its metadata files: some layouts have neither generation nor kinds of
+ * values, and with deferred metadata there is no file yet.
  */
 export interface ClaimState {
   claim: ClaimIdentity;
   podClaimName?: string;
-  /** The pod that it was first prepared for: its containers, and those of all other pods, mount the files in its directory. */
+  /**
+   * UID of the first pod that the claim was prepared for; the containers of all its pods mount the files in this pod's
+   * directory.
+   */
   podUid?: string;
-  /** The other pods that it is for. */
+  /** UIDs of the claim's other pods. */
   otherPodUids?: readonly string[];
-  /** The boot of the node in which it was last prepared. */
+  /** ID of the boot in which it was last prepared. */
   bootId?: string;
-  /** All layouts in which its files were ever laid down: containers may have them mounted. */
+  /** All layouts in which files were ever created: containers may have them mounted. */
   layouts: LayoutName[];
-  /** The same for versions in the layout `v1`, newest first; absent: all. */
+  /** Versions of files in the layout `v1`, with the same rule, newest first; absent: all. */
   versions?: MetadataVersion[];
-  /** By base name. */
+  /** Requests by base name. */
   requests: Record<string, RequestState>;
-  /** The sandbox whose containers may start, as the container runtime names it; `null`: none may. The gate follows from it. */
+  /** Runtime's ID of the sandbox whose containers may start; `null`: none may. The gate follows from it. */
   servedBy: string | null;
-  /** The sandbox that is served next, and the requests, by base name, that were updated for it since the gate was closed. */
+  /** ID of the sandbox to be served next, and the requests, by base name, that were updated for it since the gate was closed. */
   opening?: { sandboxId: string; requests: string[] };
 }
 
@@ -102,7 +105,7 @@ function decodeRecorded(value: unknown): DeviceMetadata {
 
 export function formatClaimState(state: ClaimState): string {
   const text = `${formatGoJson({ schema, ...state })}\n`;
-  // It is read soon, and parsing it takes several times as long as a copy.
+  // It is read soon, and parsing takes several times as long as a copy.
   remember(text, copyOf(state));
   return text;
 }
@@ -115,7 +118,7 @@ export function formatClaimState(state: ClaimState): string {
  */
 export function parseClaimState(text: string, dir: string, where: string): ClaimState {
   const state = known.get(text) ?? parseRecord(text, where);
-  // The record decides what is removed with a claim: that of another claim must not be taken for ours.
+  // The record decides what is removed with a claim: another claim's record must not pass for ours.
   if (isIn(state, dir)) return state;
   const cause = new Error(`it is that of claim ${claimName(state.claim)}`);
   throw damaged(where, 'is damaged', cause);
@@ -130,7 +133,7 @@ function isIn({ claim }: ClaimState, dir: string): boolean {
   }
 }
 
-/** The latest records by text, since each is read several times while its pod starts. Frozen: readers share them. */
+/** The latest records by text, since each is read several times while its pod starts. Frozen, since readers share them. */
 const known = new Map<string, ClaimState>();
 const knownAtMost = 64;
 
@@ -169,7 +172,7 @@ function damaged(path: string, problem: string, cause?: unknown): MetadataError 
   return new MetadataError('metadata-malformed', `claim record ${path} ${problem}`, { cause, path, hint });
 }
 
-/** What layouts need to know about one request. */
+/** Returns the facts of one request that layouts need. */
 export function contentOf(state: ClaimState, base: string, driver: string): RequestContent & { podUid?: string } {
   const { name: request, devices, extendedResources, generation, content } = requestOf(state, base);
   const { claim, podClaimName, podUid, versions } = state;
@@ -186,12 +189,12 @@ export function requestOf(state: ClaimState, base: string): RequestState {
   return request;
 }
 
-/** Whether containers of the claim wait at its gate. */
+/** Returns whether containers of the claim wait at its gate. */
 export function hasGate({ requests }: ClaimState): boolean {
   return Object.values(requests).some(({ isGated }) => isGated === true);
 }
 
-/** Own members only: `constructor` is a valid name of a request. */
+/** Finds a request among own members only: `constructor` is a valid name of a request. */
 export function findRequest<T>(requests: Readonly<Record<string, T>>, base: string): T | undefined {
   return Object.hasOwn(requests, base) ? requests[base] : undefined;
 }
