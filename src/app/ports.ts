@@ -87,8 +87,7 @@ export async function openPorts(
           socketPath: settings.nriSocket,
           env: process.env,
           handlers,
-          // A pause of the event loop must not cost the connection. `failRequest` stays off: it would also refuse the end
-          // of a pod.
+          // A pause of the event loop must not cost the connection, and `failRequest` would refuse the end of a pod, too.
           failurePolicy: { keepConnected: true },
           logger,
         }),
