@@ -2,9 +2,9 @@ import type { Device, Pool, SliceContent } from './model.ts';
 import { maxSliceSize, sliceLimits } from './validate.ts';
 
 /**
- * Cuts a pool into slices: those with counters, then those with devices; at least one, since a pool without a slice
- * does not exist. Devices stay in their present slice if that needs no additional slice, so that adding or removing one
- * does not shift all those behind it.
+ * Splits a pool into slices: those with counters, then those with devices; at least one, since a pool without a slice does
+ * not exist. Devices stay in their present slice if that needs no additional slice, so that adding or removing one does not
+ * shift all those behind it.
  * @param published present content of the pool's slices, in order
  */
 export function cutPool(pool: Pool, published: SliceContent[]): SliceContent[] {
@@ -26,7 +26,10 @@ function cut<T>(items: T[], size: number): T[][] {
   );
 }
 
-/** Leaves devices in place; a new one joins the device before it. @returns `undefined` if that does not fit */
+/**
+ * Leaves devices in place; a new one joins the slice of the device before it. @returns `undefined` if a slice would be too
+ * large
+ */
 function cutInPlace(devices: Device[], places: ReadonlyMap<string, number>, size: number): Device[][] | undefined {
   const chunks: Device[][] = Array.from({ length: Math.ceil(devices.length / size) }, () => []);
   let last = 0;

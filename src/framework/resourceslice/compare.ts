@@ -3,22 +3,22 @@ import type { SliceProblem } from './errors.ts';
 import type { Device, DeviceTaint, SliceSpec } from './model.ts';
 import { parseQuantity } from './quantity.ts';
 
-/** The server keeps whole seconds. */
+/** Tolerance for times: the server keeps whole seconds. */
 const timeToleranceMs = 1_000;
 
 /**
- * Whether a server has what we want, apart from its own notation: quantities in another form, times that it added to
- * taints, empty lists left out.
+ * Returns whether a server has the wanted spec, apart from notation: quantities in another form, times that it added to
+ * taints, omitted empty lists.
  */
 export function isSameSpec(actual: SliceSpec, wanted: SliceSpec): boolean {
   const fitting = { ...wanted, devices: copyTaintTimes(wanted.devices ?? [], actual.devices ?? []) };
-  // Most servers keep our notation: nothing has to be rewritten then.
+  // Most servers keep our notation: nothing needs rewriting then.
   return isDeepStrictEqual(actual, fitting) || isDeepStrictEqual(canonical(actual), canonical(fitting));
 }
 
 /**
- * Gives taints without a time the one that the server set when they were added, and those with nearly the same time
- * exactly that one: a rewritten slice must not make an old taint look new.
+ * Gives taints without a time, or with nearly the server's time, exactly the time that the server has: a rewritten slice
+ * must not make an old taint look new.
  */
 export function copyTaintTimes(devices: Device[], published: Device[]): Device[] {
   const byName = new Map(published.map((device) => [device.name, device.taints ?? []]));
@@ -39,7 +39,7 @@ function copyTime(taint: DeviceTaint, known: DeviceTaint[]): DeviceTaint {
   return isOther ? taint : { ...taint, timeAdded };
 }
 
-/** A form in which equal specs are deeply equal. */
+/** Returns a form in which equal specs are deeply equal. */
 function canonical(spec: SliceSpec): unknown {
   const { devices = [], sharedCounters = [], ...rest } = spec;
   return prune({
@@ -53,7 +53,7 @@ function canonical(spec: SliceSpec): unknown {
   });
 }
 
-/** Replaces every quantity by a text that is the same for equal values. Names are keys, or are not quantities. */
+/** Replaces every quantity by a text that is the same for equal values. Names are keys, or are left alone. */
 function canonicalQuantities(value: unknown): unknown {
   if (typeof value === 'string') return String(parseQuantity(value) ?? value);
   if (Array.isArray(value)) return value.map(canonicalQuantities);
@@ -84,7 +84,7 @@ function isEmpty(value: unknown): boolean {
 }
 
 /**
- * Finds what a server dropped from the slice that was sent: fields that it does not know, or whose feature is off.
+ * Returns what a server dropped from the slice that was sent: fields that it does not know, or whose feature is off.
  * @returns one problem for each field of each device
  */
 export function findDroppedFields(sent: SliceSpec, stored: SliceSpec): SliceProblem[] {

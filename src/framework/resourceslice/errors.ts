@@ -11,9 +11,9 @@ export type SliceErrorCode =
   | 'slice-node-unknown';
 
 export interface SliceProblem {
-  /** Name of the device; absent if it is about the pool. */
+  /** Name of the device; absent for a problem of the pool. */
   device?: string;
-  /** As in the API: `attributes[mtu].int`. */
+  /** Field as in the API: `attributes[mtu].int`. */
   field: string;
   message: string;
 }
@@ -23,7 +23,7 @@ interface SliceErrorDetails extends ErrorDetails {
   problems?: SliceProblem[];
 }
 
-/** Why a pool is not offered as wanted by the driver. */
+/** Why a pool is not published as the driver wants. */
 export class SliceError extends NetdraError<SliceErrorCode, SliceErrorDetails> {
   declare readonly pool: string | undefined;
   declare readonly problems: readonly SliceProblem[];
@@ -33,15 +33,15 @@ export class SliceError extends NetdraError<SliceErrorCode, SliceErrorDetails> {
   }
 }
 
-/** Whether the API server has stored devices without their taints: before Kubernetes 1.36 they are behind a feature gate. */
+/** Returns whether the API server has stored devices without their taints, which need a feature gate before Kubernetes 1.36. */
 export function dropsTaints(error: Error): boolean {
   if (!(error instanceof SliceError) || error.code !== 'slice-fields-dropped') return false;
   return error.problems.some(({ field }) => /^taints\b/.test(field));
 }
 
 /**
- * Whether the API server has refused devices for attributes in list form. Where the feature gate `DRAListTypeAttributes` is off, it drops
- * the lists, and then refuses attributes without a value.
+ * Returns whether the API server has refused attributes in list form. With the feature gate `DRAListTypeAttributes` off, it
+ * drops the lists, and then refuses attributes without a value.
  */
 export function refusesLists(error: Error): boolean {
   return error instanceof SliceError && error.code === 'slice-lists-refused';
@@ -49,7 +49,7 @@ export function refusesLists(error: Error): boolean {
 
 const maxListed = 5;
 
-/** The first problems in one line, and how many more there are. */
+/** Formats the first problems in one line, with the number of further ones. */
 export function formatProblems(problems: readonly SliceProblem[]): string {
   const texts = problems.slice(0, maxListed).map(({ device, field, message }) => {
     const place = device === undefined ? field : `device ${device}: ${field}`;

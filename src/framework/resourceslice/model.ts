@@ -1,48 +1,48 @@
 import type { ObjectMeta } from '../kube/index.ts';
 import type { DeviceAttributes } from '../metadata/index.ts';
 
-/** All resources that a driver offers on its node, by pool name. Anything else is withdrawn. */
+/** All resources that a driver offers on its node, by pool name. Pools that are missing here are withdrawn. */
 export interface DriverResources {
   pools: Record<string, Pool>;
 }
 
 export interface Pool {
-  /** In the order in which the allocator should try them. May be empty: the pool then exists without devices. */
+  /** Devices in the order in which the allocator should try them. May be empty: the pool then exists without devices. */
   devices: Device[];
   /** Counters that devices of the pool share, e.g. the bandwidth or the VFs of one NIC. */
   sharedCounters?: CounterSet[];
-  /** Minimum generation to publish. Without it, the generation begins with 1 and is incremented automatically. */
+  /** Minimum generation to publish. Absent: generations start with 1 and are incremented automatically. */
   generation?: number;
   /**
-   * How many devices go into one slice. Default: 128, or 64 as soon as a device has taints, counters or lists as
-   * attribute values. Choose 64 for a pool whose devices may get taints later: the first taint then is one write.
+   * Maximum devices in one slice. Default: 128, or 64 as soon as a device has taints, counters or lists as attribute
+   * values. Choose
    */
   maxDevicesPerSlice?: number;
 }
 
-/** A device as it is offered. Shape of resource.k8s.io/v1 `Device`. */
+/** A published device. Shape of resource.k8s.io/v1 `Device`. */
 export interface Device {
   /** DNS label, unique in the pool. */
   name: string;
   attributes?: DeviceAttributes;
-  /** By name, like attributes. */
+  /** Capacities by name; names as for attributes. */
   capacity?: Record<string, DeviceCapacity>;
   taints?: DeviceTaint[];
-  /** What the device consumes of shared counters when it is allocated. */
+  /** Shared counters that the device consumes when it is allocated. */
   consumesCounters?: CounterConsumption[];
-  /** Whether several claims may have the device at once, each with a share. */
+  /** Whether several claims may be allocated a share of the device at once. */
   allowMultipleAllocations?: boolean;
   bindsToNode?: boolean;
   /** Types of conditions that must be true in the claim's status before the pod is bound. */
   bindingConditions?: string[];
-  /** Types of conditions that end the attempt. Given if and only if `bindingConditions` are. */
+  /** Types of conditions that make the scheduler give up binding. Required if and only if `bindingConditions` are set. */
   bindingFailureConditions?: string[];
 }
 
 export interface DeviceCapacity {
   /** Quantity: `10G`, `1500`, `64Mi`. */
   value: string;
-  /** How claims may request a part of it. Shape of resource.k8s.io/v1 `CapacityRequestPolicy`. */
+  /** How claims may request a part of the capacity. Shape of resource.k8s.io/v1 `CapacityRequestPolicy`. */
   requestPolicy?: object;
 }
 
@@ -54,7 +54,7 @@ export interface DeviceTaint {
   key: string;
   value?: string;
   effect: (typeof taintEffects)[number];
-  /** RFC 3339. Without it the server sets the time, which is kept while the taint exists. */
+  /** RFC 3339. Absent: the server sets the time, which is kept while the taint exists. */
   timeAdded?: string;
 }
 
@@ -74,7 +74,7 @@ export interface CounterConsumption {
   counters: Record<string, Counter>;
 }
 
-/** A ResourceSlice in the shape of resource.k8s.io/v1, as far as we write it. */
+/** A ResourceSlice in the shape of resource.k8s.io/v1, with the fields that we write. */
 export interface ResourceSlice {
   apiVersion?: string;
   kind?: string;

@@ -10,7 +10,7 @@ const semanticVersion = new RegExp(
 /** Source: github.com/blang/semver, with which the API server parses versions. */
 const maxVersionNumber = 2n ** 64n - 1n;
 const label = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/;
-/** The part of a label key after the slash, and label values. */
+/** Part of a label key after the slash; also label values. */
 const qualifiedPart = /^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$/;
 
 export function isDnsSubdomain(text: string): boolean {
@@ -38,7 +38,7 @@ export function attributeNameProblem(text: string, driver: string): string | und
   return `must be named by letters, digits and "_", at most 32, not beginning with a digit`;
 }
 
-/** Source: apimachinery label keys: an optional DNS subdomain, then at most 63 characters. */
+/** Checks a label key. Source: apimachinery label keys: an optional DNS subdomain, then at most 63 characters. */
 export function labelKeyProblem(text: string): string | undefined {
   const [name = '', domain, ...rest] = text.split('/').reverse();
   const isDomainFine = domain === undefined || isDnsSubdomain(domain);

@@ -13,7 +13,7 @@ interface KeptSlice {
 export interface PublishedPool {
   generation: number;
   contents: SliceContent[];
-  /** By name. */
+  /** Slices that the server stored differently, by name. */
   kept: ReadonlyMap<string, KeptSlice>;
 }
 
@@ -26,7 +26,7 @@ export interface PoolPlanInput {
   published: PublishedPool | undefined;
 }
 
-/** What has to be done for a pool. If there is nothing to delete and nothing to write, the pool is up to date. */
+/** Writes and deletions for a pool. The pool is up to date if there are none. */
 export interface PoolPlan {
   generation: number;
   contents: SliceContent[];
@@ -34,7 +34,7 @@ export interface PoolPlan {
   writes: { name: string; spec: SliceSpec; existing?: ResourceSlice }[];
   /** Names of slices that the server has exactly as wanted. */
   exact: string[];
-  /** Whether the plan restores what this process had published and others changed. */
+  /** Whether the plan reverts changes by others to what this process published. */
   isRepair: boolean;
 }
 
@@ -44,7 +44,7 @@ interface Place {
   spec: SliceSpec;
   existing: ResourceSlice | undefined;
   isSame: boolean;
-  /** Whether it has the same devices with other taints, at most. */
+  /** Whether it differs at most in the taints of its devices. */
   hasSameDevices: boolean;
 }
 
@@ -93,9 +93,9 @@ export function planPool(input: PoolPlanInput): PoolPlan {
 }
 
 /**
- * Slices with the same generation belong together. The generation stays if this holds in whatever order the writes are
- * seen: when one slice changes and others change their taints only, or when slices are restored to their content in it. Source: facts
- * of the Go helper's controller, which also increments it for restored slices.
+ * Returns the generation to publish; slices with the same generation belong together. The generation stays if they do so in
+ * whatever order the writes are seen: when one slice changes and others change only their taints, or when slices are
+ * restored. The Go helper's controller also increments it for restored slices.
  */
 function nextGeneration(
   places: Place[],
@@ -128,7 +128,7 @@ function withTaintTimes({ devices, sharedCounters }: SliceContent, actual: Resou
 function isInPlace(existing: SliceSpec, spec: SliceSpec, kept: KeptSlice | undefined): boolean {
   if (isSameSpec(existing, spec)) return true;
   if (kept === undefined) return false;
-  // Another instance, which offers the same, may have raised the generation since.
+  // Another instance that publishes the same devices may have raised the generation since.
   const now = (each: SliceSpec) => ({ ...each, pool: { ...each.pool, generation: spec.pool.generation } });
   return isSameSpec(now(kept.sent), spec) && isSameSpec(existing, now(kept.stored));
 }

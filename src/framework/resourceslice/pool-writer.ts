@@ -6,7 +6,7 @@ import type { Pool, ResourceSlice, SliceSpec } from './model.ts';
 import { type PoolPlan, type PublishedPool, planPool } from './pool-plan.ts';
 import type { SliceApi } from './slice-api.ts';
 
-/** Enough for the events of recent writes, which are still on their way. */
+/** Limit for remembered writes, ample for recent ones whose events are still on their way. */
 const maxRemembered = 1_000;
 
 export interface PoolWriterOptions {
@@ -16,7 +16,7 @@ export interface PoolWriterOptions {
   report: (error: SliceError) => void;
 }
 
-/** Writes single pools to the API server with no more writes than needed, and keeps track of its writes. */
+/** Writes single pools to the API server with as few writes as possible, and remembers its writes. */
 export class PoolWriter {
   readonly #api: SliceApi;
   readonly #options: PoolWriterOptions;
@@ -37,7 +37,7 @@ export class PoolWriter {
   /**
    * Writes the differences.
    * @param actual existing slices of the pool
-   * @returns whether it had to restore what others changed
+   * @returns whether it had to revert changes by others
    * @throws KubeError, SliceError
    */
   async write(name: string, pool: Pool, actual: ResourceSlice[], signal: AbortSignal): Promise<boolean> {
@@ -47,7 +47,7 @@ export class PoolWriter {
     const { generation, contents, obsolete, writes, exact } = plan;
     const hasWork = obsolete.length + writes.length > 0;
     const kept = new Map(published?.kept);
-    // What the server once did not store is tried again when it is wanted again.
+    // Fields that the server once dropped are tried again when they are wanted again.
     for (const each of exact) kept.delete(each);
     if (hasWork) {
       await this.#delete(obsolete, signal);
@@ -99,7 +99,7 @@ export class PoolWriter {
     return written;
   }
 
-  /** Read at every write: a node that was deleted and came back has another UID, and its old slices are deleted. */
+  /** Reads the owner at every write: a node that was deleted and recreated has another UID, and its old slices are deleted. */
   async #owner(signal: AbortSignal): Promise<OwnerReference> {
     const uid = await this.#api.nodeUid(signal);
     return { apiVersion: 'v1', kind: 'Node', name: this.#options.nodeName, uid, controller: true };
@@ -116,7 +116,7 @@ export class PoolWriter {
 
   #reportDropped(pool: string, kept: PublishedPool['kept']): void {
     const problems = [...kept.values()].flatMap(({ sent, stored }) => findDroppedFields(sent, stored));
-    // What is stored again, or no longer sent, is reported when it is dropped the next time.
+    // Fields that are stored again, or no longer sent, are reported when they are dropped the next time.
     const dropped = new Set(problems.map((problem) => dropKey(pool, problem)));
     for (const key of this.#reported) if (key.startsWith(`${pool} `) && !dropped.has(key)) this.#reported.delete(key);
     const fresh = problems.filter((problem) => !this.#reported.has(dropKey(pool, problem)));
@@ -128,7 +128,7 @@ export class PoolWriter {
   }
 }
 
-/** @returns `undefined` if lists are not the reason why the slice is refused */
+/** @returns `undefined` if the slice is refused for a reason other than lists */
 function listsRefusal(error: unknown, { pool: { name: pool }, devices = [] }: SliceSpec): SliceError | undefined {
   if (!isKubeError(error, 'api-invalid')) return undefined;
   const attributes = devices.flatMap((device) => Object.entries(device.attributes ?? {}));
@@ -137,18 +137,18 @@ function listsRefusal(error: unknown, { pool: { name: pool }, devices = [] }: Sl
   if (refused.length === 0) return undefined;
   const names = refused.join(', ');
   return new SliceError('slice-lists-refused', `pool ${pool}: the API server stores no list as attribute ${names}`, {
-    // Without the server's answer, which has a sentence for each device.
+    // Leaves out the server's answer, which has a sentence for each device.
     pool,
     hint: 'switch on the feature gate DRAListTypeAttributes in API server and scheduler, Kubernetes 1.36 or later, or publish single values',
   });
 }
 
-/** As it will be wanted from now on: with the times that the server has added to taints. */
+/** Returns the spec to want from now on: with the times that the server has added to taints. */
 function withTimesOf({ devices: stored = [] }: SliceSpec, { devices, ...spec }: SliceSpec): SliceSpec {
   return { ...spec, ...(devices && { devices: copyTaintTimes(devices, stored) }) };
 }
 
-/** By kind of field: the same field of another device is not reported again. */
+/** Returns a key by kind of field: the same field of another device is not reported again. */
 function dropKey(pool: string, { field }: SliceProblem): string {
   return `${pool} ${field.split(/[[.]/, 1)[0]}`;
 }

@@ -15,7 +15,7 @@ import { SliceWatch } from './slice-watch.ts';
 import { validatePool } from './validate.ts';
 
 const quietConflicts = 3;
-/** Nodes that started, or lost the API server, at the same moment must not all come back at the same moment. */
+/** Jitter: nodes that started, or lost the API server, at the same moment must not all return at the same moment. */
 const jitter = { wait: 1, recheck: 0.2 };
 
 export interface PublisherOptions {
@@ -23,10 +23,10 @@ export interface PublisherOptions {
   nodeName: string;
   clock: Clock;
   logger: Logger;
-  /** From 0 up to 1, for the extra time that is added to each wait; default `Math.random`. */
+  /** Returns numbers from 0 up to 1, for the jitter of each wait; default `Math.random`. */
   random?: () => number;
   /**
-   * Receives errors that keep the devices from being offered as wanted: `slice-invalid` once for each publication,
+   * Receives errors that keep the devices from being published as wanted: `slice-invalid` once for each publication,
    * `slice-fields-dropped` once for the fields of a pool, and every failure to write. All are already logged.
    */
   onError?: (error: Error) => void;
@@ -35,9 +35,9 @@ export interface PublisherOptions {
 }
 
 /**
- * Publishes the devices of one driver on one node as ResourceSlices and reconciles them: what others delete or change
- * is restored, correct slices are left alone. Failures are logged, reported and retried. Slices are not deleted at the
- * end: the next instance finds them, otherwise the kubelet removes them.
+ * Publishes the devices of one driver on one node as ResourceSlices and reconciles them: reverts changes and deletions by
+ * others and leaves correct slices alone. Failures are logged, reported and retried. Slices stay at the end: the next
+ * instance finds them, otherwise the kubelet removes them.
  */
 export class SlicePublisher implements AsyncDisposable {
   readonly #api: SliceApi;
@@ -46,9 +46,9 @@ export class SlicePublisher implements AsyncDisposable {
   readonly #watch: SliceWatch;
   readonly #random: () => number;
   readonly #stop = new AbortController();
-  /** Wanted pools; `undefined` for a pool that stays as it is, since it would be refused. */
+  /** Wanted pools; `undefined` for an invalid pool, whose slices stay as they are. */
   #pools = new Map<string, Pool | undefined>();
-  /** The same, where a pool that would be refused is as it was before. */
+  /** Wanted pools, with the last valid version of an invalid one. */
   #offered = new Map<string, Pool>();
   #loop: Promise<void> | undefined;
   #asked = false;
@@ -65,11 +65,11 @@ export class SlicePublisher implements AsyncDisposable {
   }
 
   /**
-   * Sets the devices to offer from now on. A pool that the API server would refuse is reported and stays as it was
-   * published before; the others are published.
+   * Sets the devices to offer from now on. A pool that the API server would refuse is reported and keeps its published
+   * slices; the others are published.
    */
   publish(resources: DriverResources): void {
-    // A copy: drivers may change their objects.
+    // Copied, since drivers may change their objects.
     const pools = Object.entries(copyOf(resources.pools));
     this.#pools = new Map(pools.map(([name, pool]) => [name, this.#isValid(name, pool) ? pool : undefined]));
     const offered = [...this.#pools].map(([name, pool]) => [name, pool ?? this.#offered.get(name)] as const);
@@ -79,8 +79,8 @@ export class SlicePublisher implements AsyncDisposable {
   }
 
   /**
-   * Looks up the attributes with which a device is offered, as text: numbers in decimal, `true` and `false`, lists with commas.
-   * Those of the last valid `publish`, whether or not the API server can be reached.
+   * Looks up a device's published attributes as text: numbers in decimal, `true` and `false`, lists with commas. Uses the
+   * last valid `publish`, whether or not the API server can be reached.
    * @returns `undefined` for a device that is not offered
    * Source: KEP-5304 of October 2025, `LookupDeviceAttributes`
    */
@@ -135,7 +135,7 @@ export class SlicePublisher implements AsyncDisposable {
         if (![...this.#pools.values()].includes(undefined))
           notify(this.#options.logger, 'onSynced', this.#options.onSynced);
         await this.#pause(this.#longer(periods.sliceRecheck, jitter.recheck), () => this.#asked || this.#changed);
-        // Several changes by others often follow each other, for example when all slices of a node are deleted.
+        // Others often make several changes in a row, for example when they delete all slices of a node.
         if (this.#changed)
           await this.#pause(this.#longer(pauseMs(repairs, pauses.sliceRepair), jitter.wait), () => this.#asked);
       } catch (error) {
@@ -162,7 +162,7 @@ export class SlicePublisher implements AsyncDisposable {
     }
   }
 
-  /** @returns whether something of ours had to be restored @throws the first error that kept a pool from publication */
+  /** @returns whether it reverted changes by others @throws the first error that kept a pool from publication */
   async #sync(signal: AbortSignal): Promise<boolean> {
     const { slices, resourceVersion } = await this.#api.list(signal);
     this.#watch.follow(resourceVersion);
@@ -196,7 +196,7 @@ export class SlicePublisher implements AsyncDisposable {
   }
 }
 
-/** Whether only a change in the cluster ends it. A 401 ends with the next token. */
+/** Returns whether only a change in the cluster can end the failure. A 401 ends with the next token. */
 function isRefusal(error: unknown): boolean {
   return isKubeError(error) && !error.retriable && error.code !== 'api-unauthorized';
 }

@@ -2,18 +2,18 @@ import { isKubeError, type KubeRequests, type ObjectMeta, type ResourceApi, type
 import { SliceError } from './errors.ts';
 import type { ResourceSlice } from './model.ts';
 
-/** Access to the API server for publishing: the slices of one driver on one node. */
+/** API server calls for publishing the slices of one driver on one node. */
 export interface SliceApi {
   /** @throws SliceError `slice-node-unknown` */
   nodeUid(signal: AbortSignal): Promise<string>;
   list(signal: AbortSignal): Promise<{ slices: ResourceSlice[]; resourceVersion: string }>;
-  /** Changes of the slices after that version. */
+  /** Yields changes of the slices after that version. */
   watch(resourceVersion: string, signal: AbortSignal): AsyncIterable<WatchEvent<ResourceSlice>>;
   /** @returns the slice as stored by the server */
   create(slice: ResourceSlice, signal: AbortSignal): Promise<ResourceSlice>;
-  /** Only if the slice is still at its `resourceVersion`. */
+  /** Replaces the slice only if it is still at its `resourceVersion`. */
   replace(slice: ResourceSlice, signal: AbortSignal): Promise<ResourceSlice>;
-  /** Only if the slice is unchanged; a slice that is gone is not an error. */
+  /** Deletes the slice only if it is unchanged; a missing slice is no error. */
   delete(slice: ResourceSlice, signal: AbortSignal): Promise<void>;
 }
 

@@ -4,10 +4,10 @@ const maxLength = 253;
 const indexDigits = 4;
 
 /**
- * The names of a pool's slices: `<node>-<driver>-0000`. There is a hash in between if the pool is not named after the node, and if
- * the driver's name has a `-`: what is before it could also be the end of a node's name. They are the same after a restart and
- * show the order, which the allocator follows, even where slices are sorted by name. They are not generated: a creation whose
- * response was lost does not create a second slice.
+ * Returns the name of a pool's slice: `<node>-<driver>-0000`. A hash stands in between if the pool is not named after the
+ * node, or if the driver's name contains a `-`, whose first part could also be the end of a node's name. Names are the same
+ * after a restart and show the order, which the allocator follows, even where slices are sorted by name. They are not
+ * generated, so that a creation whose response was lost does not create a second slice.
  */
 export function sliceName(place: { nodeName: string; driver: string; pool: string }, index: number): string {
   const { nodeName, driver, pool } = place;

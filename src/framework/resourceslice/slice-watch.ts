@@ -13,12 +13,12 @@ interface SliceWatchOptions {
 }
 
 /**
- * Reports changes of our slices by others. It may miss some, since the slices are read every few minutes anyway, and it
- * may report too many, since reading them costs one request.
+ * Reports changes of our slices by others. It may miss some, since the slices are read every few minutes anyway, and may
+ * report too many, since reading them costs one request.
  */
 export class SliceWatch extends ListWatch<ResourceSlice> {
   readonly #onChange: () => void;
-  /** During a write: the changes seen meanwhile. */
+  /** Changes seen during a write. */
   #held: ResourceSlice[] | undefined;
   #isOurs: (slice: ResourceSlice) => boolean = () => false;
 
@@ -34,8 +34,8 @@ export class SliceWatch extends ListWatch<ResourceSlice> {
   }
 
   /**
-   * Holds all reports back until disposed, and then reports changes that are not ours: the events of our own writes
-   * arrive before their responses.
+   * Holds all reports back until disposed, and then reports changes that are not ours: the events of our own writes arrive
+   * before their responses.
    */
   hold(isOurs: (slice: ResourceSlice) => boolean): Disposable {
     this.#isOurs = isOurs;

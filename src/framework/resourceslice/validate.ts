@@ -29,14 +29,15 @@ export const sliceLimits = {
 type Report = (field: string, message: string) => void;
 type BindingField = 'bindingConditions' | 'bindingFailureConditions';
 
-/** Taints, counters and lists as attribute values halve the number of devices that a slice can hold. */
+/** Returns whether a device has taints, counters or lists, which halve the number of devices in a slice. */
 function isAdvanced({ taints = [], consumesCounters = [], attributes = {} }: Device): boolean {
   const hasList = Object.values(attributes).some((attribute) => Object.values(attribute).some(Array.isArray));
   return taints.length > 0 || consumesCounters.length > 0 || hasList;
 }
 
 /**
- * Finds what the API server would refuse before anything is sent: its errors are about a whole slice, and by number.
+ * Finds what the API server would refuse, before anything is sent: the server's errors name a whole slice and the device's
+ * index.
  * @param driver its name must not qualify its own attributes; the API does that
  */
 export function validatePool(name: string, pool: Pool, driver: string): SliceProblem[] {
@@ -101,7 +102,7 @@ function validateBindingConditions(report: Report, device: Device): void {
   check('bindingFailureConditions', 'bindingConditions');
 }
 
-/** RFC 3339, as the API server reads it. */
+/** Returns whether a text is an RFC 3339 time for the API server. */
 function isTime(text: string): boolean {
   const form = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/;
   return form.test(text) && !Number.isNaN(Date.parse(text));

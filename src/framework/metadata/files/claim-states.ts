@@ -33,13 +33,13 @@ export class ClaimStates {
     return this.readIn(claimDirName(claim));
   }
 
-  /** The same, by the name of the claim's directory. */
+  /** Reads a state by the name of the claim's directory. */
   readIn(dir: string): ClaimState | undefined {
     const text = this.#records.read(dir);
     return text === undefined ? undefined : parseClaimState(text, dir, this.#records.locate(dir));
   }
 
-  /** The states of all claims. Records that cannot be read are left to the calls that need them. */
+  /** Returns the states of all claims, except unreadable ones, which the calls that need them report. */
   readable(): ClaimState[] {
     return this.dirs().claims.flatMap((dir) => {
       try {
@@ -51,7 +51,7 @@ export class ClaimStates {
     });
   }
 
-  /** Makes what a task writes and removes one step, if the records can. */
+  /** Makes all writes and removals of a task one step, if the records support that. */
   together(task: () => void): void {
     if (this.#records.together === undefined) task();
     else this.#records.together(task);
@@ -61,14 +61,14 @@ export class ClaimStates {
     this.#records.write(claimDirName(state.claim), formatClaimState(state));
   }
 
-  /** After everything else of the claim was removed. */
+  /** Removes a record, after everything else of the claim. */
   remove(claim: ClaimName): void {
     this.#records.remove(claimDirName(claim));
   }
 
   /**
-   * Names of the directories of claims, also of those that have only a record left, and of removed ones that are not fully
-   * deleted yet.
+   * Returns the names of claims' directories, including claims with only a record left, and of removed directories that are
+   * not fully deleted yet.
    */
   dirs(): { claims: string[]; removed: string[] } {
     const all = listDir(join(this.dataDir, metadataDirName));
@@ -78,9 +78,10 @@ export class ClaimStates {
   }
 
   /**
-   * For a claim that is being prepared: what its files show if its record is damaged, or gone while they are there.
-   * @returns `isRecorded`: whether this is what the record says; `problem`: why it cannot be read
-   * @throws MetadataError `metadata-version-unknown`: that of a newer version is not overwritten
+   * Reads the state of a claim that is being prepared; if its record is damaged or missing, recovers from its files what
+   * they show.
+   * @returns `isRecorded`: whether the state comes from the record; `problem`: why the record cannot be read
+   * @throws MetadataError `metadata-version-unknown`: a newer version's record is not overwritten
    */
   readOrRecover(
     record: ClaimRecord,
@@ -111,7 +112,7 @@ export class ClaimStates {
     }
   }
 
-  /** Whether the files of a directory without a readable record show that it is that of another claim of the name. */
+  /** Returns whether the files of a directory without a readable record belong to another claim of the name. */
   isOfOther(claim: ClaimIdentity): boolean {
     const documents = readDocuments(this.dataDir, claimDirName(claim));
     return documents.length > 0 && documents.every((document) => document.claim.uid !== claim.uid);
@@ -122,12 +123,12 @@ function isCode(error: unknown, code: MetadataErrorCode): error is MetadataError
   return error instanceof MetadataError && error.code === code;
 }
 
-/** The documents in the files of a claim's directory. */
+/** Returns the documents in the files of a claim's directory. */
 function readDocuments(dataDir: string, dir: string): MetadataDocument[] {
   const claimDir: HostFile = { base: dataDir, parts: [metadataDirName, dir] };
   return listSubdirectories(claimDir).flatMap((base) => {
     const requestDir: HostFile = { ...claimDir, parts: [...claimDir.parts, base] };
-    // Unfinished files begin with a dot.
+    // Temporary files begin with a dot.
     const names = listDir(hostPath(requestDir)).filter((name) => !name.startsWith('.') && name.endsWith('.json'));
     const files = names.map((name) => ({ ...requestDir, parts: [...requestDir.parts, name] }));
     return files.flatMap((file) => decodeIfWhole(readFileIfThere(file)) ?? []);

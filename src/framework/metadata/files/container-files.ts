@@ -6,9 +6,9 @@ import type { ClaimState, RequestState } from './claim-state.ts';
 import type { HostFile } from './host-file.ts';
 
 /**
- * The file of a container that has several requests for one extended resource: all of them in one document, by the name of the
- * resource. CDI cannot mount it, since its edits are those of a request, not of a container: the driver adds the mounts over NRI.
- * Only the layout `v1` shows files by the names of resources.
+ * File of a container that has several requests for one extended resource: one document with all of them, under the name of
+ * the resource. CDI cannot mount it, since its edits apply to a request, not to a container: the driver adds the mounts
+ * over NRI. Only the layout `v1` shows files by resource names.
  */
 export interface ContainerFile {
   container: string;
@@ -26,12 +26,12 @@ export function containerFilesOf(state: ClaimState, { dataDir }: HostDirs, drive
     names.slice(0, 1).flatMap((resource) => sharers.map((container) => ({ base, container, resource }))),
   );
   const groups = Map.groupBy(uses, ({ container, resource }) => `${container} ${resource}`);
-  // One that was allocated to another driver is not in the record.
+  // A request that another driver serves is not in the record.
   return [...groups.values()].flatMap(([first, ...others]) => {
     if (first === undefined || others.length === 0) return [];
     const { base, container } = first;
     const { base: dir, parts } = claimDirectory(dataDir, state.claim);
-    // No request has a `+` in its name.
+    // Unique, since no request's name contains a `+`.
     const name = fileName(`${pathPart(container, 'container')}+${pathPart(base, 'request')}`, container);
     const { extendedResources = [] } = state.requests[base] as RequestState;
     return {
@@ -44,8 +44,8 @@ export function containerFilesOf(state: ClaimState, { dataDir }: HostDirs, drive
 }
 
 /**
- * The text of such a file.
- * @returns empty while its container waits at the gate, `undefined` while it must find none
+ * Returns the text of such a file.
+ * @returns empty while its container waits at the gate, `undefined` while there must be no file
  */
 export function encodeContainerFile(state: ClaimState, { requests: bases }: ContainerFile): string | undefined {
   const requests = bases.map((base) => state.requests[base] as RequestState);
@@ -54,7 +54,7 @@ export function encodeContainerFile(state: ClaimState, { requests: bases }: Cont
     content === undefined ? [] : [{ name, devices: content.devices }],
   );
   if (written.length < requests.length) return requests.some(({ isGated }) => isGated) ? '' : undefined;
-  // Grows with each of them, and is 1 when each of them is.
+  // Sum of the requests' generations, starting at 1: it grows with each of them.
   const generation = requests.reduce((sum, request) => sum + request.generation, 1 - requests.length);
   const names = { claim, generation, ...(podClaimName !== undefined && { podClaimName }) };
   return encodeVersions({ ...names, requests: written }, versions);

@@ -5,13 +5,10 @@ import type { HostFile } from './host-file.ts';
 const dirMode = 0o755;
 const { O_DIRECTORY, O_NOFOLLOW, O_RDONLY } = constants;
 
-/** Those of the task that runs now. */
+/** Directories of the current task. */
 let current: HeldDirectories | undefined;
 
-/**
- * Runs a task, which must be synchronous: directories that its operations open stay open until it ends. A task inside
- * another one shares its directories.
- */
+/** Runs a synchronous task: directories that its operations open stay open until it ends. A nested task shares them. */
 export function holdDirectories<T>(task: (held: HeldDirectories) => T): T {
   if (current !== undefined) return task(current);
   using held = new HeldDirectories();
@@ -24,27 +21,26 @@ export function holdDirectories<T>(task: (held: HeldDirectories) => T): T {
 }
 
 /**
- * Directories that stay open from one file to the next: several operations on a claim's files open each directory on
- * the way only once. An absent directory is not looked up again, since only these operations put files of the claim there:
- * creating an error takes Node.js longer than the call. Dispose of it at the end; it starts empty afterwards, and can be
- * used again.
+ * Directories that stay open between files: several operations on a claim's files open each directory on the way only once.
+ * An absent directory is not looked up again, since only these operations put files of the claim there: creating an error
+ * takes Node.js longer than the system call. Dispose of it at the end; it is then empty and can be used again.
  */
 export class HeldDirectories implements Disposable {
   readonly #open = new Map<string, OpenDirectory>();
   /** Keys of directories that do not exist. */
   readonly #absent = new Set<string>();
 
-  /** The directory of a file; `undefined` if it does not exist. */
+  /** Returns the directory of a file; `undefined` if it does not exist. */
   find(file: HostFile): OpenDirectory | undefined {
     return this.#walk(file, false);
   }
 
-  /** The directory of a file; it is created if it does not exist. */
+  /** Returns the directory of a file, and creates it if it does not exist. */
   make(file: HostFile): OpenDirectory {
     return this.#walk(file, true) as OpenDirectory;
   }
 
-  /** Closes a directory and those in it, before it is removed or moved away: its path may be used again. */
+  /** Closes a directory and those in it, before it is removed or moved away: its path may be reused. */
   forget(directory: HostFile): void {
     const path = keyOf(directory.base, directory.parts);
     for (const [key, dir] of this.#open) {
@@ -62,7 +58,7 @@ export class HeldDirectories implements Disposable {
 
   #walk({ base, parts }: HostFile, create: boolean): OpenDirectory | undefined {
     const [first, ...others] = parts.slice(0, -1);
-    // The operator's directory may be a link; those in it may not.
+    // The operator's directory may be a symbolic link; directories in it may not.
     let key = keyOf(base, first === undefined ? [] : [first]);
     let dir = this.#hold(key, create, { path: key, flags: first === undefined ? 0 : O_NOFOLLOW, withParents: true });
     for (const name of others) {
@@ -90,9 +86,9 @@ export class HeldDirectories implements Disposable {
 interface DirectoryPlace {
   path: string;
   flags: number;
-  /** Whether it is created with the directories that it is in. */
+  /** Whether its parents are created, too. */
   withParents?: boolean;
-  /** Whether it is known not to exist. */
+  /** Whether it is known to be absent. */
   isAbsent?: boolean;
 }
 
@@ -100,12 +96,12 @@ function keyOf(base: string, parts: readonly string[]): string {
   return [base, ...parts].join('/');
 }
 
-/** A directory, held open. */
+/** An open directory. */
 export class OpenDirectory implements Disposable {
   readonly #descriptor: number;
-  /** Whether it was created to be opened: then a directory in it exists only if it was opened, too. */
+  /** Whether this object created it: then a subdirectory exists only if it was opened, too. */
   readonly isNew: boolean;
-  /** Names of the files that were created in it since. */
+  /** Names of files created in it since it was opened. */
   readonly #files = new Set<string>();
 
   constructor(path: string, flags: number, isNew = false) {
@@ -121,7 +117,7 @@ export class OpenDirectory implements Disposable {
     if (this.isNew) this.#files.add(name);
   }
 
-  /** Whether a file of ours can be in it. */
+  /** Returns whether the directory can contain a file of ours. */
   mayHave(name: string): boolean {
     return !this.isNew || this.#files.has(name);
   }
@@ -140,13 +136,13 @@ function openIfThere({ path, flags }: DirectoryPlace): OpenDirectory | undefined
   }
 }
 
-/** @returns `false` if it exists already */
+/** @returns `false` if the directory exists */
 function makeDir({ path, withParents: recursive = false }: DirectoryPlace): boolean {
   // A strict umask would keep the users of containers out. A chmod afterwards would be lost if the process ended before it.
   const umask = process.umask(0);
   try {
     const firstCreated = mkdirSync(path, { recursive, mode: dirMode });
-    // Only with `recursive` does Node.js say what it has created, and accept what exists.
+    // Only with `recursive` does Node.js report what it created, and accept what exists.
     return !recursive || firstCreated !== undefined;
   } catch (error) {
     if (errnoCode(error) !== 'EEXIST') throw error;

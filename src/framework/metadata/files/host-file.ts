@@ -27,28 +27,28 @@ const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_RDWR } = constants;
 /** Files grow in steps, so that the length of a mounted file seldom changes under a reader. */
 const growthStepBytes = 256;
 
-/** No claim has a directory whose name begins like this. */
+/** Prefix of removed directories; no claim's directory begins with it. */
 export const removedPrefix = '.removed-';
 
-/** How often a directory may vanish between its creation and the first file in it. */
+/** Limit for attempts if a directory vanishes between its creation and the first file in it. */
 const maxCreateAttempts = 5;
 
 /**
- * A file on the host. `base` comes from the operator and may contain links; the directories in `parts` are ours: a link
- * in place of one, or of the file, is refused. All operations are relative to an open directory (`/proc/self/fd/N/name`
- * stands for `openat`), so no link can be put there in between.
+ * A file on the host. `base` comes from the operator and may contain symbolic links. The directories in `parts` are ours: a
+ * link in place of one, or of the file, is refused. All operations are relative to an open directory
+ * (`/proc/self/fd/N/name` stands for `openat`), so that no link can be inserted in between.
  *
- * All operations are synchronous: each takes some microseconds in the kernel's cache, and a trip to the thread pool ten
- * times that, with a pod waiting. A simulation can then decide the order of everything else. All throw MetadataError
+ * All operations are synchronous: each takes some microseconds in the kernel's cache, ten times less than a trip to the
+ * thread pool, while a pod waits. A simulation can then decide the order of everything else. All throw MetadataError
  * `metadata-io`.
  */
 export interface HostFile {
   base: string;
-  /** Directories, then the file's name: at least the latter. */
+  /** Directories, then the file's name; at least the name. */
   parts: readonly string[];
 }
 
-/** What `join` would change: doubled slashes, dots, one at the end. */
+/** Matches paths that `join` would change: doubled slashes, dots, a slash at the end. */
 const notNormal = /\/\/|\/\.{1,2}(\/|$)|\/$/;
 
 export function hostPath({ base, parts }: HostFile): string {
@@ -57,12 +57,11 @@ export function hostPath({ base, parts }: HostFile): string {
 }
 
 /**
- * Writes a whole file: temporary file in the same directory, then rename; an empty file is created at once. For files
- * that no container has mounted yet: a bind mount pins the inode and would keep showing the old content. The temporary
- * name starts with a dot and ends in `.tmp`, which CDI scanners ignore; it is always the same, so that what a killed
- * process left disappears with the next write or removal. No fsync: after a power loss the kubelet prepares the claim
- * again.
- * @param options.mode of the file from the start; default: everybody may read it
+ * Writes a whole file: temporary file in the same directory, then rename; an empty file is created at once. For files that
+ * no container has mounted yet: a bind mount pins the inode and would keep showing the old content. The temporary name
+ * starts with a dot and ends in `.tmp`, which CDI scanners ignore. It is always the same, so that the next write or removal
+ * cleans up after a killed process. No fsync: after a power loss the kubelet prepares the claim again.
+ * @param options.mode of the file from the start; default: readable by everybody
  */
 export function createFile(file: HostFile, text: string, { mode = fileMode }: { mode?: number } = {}): void {
   holdDirectories((held) => {
@@ -71,7 +70,7 @@ export function createFile(file: HostFile, text: string, { mode = fileMode }: { 
         return createOnce(held.make(file), file, text, mode);
       } catch (cause) {
         if (errnoCode(cause) !== 'ENOENT' || attempt === maxCreateAttempts) throw ioError('write', file, cause);
-        // Another instance may have just removed the directory, with the last file in it.
+        // Another instance may have just removed the directory with its last file.
         held[Symbol.dispose]();
       }
     }
@@ -98,7 +97,7 @@ function createOnce(dir: OpenDirectory, file: HostFile, text: string, mode: numb
   }
 }
 
-/** Creates a file; what a killed process left in its place is removed. */
+/** Creates a file, after removing a leftover of a killed process in its place. */
 function openNew(path: string): number {
   try {
     return openSync(path, 'wx', fileMode);
@@ -118,10 +117,10 @@ function removeIfThere(path: string): void {
 }
 
 /**
- * Gives a file this content, whether it exists or not. Containers may have it mounted, so an existing file is
+ * Gives a file this content, whether it exists or not. Containers may have it mounted, so that an existing file is
  * overwritten by one `pwrite` to the same inode, without truncation: a reader never finds it empty or cut off. Shorter
- * content is padded with blanks, which JSON ignores; for longer content the file is first extended with blanks. An
- * empty text leaves only blanks. A file that has this content already is not touched.
+ * content is padded with blanks, which JSON ignores; for longer content the file is first extended with blanks. An empty
+ * text leaves only blanks. A file that already has this content is not written.
  * @returns whether anything was written
  */
 export function putFile(file: HostFile, text: string): boolean {
@@ -130,13 +129,13 @@ export function putFile(file: HostFile, text: string): boolean {
   return found !== 'equal';
 }
 
-/** Removes a file that containers may have mounted: they keep its inode, and find it blank. It does not have to exist. */
+/** Removes a file that containers may have mounted: they keep its inode, which is blanked. A missing file is no error. */
 export function withdrawFile(file: HostFile): void {
   overwrite(file, '');
   removeFile(file);
 }
 
-/** @returns `undefined` if there is no such file */
+/** @returns `undefined` if the file does not exist */
 function overwrite(file: HostFile, text: string): 'equal' | 'overwritten' | undefined {
   return withFile(file, 'update', O_RDWR, (descriptor, size) => {
     const content = Buffer.from(text);
@@ -150,19 +149,19 @@ function overwrite(file: HostFile, text: string): 'equal' | 'overwritten' | unde
   });
 }
 
-/** The file's text, or `undefined` if it does not exist. */
+/** Returns the file's text, or `undefined` if it does not exist. */
 export function readFileIfThere(file: HostFile): string | undefined {
   return withFile(file, 'read', O_RDONLY, (descriptor) => readFileSync(descriptor, 'utf8'));
 }
 
-/** Whether a file has this text. Cheap if it does not exist. */
+/** Returns whether a file has this text. Cheap if the file does not exist. */
 export function hasText(file: HostFile, text: string): boolean {
   const read = (descriptor: number) => readFileSync(descriptor, 'utf8');
   return withFile(file, 'read', O_RDONLY, read, { isRare: true }) === text;
 }
 
 /**
- * A file that others write, and the time of its last change; `undefined` if it does not exist.
+ * Reads a file that others write, and the time of its last change; `undefined` if it does not exist.
  * @throws MetadataError `metadata-io`, also if it is longer than `maxBytes`
  */
 export function readSmallFile(file: HostFile, maxBytes: number): { text: string; modifiedMs: number } | undefined {
@@ -174,7 +173,7 @@ export function readSmallFile(file: HostFile, maxBytes: number): { text: string;
   });
 }
 
-/** Removes a file and its temporary file; neither has to exist. */
+/** Removes a file and its temporary file; missing files are no error. */
 export function removeFile(file: HostFile): void {
   inDirectory(file, (dir) => {
     for (const name of [temporaryName(nameOf(file)), nameOf(file)]) {
@@ -187,12 +186,12 @@ export function removeFile(file: HostFile): void {
   });
 }
 
-/** The name of a file while it is written. The kernel allows 255 bytes. */
+/** Returns the temporary name of a file. The kernel allows 255 bytes. */
 export function temporaryName(name: string): string {
   return `.${name.slice(0, 240)}.tmp`;
 }
 
-/** Makes a directory, and those above it, if it does not exist. */
+/** Creates a directory and its parents, unless they exist. */
 export function makeDirectory(directory: HostFile): void {
   try {
     holdDirectories((held) => held.make({ ...directory, parts: [...directory.parts, ''] }));
@@ -201,7 +200,7 @@ export function makeDirectory(directory: HostFile): void {
   }
 }
 
-/** Removes a directory and its content; a link in its place is removed itself. */
+/** Removes a directory and its content. Removes a link in its place, not the link's target. */
 export function removeTree(file: HostFile): void {
   inDirectory(file, (dir, held) => {
     held.forget(file);
@@ -213,9 +212,9 @@ export function removeTree(file: HostFile): void {
 export type Later = (task: () => void) => void;
 
 /**
- * Moves a directory away at once and removes it later: freeing the inodes takes longer than everything else. Until then it is next
- * to its old place, under a name that begins with {@link removedPrefix}. What a crash or an error leaves is found by the search for
- * directories without a claim.
+ * Moves a directory away at once and removes it later: freeing the inodes takes longer than everything else. Until then it
+ * stands next to its old place, under a name that begins with {@link removedPrefix}. The search for directories without a
+ * claim finds what a crash or an error leaves.
  */
 export function takeTreeAway(file: HostFile, later: Later): void {
   const removed: HostFile = { ...file, parts: [...file.parts.slice(0, -1), `${removedPrefix}${randomUUID()}`] };
@@ -238,7 +237,7 @@ export function removeEmptyDir(file: HostFile): void {
   });
 }
 
-/** The entries of a directory given by the operator; none if it does not exist. */
+/** Returns the entries of a directory given by the operator; none if it does not exist. */
 export function listDir(path: string): string[] {
   try {
     return readdirSync(path);
@@ -248,7 +247,7 @@ export function listDir(path: string): string[] {
   }
 }
 
-/** Names of the directories in a directory, without links; none if it does not exist. */
+/** Returns the names of the subdirectories of a directory, without links; none if it does not exist. */
 export function listSubdirectories(directory: HostFile): string[] {
   try {
     const entries = readdirSync(hostPath(directory), { withFileTypes: true });
@@ -272,8 +271,8 @@ function inDirectory(file: HostFile, task: (dir: OpenDirectory, held: HeldDirect
 
 /**
  * @param verb the operation, for messages
- * @param options.isRare whether there is usually no such file
- * @returns `undefined` if there is no such file
+ * @param options.isRare whether the file usually does not exist
+ * @returns `undefined` if the file does not exist
  */
 function withFile<T>(
   file: HostFile,
@@ -287,7 +286,7 @@ function withFile<T>(
       const dir = held.find(file);
       if (dir === undefined || !dir.mayHave(nameOf(file))) return undefined;
       if (isRare && !isThere(dir.at(nameOf(file)))) return undefined;
-      // Non-blocking: it may be a pipe.
+      // Non-blocking, since the file may be a pipe.
       const descriptor = openSync(dir.at(nameOf(file)), flags | O_NOFOLLOW | O_NONBLOCK);
       try {
         const stat = fstatSync(descriptor);
@@ -304,15 +303,15 @@ function withFile<T>(
 }
 
 /**
- * For files that usually do not exist: an error of Node.js takes longer than the check. Files that usually exist are
- * opened without it. A link counts as existing.
+ * Checks for a file that usually does not exist: an error of Node.js takes longer than this check. Other files are opened
+ * without it. A link counts as existing.
  */
 function isThere(path: string): boolean {
   return lstatSync(path, { throwIfNoEntry: false }) !== undefined;
 }
 
 function writeAll(descriptor: number, content: Buffer, position: number): void {
-  // The kernel writes a regular file's buffer whole; a short write means a full disk, and the next one says so.
+  // The kernel writes a regular file's buffer whole; a short write means a full disk, and the next write reports it.
   for (let done = 0; done < content.length; ) {
     done += writeSync(descriptor, content, done, content.length - done, position + done);
   }
@@ -329,7 +328,7 @@ function ioError(verb: string, file: HostFile, cause: unknown): MetadataError {
   return new MetadataError('metadata-io', `cannot ${verb} ${path}`, { cause, path, hint, retriable: true });
 }
 
-/** The first link in place of one of our directories, or of the file: the kernel's error text does not name it. */
+/** Returns the first link in place of one of our directories, or of the file: the kernel's error text does not name it. */
 function firstLink({ base, parts }: HostFile): string | undefined {
   for (let count = 1; count <= parts.length; count++) {
     const path = join(base, ...parts.slice(0, count));

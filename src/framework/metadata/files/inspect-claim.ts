@@ -15,8 +15,8 @@ export interface InspectedFile {
   layout: LayoutName;
   path: string;
   /**
-   * `current`: it has the content that the driver knows. `pending`: it has none yet, as intended. `missing`: it should
-   * have content, or should exist for containers to mount. `different`: it has other content, or exists too early.
+   * `current`: it has the recorded content. `pending`: it has none yet, as intended. `missing`: it should have content, or
+   * should exist for containers to mount. `different`: it has other content, or exists too early.
    */
   state: 'current' | 'pending' | 'missing' | 'different';
 }
@@ -26,10 +26,10 @@ export interface InspectedRequest {
   name: string;
   /** The part of the name before the slash. */
   base: string;
-  /** 0: containers were given no file. */
+  /** Generation of the content; 0: none was ever written. */
   generation: number;
   devices: PublishedDevice[];
-  /** What was last written of its devices. */
+  /** Recorded metadata of its devices. */
   content?: DeviceMetadata[];
 }
 
@@ -39,12 +39,12 @@ export interface InspectedClaim {
   podUid?: string;
   requests: InspectedRequest[];
   files: InspectedFile[];
-  /** What the start gate says; `silent`: nothing, so containers wait. Absent if the claim has none. */
+  /** State of the gate file; `silent`: the file is missing or empty, so that containers wait. Absent if the claim has no gate. */
   gate?: Gate | 'silent';
 }
 
 /**
- * Compares the files of a claim with its record. Only reads.
+ * Compares the files of a claim with its record. Read-only.
  * @returns `undefined` if the claim is not prepared here
  * @throws MetadataError `metadata-io`, `metadata-malformed`
  */
@@ -65,7 +65,7 @@ export async function inspectClaim(
     claim: state.claim,
     ...defined({ podClaimName, podUid, gate }),
     requests: Object.entries(state.requests).map(([base, { name, generation, devices, content }]) => ({
-      // Without layouts, no container was given any.
+      // Without layouts, containers got no file.
       name,
       base,
       generation: state.layouts.length === 0 ? 0 : generation,

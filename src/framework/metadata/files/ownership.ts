@@ -3,7 +3,7 @@ import { baseRequest, type ClaimIdentity, claimName, type DeviceMetadata } from 
 import { MetadataError } from '../errors.ts';
 import { type ClaimState, findRequest, type RequestState } from './claim-state.ts';
 
-/** What an update is about. */
+/** Claim, request and devices of an update. */
 export interface UpdateTarget {
   claim: ClaimIdentity;
   /** Base name, or the full `request/subrequest` that was allocated. */
@@ -13,8 +13,8 @@ export interface UpdateTarget {
 }
 
 /**
- * A driver may update only what it prepared itself. Source: KEP-5304 `MetadataUpdater`, "the framework validates that
- * this request's devices belong to the calling driver".
+ * Checks that a driver updates only what it prepared itself. Source: KEP-5304 `MetadataUpdater`, "the framework validates
+ * that this request's devices belong to the calling driver".
  * @throws MetadataError `metadata-not-prepared`
  */
 export function checkOwnership(state: ClaimState, target: UpdateTarget): void {
@@ -34,7 +34,7 @@ export function checkOwnership(state: ClaimState, target: UpdateTarget): void {
 }
 
 /**
- * Containers may start when every request that they wait for has content.
+ * Checks that every request that containers wait for has content, so that they may start.
  * @throws MetadataError `metadata-not-written`
  */
 export function checkAllWritten(state: ClaimState, claim: ClaimIdentity): void {
@@ -46,7 +46,7 @@ export function checkAllWritten(state: ClaimState, claim: ClaimIdentity): void {
   throw new MetadataError('metadata-not-written', message, { claim: subject, hint });
 }
 
-/** A request whose containers have to wait, since its files have no content yet; none if no layout has files. */
+/** Returns a request without content that containers must wait for; none if no layout has files. */
 export function findUnwritten({
   layouts,
   requests,

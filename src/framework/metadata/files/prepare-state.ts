@@ -12,7 +12,7 @@ import { type ClaimState, findRequest, type RequestState } from './claim-state.t
 /** Input for preparing a claim. */
 export interface Preparation {
   record: ClaimRecord;
-  /** By base name; a request without an entry is deferred. */
+  /** Contents by base name; a request without an entry is deferred. */
   contents: ReadonlyMap<string, PreparedContent>;
   layouts: readonly LayoutName[];
   versions: readonly MetadataVersion[];
@@ -24,22 +24,22 @@ export interface Preparation {
 }
 
 /**
- * The state of a claim that is being prepared, for the first time or again.
- * @param kept its state so far: generations continue, and content from updates stays, unless the node has booted since or the
- * claim has been allocated again, with other devices
+ * Returns the state of a claim that is being prepared, for the first time or again.
+ * @param kept its state so far: generations continue, and content from updates stays, unless the node has booted since or
+ * the claim was allocated again, with other devices
  * @throws MetadataError `metadata-invalid`, `metadata-name-invalid`
  */
 export function prepareState(preparation: Preparation, kept: ClaimState | undefined): ClaimState {
   const { record, contents, bootId, layouts } = preparation;
   const { claim, podClaimName } = record;
   pathPart(claim.uid, 'claim UID');
-  // The gate opens when every gated request has content; requests that are no longer prepared must not count, and have nothing.
+  // The gate opens when every gated request has content: requests that are no longer prepared must not count.
   const requests = new Map<string, RequestState>(
     Object.entries(kept?.requests ?? {}).map(([base, { isGated: _, content: _over, ...rest }]) => {
       return [base, { ...rest, devices: [] }];
     }),
   );
-  // After a boot, or with other devices, the pod has a new sandbox, and what is known about the old one is obsolete.
+  // After a boot, or with other devices, the pod gets a new sandbox, and content about the old one is obsolete.
   const isOver = kept === undefined || kept.bootId !== bootId || hasOtherDevices(record, kept);
   for (const [base, request] of Object.entries(record.requests)) {
     const content = contents.get(base) ?? 'deferred';
@@ -47,7 +47,7 @@ export function prepareState(preparation: Preparation, kept: ClaimState | undefi
     const before = findRequest(kept?.requests ?? {}, pathPart(base, 'request'));
     requests.set(base, prepareRequest(preparation, request, content, before && { ...before, isOver }));
   }
-  // The pod stays the one it was first prepared for: the CDI spec of its containers names its directory.
+  // Stays the first pod: the CDI spec of the containers names its directory.
   const podUid = kept?.podUid ?? record.podUid;
   const pods = [record.podUid, ...(record.otherPodUids ?? [])].filter((uid) => uid !== undefined && uid !== podUid);
   const otherPodUids = pods.length === 0 ? undefined : (pods as string[]);
@@ -61,12 +61,12 @@ export function prepareState(preparation: Preparation, kept: ClaimState | undefi
   };
 }
 
-/** Whether a request was prepared with other devices than now: the claim was deallocated meanwhile. */
+/** Returns whether a request was prepared with other devices before: the claim was deallocated in between. */
 function hasOtherDevices({ requests }: ClaimRecord, kept: ClaimState): boolean {
   return Object.entries(kept.requests).some(([base, { devices }]) => !areSame(requests[base]?.devices ?? [], devices));
 }
 
-/** Containers may read those that the claim has already. @returns `undefined` for all */
+/** Keeps earlier versions, whose files containers may read. @returns `undefined` for all */
 function versionsOf(wanted: readonly MetadataVersion[], kept: ClaimState | undefined): MetadataVersion[] | undefined {
   const had = kept && (kept.versions ?? metadataVersions);
   const versions = metadataVersions.filter((version) => wanted.includes(version) || had?.includes(version));
@@ -102,7 +102,7 @@ function prepareRequest(
 }
 
 /**
- * The request with this content and the next generation; the request itself if it has this content already.
+ * Returns the request with this content and the next generation; the request itself if the content is unchanged.
  * @param now start time of the content, if there was none before
  */
 export function withContent(request: RequestState, devices: DeviceMetadata[], now: Date): RequestState {
@@ -111,7 +111,7 @@ export function withContent(request: RequestState, devices: DeviceMetadata[], no
   return { ...request, generation: generation + 1, content: { devices, since: content?.since ?? formatTime(now) } };
 }
 
-/** If a driver knows less at the next prepare than it reported in an update, the known values stay. */
+/** Merges a device: known values stay where the driver reports less at prepare than in an earlier update. */
 function mergeDevice(known: DeviceMetadata | undefined, given: DeviceMetadata): DeviceMetadata {
   const attributes = { ...known?.attributes, ...given.attributes };
   return { ...known, ...given, ...(Object.keys(attributes).length === 0 ? {} : { attributes }) };
@@ -126,12 +126,12 @@ function areSame(some: readonly DeviceName[], others: readonly DeviceName[]): bo
   return some.length === others.length && some.every((device, index) => isSameDevice(device, others[index]!));
 }
 
-/** Equal for devices that look the same in a file. */
+/** Returns a text that is equal for devices which look the same in a file. */
 function textOf(request: string, devices: DeviceMetadata[]): string {
   return encodeObject({ claim: { namespace: '', name: '', uid: '' }, generation: 0, request, devices }, 'v1beta1');
 }
 
-/** RFC 3339 in whole seconds, as Kubernetes writes times. */
+/** Formats a time as RFC 3339 in whole seconds, as Kubernetes does. */
 function formatTime(date: Date): string {
   return `${date.toISOString().slice(0, 19)}Z`;
 }

@@ -8,7 +8,7 @@ import type { ClaimRecord } from './claim-record.ts';
 import type { ClaimState, RequestState } from './claim-state.ts';
 import { type HostFile, listSubdirectories, readFileIfThere } from './host-file.ts';
 
-/** Layouts whose files carry the claim's UID and the generation. */
+/** Layouts whose files contain the claim's UID and the generation. */
 const numbered: readonly LayoutName[] = ['v1', 'kep'];
 
 export interface Recovery {
@@ -18,10 +18,11 @@ export interface Recovery {
 }
 
 /**
- * What the files of a claim show of it, in place of a record that is damaged or gone: layouts, and generations to
- * continue from. It has no content: only an update can say whether that still holds.
+ * Recovers the state of a claim from its files, in place of a damaged or missing record: layouts, and generations to
+ * continue from. It has no content: only an update can say whether old content still holds.
  * @param record what the driver prepares now
- * @param hadRecord whether there was a record, now damaged: then files may have had content that they no longer show
+ * @param hadRecord whether the record is damaged rather than missing: then files may have had content that they no longer
+ * show
  * @returns with the UID of the claim that the files belong to, which may be an earlier one of that name
  * @throws MetadataError `metadata-io`
  */
@@ -51,8 +52,8 @@ export function recoverState(record: ClaimRecord, recovery: Recovery, hadRecord:
 }
 
 /**
- * The generation to continue from. If the files no longer show one that they may have had, it is the time in seconds,
- * which is higher than any number of changes.
+ * Returns the generation to continue from. If the files may have had a generation that they no longer show, it is the time
+ * in seconds, which is higher than any number of changes.
  */
 function generationOf(
   written: readonly string[],
@@ -66,7 +67,7 @@ function generationOf(
   return isUnwritten ? 0 : Math.floor(now.getTime() / 1000);
 }
 
-/** The files of a request that exist, by layout. */
+/** Returns the existing files of a request, by layout. */
 function readTexts(place: RequestPlace, { dirs }: Recovery): Map<LayoutName, string> {
   const texts = new Map<LayoutName, string>();
   for (const name of layoutNames) {
@@ -77,7 +78,7 @@ function readTexts(place: RequestPlace, { dirs }: Recovery): Map<LayoutName, str
   return texts;
 }
 
-/** @returns `undefined` if the claim cannot have a file in this layout */
+/** @returns `undefined` if this layout cannot name a file for the claim */
 function fileIn(name: LayoutName, dirs: HostDirs, place: RequestPlace): HostFile | undefined {
   try {
     return layouts[name].hostFile(dirs, place);
@@ -87,7 +88,7 @@ function fileIn(name: LayoutName, dirs: HostDirs, place: RequestPlace): HostFile
   }
 }
 
-/** The pods in whose directories the claim has files; the one that it was prepared for first, if it has only that. */
+/** Returns the pods in whose directories the claim has files; if none has any, the pod that it was first prepared for. */
 function findPods({ claim, requests }: ClaimRecord, { dirs, driver }: Recovery): string[] {
   const hasFile = (podUid: string, request: string) => {
     const file = fileIn('downward-api', dirs, { claim, podUid, request, driver });

@@ -1,6 +1,6 @@
 import { type HostFile, hostPath, listDir, removeFile } from './host-file.ts';
 
-/** A UUID, as the API server makes UIDs. Names without one are not taken for those of claims: other programs have files there, too. */
+/** A UUID, the API server's form of UIDs. Names without one belong to other programs. */
 const uid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?=[_-])/;
 
 /** Returns the UID that follows a prefix in the name of a file; `undefined` if there is none. */
@@ -9,9 +9,9 @@ export function uidAfter(prefix: string, name: string): string | undefined {
 }
 
 /**
- * Removes the files of a directory that belong to claims that are not known.
- * @param uidOf UID of the claim of a file, by its name; `undefined` for files of others, which stay
- * @param known UIDs; called after the files are listed, since a claim is known before its first file
+ * Removes the files of a directory that belong to unknown claims.
+ * @param uidOf returns the claim's UID from a file's name; `undefined` for foreign files, which stay
+ * @param known returns UIDs; called after the files are listed, since a claim is known before its first file
  * @returns paths of removed files
  * @throws MetadataError `metadata-io`
  */

@@ -12,16 +12,16 @@ export const defaultHooklessHandlers: readonly string[] = ['runsc', 'runsc-*', '
 
 export interface StartGateChoice {
   gate: 'hook' | 'file';
-  /** Why, for the log. */
+  /** Reason of the choice, for the log. */
   reason: string;
-  /** Whether the operator should know: the choice may not be the intended one. */
+  /** Whether to warn the operator: the choice may not be the intended one. */
   isDoubtful: boolean;
 }
 
 /**
- * Chooses the start gate of a node. A container that starts without its devices is worse than one that fails, so `file`
- * wins if hooks may be ignored, or nothing can be learned about the node. If only the runtime does not report its
- * handlers, the hook is chosen: pods of handlers without hooks are then kept out by NRI alone, see `isHookless`.
+ * Chooses the start gate of a node. A container that starts without its devices is worse than one that fails, so that
+ * `file` wins if hooks may be ignored, or nothing is known about the node. If only the runtime does not report its
+ * handlers, the choice is the hook: NRI alone then keeps out pods of handlers without hooks, see `isHookless`.
  */
 export function chooseStartGate(
   mode: StartGateMode,
@@ -44,7 +44,7 @@ export function chooseStartGate(
 }
 
 /**
- * Whether containers of a runtime handler may start without running their hooks.
+ * Returns whether containers of a runtime handler may start without running their hooks.
  * @param handler as NRI reports it for a pod; empty for the default one
  * @param patterns names, in which `*` stands for any characters
  */

@@ -8,5 +8,5 @@ export type GateErrorCode =
   /** `netdra-gate` is installed, but the node does not run it. */
   | 'gate-not-executable';
 
-/** Why the driver cannot have a start gate. */
+/** Why the driver cannot use a start gate. */
 export class GateError extends NetdraError<GateErrorCode> {}

@@ -6,28 +6,28 @@ import { claimDirectory, metadataDirName } from '../layouts/layout-v1.ts';
 
 /** The OCI hook that keeps containers of a claim from starting. Runtimes run it on the host, as root. */
 export interface GateHook {
-  /** `netdra-gate` as the host sees it; absolute. */
+  /** Absolute path of `netdra-gate` on the host. */
   program: string;
-  /** How long a container waits for its sandbox to be served: 1 to 110 s, as the kubelet's call ends after 120 s. */
+  /** Time that a container waits for its sandbox to be served: 1 to 110 s, since the kubelet's call ends after 120 s. */
   timeoutSeconds: number;
 }
 
 /**
- * What the gate of a claim says. `served`: containers of that sandbox start. `waiting`: not yet, and why. `ended`:
- * never, since the sandbox is being stopped. Containers of any other sandbox wait.
+ * Content of a claim's gate file. `served`: containers of the sandbox start. `waiting`: they must wait, with the reason.
+ * `ended`: they never start, since the sandbox is being stopped. Containers of any other sandbox wait.
  */
 export interface Gate {
   state: 'served' | 'waiting' | 'ended';
-  /** As the container runtime names it. */
+  /** The runtime's ID of the sandbox. */
   sandboxId: string;
-  /** With `waiting`: one line. */
+  /** Reason, with `waiting`: one line. */
   reason?: string;
 }
 
-/** Also read by `programs/src/gate-file.c`. */
+/** First line of the file, also read by `programs/src/gate-file.c`. */
 const firstLine = 'netdra-gate 1';
 const maxReasonChars = 512;
-/** The runtime's own timer expires after that of the program, whose message says more. */
+/** Time by which the runtime's timer expires after the program's, whose message says more. */
 const runtimeGraceSeconds = 5;
 
 /** @throws MetadataError `metadata-invalid` */
@@ -38,14 +38,14 @@ export function checkGateHook({ program, timeoutSeconds }: GateHook): void {
   }
 }
 
-/** Whether the arguments of an OCI hook are those of a claim's gate, or without a claim, those of any gate of ours. */
+/** Returns whether an OCI hook's arguments are those of a claim's gate, or without a claim, of any gate of ours. */
 export function isGateOf(dataDir: string, claim: ClaimIdentity | undefined, hookArgs: readonly string[]): boolean {
   const dir = hookArgs[hookArgs.indexOf('--claim-dir') + 1];
   if (claim !== undefined) return dir === hostPath(claimDirectory(dataDir, claim));
   return dir?.startsWith(`${hostPath({ base: dataDir, parts: [metadataDirName] })}/`) === true;
 }
 
-/** The hook for the CDI spec of a claim's request. */
+/** Returns the hook for the CDI spec of a claim's request. */
 export function gateHook({ program, timeoutSeconds }: GateHook, dataDir: string, claim: ClaimIdentity) {
   const claimDir = hostPath(claimDirectory(dataDir, claim));
   return {
@@ -56,26 +56,26 @@ export function gateHook({ program, timeoutSeconds }: GateHook, dataDir: string,
   };
 }
 
-/** @returns `undefined` if there is none, or one that says nothing. @throws MetadataError `metadata-io` */
+/** @returns `undefined` if the gate file is missing or empty. @throws MetadataError `metadata-io` */
 export function readGate(dataDir: string, claim: ClaimIdentity): Gate | undefined {
   return parseGate(readFileIfThere(gateFile(dataDir, claim)) ?? '');
 }
 
-/** A gate that already says so is not touched. @throws MetadataError `metadata-io`, `metadata-name-invalid` */
+/** Writes the gate file, unless it already has this content. @throws MetadataError `metadata-io`, `metadata-name-invalid` */
 export function writeGate(dataDir: string, claim: ClaimIdentity, gate: Gate): void {
   const file = gateFile(dataDir, claim);
   const text = formatGate(gate);
-  // By rename: the program reads a complete file, and is woken by it.
+  // By rename: the program reads a complete file, and the rename wakes it up.
   if (readFileIfThere(file) !== text) createFile(file, text);
 }
 
-/** The sandbox for which a gate is open, if it is open. @throws MetadataError `metadata-io` */
+/** Returns the sandbox that a gate is open for; `undefined` if it is closed. @throws MetadataError `metadata-io` */
 export function openFor(dataDir: string, claim: ClaimIdentity): string | null {
   const gate = readGate(dataDir, claim);
   return gate?.state === 'served' ? gate.sandboxId : null;
 }
 
-/** From now on no container starts. @throws MetadataError `metadata-io` */
+/** Closes the gate: from now on no container starts. @throws MetadataError `metadata-io` */
 export function closeGate(dataDir: string, claim: ClaimIdentity): void {
   removeFile(gateFile(dataDir, claim));
 }
@@ -101,7 +101,7 @@ export function parseGate(text: string): Gate | undefined {
   return { state: 'waiting', sandboxId, ...defined({ reason }) };
 }
 
-/** Reasons contain text from CNI plugins and the kernel. */
+/** Joins lines: reasons contain text from CNI plugins and the kernel. */
 function oneLine(text: string): string {
   return text
     .replaceAll(/[\s\p{C}]+/gu, ' ')
@@ -110,7 +110,7 @@ function oneLine(text: string): string {
     .toWellFormed();
 }
 
-/** In the claim's directory, so that waiting programs notice the removal of either. */
+/** Returns the gate file, in the claim's directory, so that waiting programs notice the removal of either. */
 function gateFile(dataDir: string, claim: ClaimName): HostFile {
   const { base, parts } = claimDirectory(dataDir, claim);
   return { base, parts: [...parts, 'gate'] };

@@ -7,15 +7,18 @@ import { GateError } from './errors.ts';
 
 const programName = 'netdra-gate';
 const programMode = 0o755;
-/** Older temporary files were left by a killed instance: no installation takes that long. */
+/** Age after which a temporary file belongs to a killed instance: no installation takes that long. */
 const staleMs = 3_600_000;
 
-/** Where `installGate` puts the program. @param dataDir the driver's directory below the kubelet's `plugins` */
+/**
+ * Returns the path at which `installGate` installs the program. @param dataDir the driver's directory below the kubelet's
+ * `plugins`
+ */
 export function gateProgramPath(dataDir: string): string {
   return join(dataDir, 'bin', programName);
 }
 
-/** Where the program lies in the image, else where `npm run build:programs` puts it. */
+/** Returns the program's path in the image, or where `npm run build:programs` puts it. */
 export function defaultGateProgram(): string {
   const inImage = fileURLToPath(new URL(`../bin/${programName}`, import.meta.url));
   return existsSync(inImage)
@@ -24,11 +27,11 @@ export function defaultGateProgram(): string {
 }
 
 /**
- * Puts `netdra-gate` into the driver's directory: the runtime runs it on the host, where the image is not visible, and
- * also while the driver is not running. An identical program is not touched; containers may be waiting in it.
- * @param options.from where the program is now
+ * Installs `netdra-gate` in the driver's directory: the runtime runs it on the host, where the image is not visible, and
+ * also while the driver is not running. Leaves an identical program alone, since containers may be waiting in it.
+ * @param options.from path of the program now
  * @param options.dataDir the driver's directory below the kubelet's `plugins`, by its path on the host
- * @returns its path
+ * @returns the installed path
  * @throws GateError
  */
 export async function installGate({ from, dataDir }: { from: string; dataDir: string }): Promise<string> {
@@ -37,7 +40,7 @@ export async function installGate({ from, dataDir }: { from: string; dataDir: st
   try {
     mkdirSync(join(dataDir, 'bin'), { recursive: true, mode: programMode });
     removeStale(join(dataDir, 'bin'));
-    // In one step, since it may be running.
+    // Replaced atomically, since it may be running.
     if (!isInstalled(path, program)) replaceFile(path, program, programMode);
   } catch (cause) {
     throw new GateError('gate-not-installed', `cannot install ${programName} as ${path}`, {
@@ -76,7 +79,7 @@ function removeStale(dir: string): void {
   }
 }
 
-/** The kernel considers the file system, too: one that is mounted `noexec` runs nothing. */
+/** Checks that the kernel would run the program: a file system mounted with `noexec` runs nothing. */
 function checkExecutable(path: string): void {
   try {
     accessSync(path, constants.X_OK);

@@ -2,8 +2,8 @@ import { explain } from '../../../lib/errors.ts';
 import type { KubeRequests } from '../../kube/index.ts';
 
 /**
- * The names that RuntimeClasses can have as `handler` on a node; the default one is empty. `unknown`: the kubelet does
- * not report them, since the runtime does not (containerd before 2.0). `unreadable`: why the Node could not be read.
+ * Names that RuntimeClasses can use as `handler` on a node; the default one is empty. `unknown`: the kubelet does not
+ * report them, since the runtime does not (containerd before 2.0). `unreadable`: why the Node could not be read.
  */
 export type RuntimeHandlers = { names: string[] } | 'unknown' | { unreadable: string };
 

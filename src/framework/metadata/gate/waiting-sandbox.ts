@@ -6,31 +6,31 @@ import { metadataDirName } from '../layouts/layout-v1.ts';
 
 /** A sandbox whose containers wait at a start gate, as `netdra-gate` announces it. */
 interface Announcement {
-  /** As the container runtime names it. */
+  /** The runtime's ID of the sandbox. */
   sandboxId: string;
   podUid: string;
   podNamespace: string;
   podName: string;
-  /** Where its network namespace is bound on the host; absent if the program did not find it. */
+  /** Path of its network namespace on the host; absent if the program did not find it. */
   netnsPath?: string;
 }
 
-/** The same, with the claim that the gate belongs to. */
+/** An announcement, with the claim that its gate belongs to. */
 export interface WaitingSandbox extends Announcement {
   claim: ClaimIdentity;
 }
 
-/** The id of the sandbox, and that of the program's process: several may wait in one sandbox. */
+/** ID of the sandbox, and PID of the program: several may wait in one sandbox. */
 const fileName = /^waiting\.(?<sandboxId>.+)\.\d+$/;
-/** More bytes than the program ever writes, and more files than there are waiting programs for one claim. */
+/** More bytes than the program ever writes, and more files than programs can wait for one claim. */
 const limits = { bytes: 4096, files: 64 };
 /** The program refreshes its file every second; an older one was left by a killed program. */
 const freshMs = 5_000;
 
-/** The pod is looked up in the API server by these. */
+/** Pattern of the names by which the pod is looked up in the API server. */
 const podPart = '[0-9A-Za-z][\\w.-]{0,252}';
 
-/** Written by `programs/src/announcement.c`. */
+/** Format that `programs/src/announcement.c` writes. */
 const format = new RegExp(
   [
     '^netdra-waiting 1\n',
@@ -41,7 +41,7 @@ const format = new RegExp(
   ].join(''),
 );
 
-/** @returns `undefined` for anything that the program does not write */
+/** @returns `undefined` for any text that the program does not write */
 export function parseWaitingSandbox(sandboxId: string, text: string): Announcement | undefined {
   const { podUid, podNamespace, podName, netnsPath } = format.exec(text)?.groups ?? {};
   if (!/^[\w.-]{1,128}$/.test(sandboxId)) return undefined;
@@ -50,10 +50,10 @@ export function parseWaitingSandbox(sandboxId: string, text: string): Announceme
 }
 
 /**
- * Announcements in a claim's directory of programs that are still waiting.
+ * Reads the announcements in a claim's directory whose programs still wait.
  * @param dir name of the claim's directory
  * @param now on the clock of the file system
- * @returns `problems` has an error for each file that cannot be read
+ * @returns `problems` has an error for each unreadable file
  * @throws MetadataError `metadata-io` if the directory cannot be listed
  */
 export function readAnnouncements(
@@ -80,7 +80,7 @@ export function readAnnouncements(
   return { announcements, problems };
 }
 
-/** @returns `undefined` if nothing is waiting any more */
+/** @returns `undefined` if the program no longer waits */
 function readAnnouncement(file: HostFile, sandboxId: string, now: Date): Announcement | undefined {
   const found = readSmallFile(file, limits.bytes);
   if (found === undefined || Math.abs(now.getTime() - found.modifiedMs) > freshMs) return undefined;

@@ -10,9 +10,9 @@ import { claimNames, defaultHostDirs, type Layout, type PublishedDevice } from '
 import { fileName, pathPart } from './paths.ts';
 
 /**
- * "DRA Attributes Downward API", after an early revision of KEP-5304: one object for each claim and request, written by
- * the NRI hook. `bestEffortData` is the data of the ResourceSlice, as text; `driverProvidedData` is the driver's, in
- * the shape of a device's status. The path does not contain the driver: in this layout a request has one driver.
+ * Layout "DRA Attributes Downward API", after an early revision of KEP-5304: one object for each claim and request, written
+ * by the NRI hook. `bestEffortData` is the data of the ResourceSlice, as text; `driverProvidedData` is the driver's, in the
+ * shape of a device's status. The path does not contain the driver: in this layout a request has one driver.
  */
 export const downwardApi: Layout = {
   name: 'downward-api',
@@ -41,7 +41,7 @@ export const downwardApi: Layout = {
   },
 };
 
-/** Returns the UID of the claim of a file in this layout; `undefined` if not all of its devices are those of the driver. */
+/** Returns the claim's UID from a file of this layout; `undefined` unless all of its devices belong to the driver. */
 export function claimUidOf(text: string | undefined, driver: string): string | undefined {
   const file = fileSchema.safeParse(parseOrUndefined(text)).data;
   const devices = file?.requests.flatMap((request) => request.devices) ?? [];
@@ -77,7 +77,7 @@ function formatDevice(device: DeviceMetadata, published: readonly PublishedDevic
   };
 }
 
-/** Values without their kinds, under names without their domains; of two equal names the unqualified one wins. */
+/** Returns values without their kinds, under names without their domains; of two equal names the unqualified one wins. */
 function plainData(attributes: DeviceAttributes): Record<string, PlainValue> {
   const values = Object.entries(mapAttributes(attributes, (value) => value));
   const isQualified = (name: string) => name.includes('/');
@@ -90,7 +90,7 @@ function plainData(attributes: DeviceAttributes): Record<string, PlainValue> {
   return Object.fromEntries([...data].sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-/** Field names from before resource.k8s.io/v1. */
+/** Formats network data with the field names from before resource.k8s.io/v1. */
 function formatOldNetworkData(data: Record<string, unknown>): Record<string, unknown> {
   return defined({
     interfaceName: data.interfaceName,

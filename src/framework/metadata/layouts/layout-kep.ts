@@ -5,8 +5,8 @@ import { metadataFileSuffix, requestFile } from './layout-v1.ts';
 export const kepContainerDir = '/var/run/dra-device-attributes';
 
 /**
- * The text of KEP-5304: one v1alpha1 object. `networkData` has the field names of its type, since its consumer decodes strictly;
- * the older names that its shell examples read, `addresses` and `hwAddress`, are those of `downward-api`.
+ * Layout in the text of KEP-5304: one v1alpha1 object. `networkData` has the field names of its type, since its consumer
+ * decodes strictly; the older names that its shell examples read, `addresses` and `hwAddress`, are those of `downward-api`.
  */
 export const kep: Layout = {
   name: 'kep',

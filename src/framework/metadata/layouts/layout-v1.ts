@@ -4,24 +4,24 @@ import type { HostFile } from '../files/host-file.ts';
 import type { HostDirs, Layout, RequestPlace } from './layout.ts';
 import { claimDirName, pathPart } from './paths.ts';
 
-/** Where containers find the files of Kubernetes 1.36 and later. */
+/** Directory in containers with the files of Kubernetes 1.36 and later. */
 export const v1ContainerDir = '/var/run/kubernetes.io/dra-device-attributes';
 /**
- * Below it: a directory for each extended resource, such as `example.com/vf`, that the container has asked for. The scheduler
- * chooses the names of their claim and its requests, so they cannot be written into an image. This is no part of KEP-5304.
+ * Subdirectory with one directory for each extended resource that the container requested, such as `example.com/vf`. The
+ * scheduler chooses the names of their claim and its requests, which an image therefore cannot know. Not part of KEP-5304.
  */
 export const extendedResourcesDir = 'extended-resources';
 export const metadataFileSuffix = '-metadata.json';
 
 /**
- * Kubernetes 1.36 and later: a stream of the chosen versions, newest first.
+ * Layout of Kubernetes 1.36 and later: a stream of the chosen versions, newest first.
  * Source: k8s.io/dynamic-resource-allocation api/metadata, `ContainerDir` and its two sub-directories.
  */
 export const v1: Layout = {
   name: 'v1',
   hostFile: (dirs, place) => requestFile(dirs, place, 'metadata.json'),
   containerPaths({ claim, podClaimName, request, driver, extendedResources = [] }) {
-    // An empty annotation does not make it a template claim (the Go helper's rule).
+    // An empty annotation does not make it a template claim, as in the Go helper.
     const claimDir = podClaimName ? `resourceclaimtemplates/${podClaimName}` : `resourceclaims/${claim.name}`;
     const own = `${v1ContainerDir}/${claimDir}/${request}/${driver}${metadataFileSuffix}`;
     return [own, ...extendedResources.map((name) => extendedResourcePath(name, driver))];
@@ -29,21 +29,21 @@ export const v1: Layout = {
   encode: ({ document, versions }) => document && encodeVersions(document, versions),
 };
 
-/** Where a container finds the file of an extended resource that it has asked for. */
+/** Returns the path in a container for the file of an extended resource that it requested. */
 export function extendedResourcePath(name: string, driver: string): string {
   return `${v1ContainerDir}/${extendedResourcesDir}/${name}/${driver}${metadataFileSuffix}`;
 }
 
-/** A file in the request's directory. Source: KEP-5304 "Directory structure on host". */
+/** Returns a file in the request's directory. Source: KEP-5304 "Directory structure on host". */
 export function requestFile({ dataDir }: HostDirs, place: RequestPlace, file: string): HostFile {
   const { base, parts } = claimDirectory(dataDir, place.claim);
   return { base, parts: [...parts, pathPart(place.request, 'request'), file] };
 }
 
-/** The directory of a claim in the driver's own directory. @throws MetadataError `metadata-name-invalid` */
+/** Returns a claim's directory in the driver's own directory. @throws MetadataError `metadata-name-invalid` */
 export function claimDirectory(dataDir: string, claim: ClaimName): HostFile {
   return { base: dataDir, parts: [metadataDirName, claimDirName(claim)] };
 }
 
-/** In the driver's directory, with a directory for each claim in it. */
+/** Directory in the driver's own, with a directory for each claim. */
 export const metadataDirName = 'dra-device-metadata';

@@ -10,9 +10,9 @@ export type LayoutName = (typeof layoutNames)[number];
 
 /** Directories that the drivers of a node share. */
 export interface SharedDirs {
-  /** For `attributes-json`; containers see the files under the same path. */
+  /** Directory for `attributes-json`; containers see the files under the same path. */
   attributesDir: string;
-  /** For `downward-api`, with a directory for each pod in it. */
+  /** Directory for `downward-api`, with a directory for each pod. */
   downwardApiDir: string;
 }
 
@@ -21,58 +21,58 @@ export interface HostDirs extends SharedDirs {
   dataDir: string;
 }
 
-/** The directories that the layouts' specifications name. */
+/** Directories that the layouts' specifications name. */
 export const defaultHostDirs: SharedDirs = {
   attributesDir: '/var/run/dra-device-attributes',
   downwardApiDir: '/etc/dra',
 };
 
-/** A request, with all names that its pod's author may know it by. */
+/** A request, with all names by which its pod's author may know it. */
 interface NamedRequest {
   claim: ClaimIdentity;
-  /** The pod's name for it if it came from a template. */
+  /** Name of the claim in its pod, if it came from a template. */
   podClaimName?: string;
   request: string;
   driver: string;
-  /** Names by which its container may have asked for it instead of by a claim: a domain and a name, with a slash between. */
+  /** Extended resource names, `domain/name`, under which a container may have requested it instead of by a claim. */
   extendedResources?: readonly string[];
 }
 
 export interface RequestPlace extends NamedRequest {
-  /** UID of the pod for which the claim was prepared first. */
+  /** UID of the first pod that the claim was prepared for. */
   podUid?: string;
 }
 
 export interface PublishedDevice extends DeviceName {
-  /** Those of its ResourceSlice, overridden by those that the driver gave at prepare. */
+  /** Attributes in its ResourceSlice, overridden by those that the driver gave at prepare. */
   attributes: DeviceAttributes;
 }
 
 export interface RequestContent extends NamedRequest {
-  /** The full reference, `request` or `request/subrequest`. */
+  /** Full reference of the request, `request` or `request/subrequest`. */
   request: string;
   published: readonly PublishedDevice[];
-  /** For the layout `v1`, newest first; absent: all. */
+  /** Versions in the layout `v1`, newest first; absent: all. */
   versions?: readonly MetadataVersion[];
   /** Absent until the driver has reported the state of the devices. */
   document?: MetadataDocument;
-  /** RFC 3339: since when there has been a document. */
+  /** Time since which there is a document, RFC 3339. */
   readySince?: string;
 }
 
-/** One layout of the file: its format, and where containers find it. */
+/** A layout: the format of the file, and its path in containers. */
 export interface Layout {
   readonly name: LayoutName;
-  /** @throws MetadataError `metadata-name-invalid` if the place cannot be a path of this layout */
+  /** @throws MetadataError `metadata-name-invalid` if the names do not fit into a path */
   hostFile(dirs: HostDirs, place: RequestPlace): HostFile;
-  /** Absolute paths inside the container; all show the same host file. */
+  /** Returns absolute paths inside the container; all show the same host file. */
   containerPaths(place: RequestPlace): string[];
-  /** The file's text; `undefined` while there must be no file. */
+  /** Returns the file's text; `undefined` while there must be no file. */
   encode(content: RequestContent): string | undefined;
 }
 
 /**
- * The place of a request's files, checked for all layouts: names from others become parts of paths, on the host and in
+ * Returns the place of a request's files, checked for all layouts: foreign names become parts of paths, on the host and in
  * containers.
  * @throws MetadataError `metadata-name-invalid`
  */
@@ -83,15 +83,15 @@ export function placeOf(content: RequestPlace): RequestPlace {
   pathPart(baseRequest(request), 'request');
   pathPart(driver, 'driver name');
   if (podUid !== undefined) pathPart(podUid, 'pod UID');
-  // An empty annotation does not make it a template claim (the Go helper's rule).
+  // An empty annotation does not make it a template claim, as in the Go helper.
   if (podClaimName) pathPart(podClaimName, 'pod claim name');
   for (const part of extendedResources?.flatMap((name) => name.split('/')) ?? []) pathPart(part, 'extended resource');
   return { claim, request: baseRequest(request), driver, ...defined({ podClaimName, podUid, extendedResources }) };
 }
 
 /**
- * The names by which a pod's author may know a claim: its own, and for a template claim, whose name is generated, the
- * pod's name for it.
+ * Returns the names by which a pod's author may know a claim: its own, and for a template claim, whose name is generated,
+ * its name in the pod.
  */
 export function claimNames({ claim, podClaimName }: RequestPlace): string[] {
   return [...new Set([claim.name, podClaimName || claim.name])];

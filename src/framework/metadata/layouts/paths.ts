@@ -6,8 +6,8 @@ import { MetadataError } from '../errors.ts';
 const maxNameBytes = 255;
 
 /**
- * Checks a name that becomes part of a path. The API server has validated names already; this is for names that reach
- * us in other ways, and it costs nothing.
+ * Checks a name that becomes part of a path. The API server has validated most names already; this check costs nothing and
+ * covers the others.
  * @throws MetadataError `metadata-name-invalid`
  */
 export function pathPart(name: string, what: string): string {
@@ -21,7 +21,7 @@ export function isPathPart(name: string): boolean {
 }
 
 /**
- * Checks a file name that was composed of names.
+ * Checks a file name composed of several names.
  * @throws MetadataError `metadata-name-invalid` if it is too long for the kernel
  */
 export function fileName(name: string, subject: string): string {
@@ -32,8 +32,8 @@ export function fileName(name: string, subject: string): string {
 }
 
 /**
- * Name of a claim's directory on the host: `{namespace}_{name}`. If that is too long for the kernel, its end is
- * replaced by `~` (which no Kubernetes name contains) and a digest; containers do not see the name.
+ * Returns the name of a claim's directory on the host: `{namespace}_{name}`. If that is too long for the kernel, `~` (which
+ * no Kubernetes name contains) and a digest replace its end; containers do not see the name.
  * @throws MetadataError `metadata-name-invalid`
  */
 export function claimDirName(claim: ClaimName): string {
@@ -47,8 +47,8 @@ export function claimDirName(claim: ClaimName): string {
 }
 
 /**
- * The key under which a claim is locked: the name of its directory, since a later claim of the same name has the same one. A claim
- * that cannot have a directory has a key, too.
+ * Returns the key under which a claim is locked: the name of its directory, which a later claim of the same name shares. A
+ * claim that cannot have a directory has a key, too.
  */
 export function claimKey(claim: ClaimName): string {
   try {

@@ -6,27 +6,26 @@ import { type DecodedMetadata, decodeMetadata, decodeStream, decodeUtf8 } from '
 import type { MetadataDocument } from '../document/document.ts';
 import { MetadataError } from '../errors.ts';
 
-/** Even if a writer never pauses, two reads in a row soon agree; this many differ only on a broken file system. */
+/** Limit for reads: even if a writer never pauses, two successive reads soon agree, except on a broken file system. */
 const maxAttempts = 1000;
-/** While a writer is stopped in the middle of a write, the content is mixed; then it is worth reading again later. */
+/** Delay before another attempt: while a writer is stopped in the middle of a write, the content is mixed. */
 const secondLookMs = 20;
 const maxLooks = 5;
-/** The largest document that the API's limits allow has about 300 kB. */
+/** Limit for a file; the largest document that the API allows has about 300 kB. */
 const maxFileBytes = 4 * 1024 * 1024;
 const chunkBytes = 16384;
 
 /**
- * Reads a metadata file with one request, as netdra and the Go helper write them. One `pwrite` is not atomic for a
- * reader, so the file is read until two reads in a row give the same bytes: the returned content was in the file as a
- * whole.
- * @throws MetadataError with the path: `metadata-not-found` if there is no file, and retriable if it is empty, that is,
- * not written yet; `metadata-io`, `metadata-malformed`, `metadata-version-unknown`
+ * Reads a metadata file with one request, as netdra and the Go helper write them. One `pwrite` is not atomic for a reader,
+ * so that the file is read until two successive reads give the same bytes: the returned content was in the file as a whole.
+ * @throws MetadataError with the path: `metadata-not-found` if there is no file, and retriable if it is empty, that is, not
+ * written yet; `metadata-io`, `metadata-malformed`, `metadata-version-unknown`
  */
 export async function readMetadataFile(path: string): Promise<MetadataDocument> {
   return await readDecoded(path, decodeStream);
 }
 
-/** The same for a file with any number of requests. */
+/** Reads a file with any number of requests in the same way. */
 export async function readMetadata(path: string): Promise<DecodedMetadata> {
   return await readDecoded(path, decodeMetadata);
 }
@@ -52,7 +51,7 @@ async function readDecoded<T>(path: string, decode: (text: string) => T): Promis
   }
 }
 
-/** The driver writes such a file for a container that waits for its sandbox, and when it withdraws the content. */
+/** Returns whether a file is blank: its container still waits for its sandbox, or the driver has withdrawn the content. */
 function isBlank(bytes: Buffer): boolean {
   return bytes.every((byte) => [0x20, 0x0a, 0x0d, 0x09].includes(byte));
 }
@@ -63,7 +62,7 @@ export function isNotWritten(error: unknown): boolean {
 
 async function readStable(path: string): Promise<Buffer> {
   try {
-    // Non-blocking: it may be a pipe.
+    // Non-blocking, since the file may be a pipe.
     await using file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
     if (!(await file.stat()).isFile()) throw new Error('it is not a regular file');
     let before = await readOnce(file);
@@ -82,7 +81,7 @@ async function readStable(path: string): Promise<Buffer> {
   throw new MetadataError('metadata-io', message, { path, retriable: true });
 }
 
-/** The whole file from its start: read until nothing more comes, since it may grow meanwhile. */
+/** Reads the file from its start to its end, which may move meanwhile. */
 async function readOnce(file: FileHandle): Promise<Buffer> {
   const chunks: Buffer[] = [];
   for (let position = 0; ; ) {

@@ -9,15 +9,15 @@ import { extendedResourcesDir, metadataFileSuffix, v1ContainerDir } from '../lay
 import { pathPart } from '../layouts/paths.ts';
 import { readMetadata } from './reader.ts';
 
-/** `request` is the name of the request in the claim; for a subrequest the part before the slash. */
+/** Identifies a request. `request` is its name in the claim; for a subrequest the part before the slash. */
 export type RequestQuery = (
   | /** `metadata.name` of a claim that the pod names. */ { claim: string; request: string }
   | /** `spec.resourceClaims[].name` of the pod, for a claim from a template. */ { podClaim: string; request: string }
-  | /** Name in the container's `resources.limits`, for drivers made with netdra's framework. */ {
+  | /** Name in the container's `resources.limits`, for drivers built with netdra's framework. */ {
       extendedResource: string;
     }
 ) & {
-  /** Only the data of this driver; default: all drivers. */
+  /** Restricts the data to this driver; default: all drivers. */
   driver?: string;
 };
 
@@ -29,18 +29,18 @@ export interface ReaderOptions {
 export interface RequestMetadata {
   claim: ClaimIdentity;
   podClaimName?: string;
-  /** The full reference, `request` or `request/subrequest`. */
+  /** Full reference, `request` or `request/subrequest`. */
   request: string;
   devices: DeviceMetadata[];
-  /** Its sources: one file for each driver. */
+  /** Source files, one for each driver. */
   files: { path: string; driver: string; generation: number }[];
 }
 
 /**
- * Reads what a container was given for a request: the files of the layout `v1`, and those of `kep` for drivers that
- * have none there. Devices come in the order of the drivers' names.
+ * Reads a container's metadata of a request: the files of the layout `v1`, and those of `kep` for drivers without `v1`
+ * files. Devices are sorted by driver name.
  * @throws MetadataError with the path: `metadata-not-found` if there is no file, or one of them is empty,
- * `metadata-malformed` if files are of two claims, and whatever `readMetadata` throws
+ * `metadata-malformed` if files belong to two claims, and whatever `readMetadata` throws
  */
 export async function readRequestMetadata(query: RequestQuery, options: ReaderOptions = {}): Promise<RequestMetadata> {
   const dirs = requestDirs(query, options.root ?? '/');
@@ -58,8 +58,8 @@ export async function readRequestMetadata(query: RequestQuery, options: ReaderOp
 }
 
 /**
- * All requests for which a container was given files, in the layouts `v1` and `kep`, also while they are empty. A
- * template claim that has files in both is listed twice: under the pod's name for it, and under its own.
+ * Lists all requests with files in the container, in the layouts `v1` and `kep`, also while the files are empty. A template
+ * claim with files in both layouts is listed twice: under its name in the pod, and under its own.
  * @throws MetadataError `metadata-io`
  */
 export async function listRequests(options: ReaderOptions = {}): Promise<RequestQuery[]> {
@@ -75,7 +75,7 @@ export async function listRequests(options: ReaderOptions = {}): Promise<Request
   ];
 }
 
-/** The names of a claim and a request for each directory with metadata files. */
+/** Returns the names of claim and request for each directory with metadata files. */
 async function listClaimDir(dir: string): Promise<[string, string][]> {
   const found: [string, string][] = [];
   for (const claim of await listNames(dir)) {
@@ -106,7 +106,7 @@ async function listDrivers(dir: string): Promise<string[]> {
   );
 }
 
-/** Sorted; empty if it does not exist or is not a directory. */
+/** Returns sorted names; empty if the path does not exist or is not a directory. */
 async function listNames(dir: string): Promise<string[]> {
   try {
     return (await readdir(dir)).sort();
@@ -117,8 +117,8 @@ async function listNames(dir: string): Promise<string[]> {
 }
 
 /**
- * @param base absent: all that the file has
- * @throws MetadataError `metadata-malformed` if the file has no such request
+ * @param base absent: all requests of the file
+ * @throws MetadataError `metadata-malformed` if the file lacks the request
  */
 async function readFile(path: string, driver: string, base: string | undefined): Promise<RequestMetadata> {
   const { generation, requests, ...rest } = await readMetadata(path);
@@ -133,7 +133,7 @@ async function readFile(path: string, driver: string, base: string | undefined):
   return { ...rest, request: first.name, devices, files: [{ path, driver, generation }] };
 }
 
-/** @throws MetadataError `metadata-malformed` if the files are of two claims */
+/** @throws MetadataError `metadata-malformed` if the files belong to two claims */
 function merge(parts: RequestMetadata[]): RequestMetadata {
   const files = parts.flatMap((part) => part.files);
   const first = parts[0]!;

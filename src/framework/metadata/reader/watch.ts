@@ -4,19 +4,19 @@ import { isNotWritten } from './reader.ts';
 import { type ReaderOptions, type RequestMetadata, type RequestQuery, readRequestMetadata } from './request-reader.ts';
 
 export interface WatchOptions extends ReaderOptions {
-  /** Ends the iteration, with the signal's reason. */
+  /** Ends the iteration, which throws the signal's reason. */
   signal?: AbortSignal;
-  /** How often files are read even if the kernel reports no change. Default: 1000. */
+  /** Interval of reads without a notification, ms. Default: 1000. */
   pollMs?: number;
-  /** `false` for file systems that report no changes; by default, both notifications and polling are used. */
+  /** `false` for file systems that report no changes; by default, uses both notifications and polling. */
   notify?: boolean;
   clock?: Clock;
 }
 
 /**
- * Yields what a container was given for a request, at first and whenever a driver has changed it. Changes that come
- * faster than they are consumed are merged. Files are changed in place, so a watch on a mounted file sees them. While a
- * file is empty, since its driver has withdrawn it, nothing is yielded.
+ * Yields a container's metadata of a request, at first and after each change by a driver. Merges changes that come faster
+ * than they are consumed. Files are changed in place, so that a watch on a mounted file sees them. Yields nothing while a
+ * file is empty, since its driver has withdrawn it.
  * @throws MetadataError as `readRequestMetadata`: also at the start, if there is no file, or an empty one
  */
 export async function* watchRequestMetadata(
@@ -27,7 +27,7 @@ export async function* watchRequestMetadata(
   using changes = new FileChanges();
   for (let last: RequestMetadata | undefined; ; ) {
     signal?.throwIfAborted();
-    // Before reading, so that changes during the read are not missed.
+    // Requested before reading, so that changes during the read are not missed.
     const changed = changes.next();
     const metadata = await readUnlessWithdrawn(query, options, last);
     if (last === undefined || formatVersion(metadata) !== formatVersion(last)) {
@@ -39,7 +39,7 @@ export async function* watchRequestMetadata(
   }
 }
 
-/** While a file is empty, returns what was read before, which counts as no change. */
+/** Returns the earlier result, which counts as no change, while a file is empty. */
 async function readUnlessWithdrawn(query: RequestQuery, options: ReaderOptions, last: RequestMetadata | undefined) {
   try {
     return await readRequestMetadata(query, options);
@@ -77,7 +77,7 @@ class FileChanges implements Disposable {
         this.#watchers.set(path, watcher);
         isNew = true;
       } catch {
-        // No watches left, or none on this file system: polling finds the change.
+        // No watches are left, or the file system has none: polling finds the change.
       }
     }
     return isNew;
