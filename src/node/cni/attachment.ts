@@ -5,13 +5,13 @@ import type { CniIpam, CniNetwork } from './network.ts';
 
 /** An interface of a pod. */
 interface PodInterface {
-  /** The runtime's id of the pod's sandbox. */
+  /** The runtime's ID of the pod's sandbox. */
   containerId: string;
-  /** Path of the pod's network namespace. For a deletion it may be empty, or that of a namespace that is gone. */
+  /** Path of the pod's network namespace. For a deletion it may be empty, or name a namespace that no longer exists. */
   netnsPath: string;
   /** Name of the interface in the pod. */
   ifName: string;
-  /** What plugins get in `CNI_ARGS`, e.g. `K8S_POD_NAME`. Plugins ignore those that they do not know. */
+  /** `CNI_ARGS` for plugins, e.g. `K8S_POD_NAME`. Plugins ignore unknown ones. */
   args?: Record<string, string>;
   /** Values for `runtimeConfig`, by capability; a plugin gets those that its configuration declares. */
   capabilities?: Record<string, unknown>;
@@ -20,11 +20,11 @@ interface PodInterface {
 /** An interface of a pod in a network. */
 export interface CniAttachment extends PodInterface {
   network: CniNetwork;
-  /** PCI address of the device. Plugins get it as `deviceID`, and in `runtimeConfig` if they have that capability. */
+  /** PCI address of the device. Plugins get it as `deviceID`, and in `runtimeConfig` if they declare that capability. */
   deviceId?: string;
 }
 
-/** Addresses for an interface of a pod that no CNI plugin attaches. */
+/** Addresses for a pod's interface that no CNI plugin attaches. */
 export interface CniIpamAttachment extends PodInterface {
   ipam: CniIpam;
 }
@@ -36,7 +36,7 @@ export interface CniTask {
 }
 
 /**
- * The chain for an attachment: a copy that can be stored and compared.
+ * Returns the chain for an attachment: a copy that can be stored and compared.
  * @throws CniError `cni-attachment-invalid`
  */
 export function chainTask(attachment: CniAttachment): CniTask {
@@ -45,7 +45,7 @@ export function chainTask(attachment: CniAttachment): CniTask {
 }
 
 /**
- * An IPAM plugin is called as the attaching plugin would call it: with its section inside a configuration.
+ * Returns the call of an IPAM plugin, made as the attaching plugin would: with its section inside a configuration.
  * @throws CniError `cni-attachment-invalid`
  */
 export function ipamTask({ ipam, ...rest }: CniIpamAttachment): CniTask {
@@ -55,7 +55,7 @@ export function ipamTask({ ipam, ...rest }: CniIpamAttachment): CniTask {
   return { ...chainTask({ ...rest, network }), kind: 'ipam' };
 }
 
-/** Checks values that end up in the environment of plugins, and in the names of their files. */
+/** Checks values that become environment variables of plugins, and names of their files. */
 function assertAttachment({ network, containerId, netnsPath, ifName, args = {} }: CniAttachment): void {
   const refuse = (problem: string, hint: string, cause?: unknown) =>
     new CniError('cni-attachment-invalid', `cannot attach to CNI network ${network.name}: ${problem}`, {
@@ -82,7 +82,7 @@ function assertAttachment({ network, containerId, netnsPath, ifName, args = {} }
   }
 }
 
-/** Names an attachment in messages: `net1 of container 4f1c…`. */
+/** Returns an attachment's name for messages: `net1 of container 4f1c…`. */
 export function describeAttachment({ ifName, containerId }: CniAttachment): string {
   return `${ifName} of container ${containerId}`;
 }

@@ -10,10 +10,10 @@ import { describeIssues, parseCniNetwork } from './network.ts';
 import type { RawCniResult } from './result.ts';
 import { isCniVersion } from './versions.ts';
 
-/** What is known about an attachment. Without a result its ADD was begun, and perhaps not completed. */
+/** Stored attachment. Without a result its ADD was begun, and perhaps not completed. */
 export interface CacheEntry extends CniTask {
   result?: RawCniResult;
-  /** Its DEL was begun: what the result describes may no longer exist. */
+  /** Whether its DEL was begun: the result's interface and addresses may no longer exist. */
   deleting?: boolean;
 }
 
@@ -38,8 +38,8 @@ const fileSchema = z.object({
 });
 
 /**
- * Attachments that still need a DEL, one file each. Durable: entries survive a power loss. The file names are hashes,
- * since network and interface names come from users; the content identifies an entry. Methods throw CniError
+ * Attachments that still need a DEL, one file each. Durable: entries survive a power loss. File names are hashes, since
+ * network and interface names come from users; the content identifies an entry. Methods throw CniError
  * `cni-cache-unusable`.
  */
 export class CniCache {
@@ -50,7 +50,7 @@ export class CniCache {
     this.#dir = dir;
   }
 
-  /** The entry for the network, container and interface of the task; `undefined` if there is none. */
+  /** Returns the entry for the task's network, container and interface; `undefined` if there is none. */
   async read(task: CniTask): Promise<CacheEntry | undefined> {
     return await this.#readFile(fileName(task));
   }
@@ -72,7 +72,7 @@ export class CniCache {
     }
   }
 
-  /** Removes an entry, and what an interrupted write may have left. */
+  /** Removes an entry, and the leftover of an interrupted write. */
   async remove(task: CniTask): Promise<void> {
     const name = fileName(task);
     try {
@@ -84,7 +84,7 @@ export class CniCache {
     }
   }
 
-  /** All entries, and why other files are not valid entries. */
+  /** Returns all entries, and the faults of invalid files. */
   async list(): Promise<{ entries: CacheEntry[]; problems: CniError[] }> {
     const entries: CacheEntry[] = [];
     const problems: CniError[] = [];
@@ -132,7 +132,7 @@ function fileName({ kind, attachment: { network, containerId, ifName } }: CniTas
   return `${createHash('sha256').update(identity).digest('hex')}.json`;
 }
 
-/** Checks an entry as strictly as user input: it says which programs run as root. */
+/** Checks an entry as strictly as user input: it names programs that run as root. */
 function parseEntry(text: string, path: string): CacheEntry {
   const parsed = fileSchema.safeParse(JSON.parse(text));
   if (!parsed.success) throw new Error(describeIssues(parsed.error));

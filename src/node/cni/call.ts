@@ -12,7 +12,7 @@ import type { CniPluginConfig } from './network.ts';
 import { createEnvironment, formatRequest } from './request.ts';
 import type { RawCniResult } from './result.ts';
 
-/** Where plugins are, and how they are run: see `CniRunnerOptions`. */
+/** Directories and environment of plugins: see `CniRunnerOptions`. */
 export interface PluginCallerOptions {
   binDirs: string[];
   searchPath: string;
@@ -26,21 +26,21 @@ export interface PluginCall {
   command: CniCommand;
   plugin: CniPluginConfig;
   attachment: CniAttachment;
-  /** Empty if the namespace is gone. */
+  /** Path of the network namespace; empty if it no longer exists. */
   netnsPath: string;
   prevResult?: RawCniResult | undefined;
 }
 
 /**
- * How many runs of one plugin for one command. Their memory counts towards the limit of the driver's container, and a hundred pods
- * may start at once, as after a reboot.
+ * Concurrent runs of one plugin for one command. Their memory counts towards the limit of the driver's container, and a
+ * hundred pods may start at once, as after a reboot.
  */
 const runsAtOnce = 16;
 
 /** Finds plugins and runs them. */
 export class PluginCaller {
   readonly #options: PluginCallerOptions;
-  /** By plugin and command: nothing waits for another plugin that hangs, and no DEL for an ADD. */
+  /** Locks by plugin and command: nothing waits for another plugin that hangs, and no DEL for an ADD. */
   readonly #turns = new KeyedMutex(runsAtOnce);
 
   constructor(options: PluginCallerOptions) {
@@ -48,7 +48,7 @@ export class PluginCaller {
   }
 
   /**
-   * The path of a plugin's program.
+   * Returns the path of a plugin's program.
    * @throws CniError `cni-plugin-missing`
    */
   async find(type: string, network: string): Promise<string> {

@@ -21,15 +21,15 @@ export type CniCommand = 'ADD' | 'DEL';
 
 export interface CniErrorDetails extends ErrorDetails {
   network?: string | undefined;
-  /** Type of the plugin: the name of its program. */
+  /** Type of the plugin, which is the name of its program. */
   plugin?: string | undefined;
   command?: CniCommand | undefined;
   /** The plugin's error code: see {@link pluginCodeHints}. */
   pluginCode?: number | undefined;
-  /** The plugin's own words, short and long. */
+  /** The plugin's own messages, short and long. */
   pluginMessage?: string | undefined;
   pluginDetails?: string | undefined;
-  /** The end of what the plugin wrote to its standard error. */
+  /** The end of the plugin's standard error. */
   stderr?: string | undefined;
 }
 
@@ -43,10 +43,13 @@ export class CniError extends NetdraError<CniErrorCode, CniErrorDetails> {
   declare readonly stderr: string | undefined;
 }
 
-/** The plugin does not know the container: a DEL has nothing to clean up. */
+/** Code for an unknown container: a DEL then has nothing to clean up. */
 export const unknownContainerCode = 3;
 
-/** What to do about an error. Source: CNI specification 1.1.0, section 5, "Error". Codes from 100 on are the plugins' own. */
+/**
+ * What to do about an error, by the plugin's code. Source: CNI specification 1.1.0, section 5, "Error". Codes from 100 on
+ * are the plugins' own.
+ */
 export const pluginCodeHints: Readonly<Record<number, string>> = {
   1: 'set cniVersion to one that this plugin supports, or install a newer plugin',
   2: 'remove that field from the network configuration, or install a plugin that knows it',
@@ -58,5 +61,5 @@ export const pluginCodeHints: Readonly<Record<number, string>> = {
   50: 'the plugin cannot serve now: check the daemon that it depends on',
   51: 'the plugin cannot serve now and its containers have limited connectivity: check the daemon that it depends on',
 };
-/** With these the plugin says that the same call may succeed later. */
+/** Codes by which plugins say that the same call may succeed later. */
 export const transientPluginCodes: readonly number[] = [11, 50, 51];

@@ -6,36 +6,36 @@ import { type Clock, resolvesWithin } from '../../lib/clock.ts';
 import { errnoCode } from '../../lib/errors.ts';
 
 export interface ExecRequest {
-  /** Absolute path of the program; it gets no arguments. */
+  /** Absolute path of the program, which gets no arguments. */
   path: string;
   /** The program's whole environment. */
   env: Record<string, string>;
   stdin: string;
-  /** Ends the program and everything that it has started in its process group. */
+  /** Ends the program and its process group. */
   signal: AbortSignal;
 }
 
-/** How a program ended. */
+/** Result of a program. */
 export interface ExecOutcome {
-  /** `null` if a signal ended it. */
+  /** `null` if a signal ended the program. */
   exitCode: number | null;
-  /** The signal that ended it, e.g. `SIGKILL`. */
+  /** Signal that ended the program, e.g. `SIGKILL`. */
   endedBy: string | null;
   stdout: string;
-  /** The last part of it, at most {@link maxStderrBytes}. */
+  /** End of its standard error, at most {@link maxStderrBytes}. */
   stderr: string;
-  /** It wrote more than {@link maxStdoutBytes} and was killed for that. */
+  /** Whether it wrote more than {@link maxStdoutBytes} and was killed for that. */
   overflowed: boolean;
 }
 
-/** Runs a program to its end. Rejects only if it cannot be started, with the error of the operating system. */
+/** Runs a program to its end. Rejects only if it cannot be started, with the system's error. */
 export type Exec = (request: ExecRequest) => Promise<ExecOutcome>;
 
 export const maxStdoutBytes = 1 << 20;
 export const maxStderrBytes = 4096;
-/** Time for remaining output after the program has ended; what it left running may hold the pipe open. */
+/** Time for remaining output after the program has ended, ms: a child that it left running may hold the pipe open. */
 const drainMs = 500;
-/** Time for a killed program to end: one that waits for a device cannot be ended, and must not hold us up. */
+/** Time for a killed program to end, ms: one that waits for a device cannot be ended, and must not block the driver. */
 const killMs = 1000;
 
 /** @param clock for the short waits after the end of a program */
@@ -44,7 +44,7 @@ export function createExec(clock: Clock): Exec {
 }
 
 async function run({ path, env, stdin, signal }: ExecRequest, clock: Clock): Promise<ExecOutcome> {
-  // A process group of its own, so that what the plugin starts (IPAM plugins, scripts) can be ended with it.
+  // A process group of its own, so that children of the plugin (IPAM plugins, scripts) can be killed with it.
   const child = spawn(path, [], { env, cwd: '/', stdio: 'pipe', detached: true });
   await once(child, 'spawn');
   const exited = once(child, 'exit');
@@ -73,7 +73,7 @@ async function run({ path, env, stdin, signal }: ExecRequest, clock: Clock): Pro
   return { exitCode: child.exitCode, endedBy: child.signalCode, stdout: stdout(), stderr: stderr(), overflowed };
 }
 
-/** Keeps the first {@link maxStdoutBytes}; more is an overflow. */
+/** Keeps the first {@link maxStdoutBytes}; more counts as an overflow. */
 function collectHead(stream: Readable, onOverflow: () => void): () => string {
   const chunks: Buffer[] = [];
   let length = 0;
@@ -98,7 +98,7 @@ function killGroup(pid: number): void {
   try {
     process.kill(-pid, 'SIGKILL');
   } catch (error) {
-    // The last process of the group has just ended by itself.
+    // The last process of the group has just ended.
     if (errnoCode(error) !== 'ESRCH') throw error;
   }
 }

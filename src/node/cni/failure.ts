@@ -4,26 +4,26 @@ import { CniError, type CniErrorDetails, pluginCodeHints, transientPluginCodes }
 import { type ExecOutcome, maxStdoutBytes } from './exec.ts';
 import { isObject } from './network.ts';
 
-/** Limit for a plugin's own words in messages and logs. */
+/** Limit for a plugin's messages in errors and logs. */
 const maxSaidLength = 1_024;
 
-/** Describes a plugin call in its errors. */
+/** Identifies a plugin call in its errors. */
 export interface CallSubject extends CniErrorDetails {
   network: string;
   plugin: string;
   command: 'ADD' | 'DEL';
   /** Absolute path of the plugin's program. */
   path: string;
-  /** `net1 of container 4f1c…`. */
+  /** Attachment: `net1 of container 4f1c…`. */
   target: string;
 }
 
-/** `plugin tuning of CNI network fast failed to ADD net1 of container 4f1c…`. */
+/** Returns `plugin tuning of CNI network fast failed to ADD net1 of container 4f1c…`. */
 function describeCall({ plugin, network, command, target }: CallSubject): string {
   return `plugin ${plugin} of CNI network ${network} failed to ${command} ${target}`;
 }
 
-/** The failure of a call; `undefined` if it succeeded: the plugin ended with 0 and printed no error. */
+/** Returns the failure of a call; `undefined` if it succeeded: the plugin ended with 0 and printed no error. */
 export function findFailure(outcome: ExecOutcome, subject: CallSubject): CniError | undefined {
   const { exitCode, endedBy, overflowed, stderr } = outcome;
   const details = { ...subject, stderr };
@@ -37,7 +37,7 @@ export function findFailure(outcome: ExecOutcome, subject: CallSubject): CniErro
   const how = exitCode === null ? `was ended by ${endedBy ?? 'an unknown cause'}` : `ended with exit code ${exitCode}`;
   const output = lastLine(stderr) ?? lastLine(outcome.stdout);
   const message = `${describeCall(subject)}: it ${how}${output === undefined ? ' and said nothing' : `: ${output}`}`;
-  // A signal is not the plugin's own decision: the kernel may have sent it, out of memory.
+  // The plugin did not send the signal itself: the kernel may have, when memory ran out.
   return new CniError('cni-plugin-failed', message, { ...details, retriable: exitCode === null });
 }
 
@@ -53,7 +53,7 @@ export function timeoutFailure(
   return new CniError('cni-timeout', `${describeCall(subject)}: ${outcome}`, details);
 }
 
-/** The program could not be started. */
+/** Returns the error for a program that could not be started. */
 export function startFailure(subject: CallSubject, cause: unknown): CniError {
   const hints: Record<string, string> = {
     ENOENT: 'the plugin, or the interpreter in its first line, is gone: install it again',
@@ -67,7 +67,7 @@ export function startFailure(subject: CallSubject, cause: unknown): CniError {
   return new CniError('cni-plugin-missing', message, { ...subject, cause, retriable, hint: hints[errno] });
 }
 
-/** The error that a plugin printed; a plugin that prints an error and ends with 0 has failed as well. */
+/** Returns the error that a plugin printed; a plugin that prints an error and ends with 0 has failed as well. */
 function reportedFailure(stdout: string, subject: CallSubject, stderr: string): CniError | undefined {
   let value: unknown;
   try {

@@ -3,16 +3,16 @@ import { isTooDeep, maxJsonDepth } from '../../lib/json-depth.ts';
 import { CniError } from './errors.ts';
 import { type CniVersion, cniVersions, describeUnknownVersion, latestOf } from './versions.ts';
 
-/** Address management on its own, for a device that no plugin attaches. */
+/** Address management without an attaching plugin. */
 export interface CniIpam {
   cniVersion: CniVersion;
-  /** Plugins keep their leases by this name. */
+  /** Name under which plugins keep their leases. */
   name: string;
   ipam: { type: string; [field: string]: unknown };
 }
 
 const maxPlugins = 16;
-/** Fields that the runtime fills in: in a configuration they could reach other devices without our knowledge. */
+/** Fields that the runtime sets: configured ones could reach other devices without our knowledge. */
 const reservedFields = ['prevResult', 'runtimeConfig'];
 
 const pluginType = z
@@ -22,16 +22,16 @@ const pluginSchema = z
   .looseObject({
     /** Name of the plugin's program, without a directory. */
     type: pluginType,
-    /** What the runtime may pass in `runtimeConfig`. */
+    /** Capabilities that the runtime may pass in `runtimeConfig`. */
     capabilities: z.record(z.string(), z.boolean()).optional(),
-    /** No address management if absent or without a type. */
+    /** Absent or without a type: no address management. */
     ipam: z.looseObject({ type: z.union([z.literal(''), pluginType]).optional() }).optional(),
   })
   .superRefine((plugin, context) => {
     for (const field of Object.keys(plugin).filter((key) => reservedFields.includes(key) || key.startsWith('cni.dev/')))
       context.addIssue({ code: 'custom', path: [field], message: 'is filled in by netdra: leave it out' });
   });
-/** Configuration of one plugin; all other fields are the plugin's own. */
+/** Configuration of one plugin, with the plugin's own fields. */
 export type CniPluginConfig = z.infer<typeof pluginSchema>;
 const networkName = z
   .string({ error: 'must be a name' })
@@ -41,7 +41,7 @@ const networkName = z
   );
 const versionFields = {
   cniVersion: z.string({ error: `must be one of ${cniVersions.join(', ')}` }),
-  /** Other versions that the configuration is valid for; since 1.1.0. */
+  /** Further versions that the configuration supports; since 1.1.0. */
   cniVersions: z.array(z.string()).optional(),
 };
 const listSchema = z
@@ -63,8 +63,8 @@ const singleSchema = pluginSchema
 const ipamSchema = z.looseObject({ type: pluginType });
 
 /**
- * Checks the configuration of a network: a list of plugins or a single one, as an object or as JSON text.
- * @param subject whose configuration it is, for errors: `claim default/fast-net`
+ * Parses the configuration of a network: a list of plugins or a single one, as an object or as JSON text.
+ * @param subject owner of the configuration, for errors: `claim default/fast-net`
  * @param options.defaultName for a configuration without a name of its own, such as that of a NetworkAttachmentDefinition
  * @throws CniError `cni-config-invalid` with the paths of the fields and what is allowed
  */
@@ -77,7 +77,7 @@ export function parseCniNetwork(value: unknown, subject: string, options: { defa
 }
 
 /**
- * Checks the section for an IPAM plugin, the `ipam` of a plugin's configuration.
+ * Parses the `ipam` section of a plugin's configuration.
  * @throws CniError `cni-config-invalid` with the paths of the fields and what is allowed
  */
 export function parseCniIpam(
@@ -93,7 +93,7 @@ export function parseCniIpam(
   return { cniVersion, name, ipam: result.data };
 }
 
-/** `plugins.0.type: …; name: …`. */
+/** Returns `plugins.0.type: …; name: …`. */
 export function describeIssues(error: z.ZodError, whole = 'configuration'): string {
   return error.issues.map(({ path, message }) => `${path.join('.') || whole}: ${message}`).join('; ');
 }
@@ -112,7 +112,7 @@ function isBareFileName(name: string): boolean {
   return /^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$/.test(name) && !name.includes('..');
 }
 
-/** A copy that went through JSON, so that plugins and the cache can get it as it is. */
+/** Returns a copy that went through JSON, so that plugins and the cache get exactly this. */
 function toPlainObject(value: unknown, what: string): Record<string, unknown> {
   const isText = typeof value === 'string';
   let plain = value;
@@ -129,7 +129,7 @@ function toPlainObject(value: unknown, what: string): Record<string, unknown> {
   throw invalidConfig(what, 'configuration: must be a JSON object');
 }
 
-/** Whether it is a JSON object. */
+/** Returns whether a value is a JSON object. */
 export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
@@ -139,8 +139,8 @@ const ownFields = ['cniVersion', 'cniVersions', 'name', 'type', 'plugins', 'capa
 const specified = new Map([...ownFields, ...reservedFields].map((name) => [fold(name), name]));
 
 /**
- * As plugins read it, which are written in Go: keys match in whatever case, and null is absent. Otherwise a plugin could see
- * what was not checked here.
+ * Reads a configuration as plugins do, which are written in Go: keys match in any case, and null is absent. Otherwise a
+ * plugin could see values that were not checked here.
  */
 function asGoReads(config: Record<string, unknown>): Record<string, unknown> {
   const entries = Object.entries(config).flatMap(([key, value]): [string, unknown][] => {
@@ -159,7 +159,7 @@ function nestedAsGoReads(name: string, value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).filter(([, each]) => each !== null));
 }
 
-/** Also for the two characters beyond ASCII that Go takes for "s" and "k". */
+/** Folds the case of a key, also of the two characters beyond ASCII that Go treats as "s" and "k". */
 function fold(key: string): string {
   return key.toUpperCase().toLowerCase();
 }

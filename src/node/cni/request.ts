@@ -3,11 +3,11 @@ import type { CniCommand } from './errors.ts';
 import type { CniPluginConfig } from './network.ts';
 import { convertCniResult, type RawCniResult } from './result.ts';
 
-/** Fields by which the plugin `host-device` selects its device, in lower case. It takes only one: with these, we add no address. */
+/** Lower-case fields by which the plugin `host-device` selects its device. It accepts only one: with these, we add no address. */
 const deviceSelectors = ['device', 'hwaddr', 'kernelpath', 'auxdevice'];
 
 /**
- * What a plugin gets on its standard input.
+ * Formats the standard input of a plugin.
  * Source: CNI specification 1.1.0, section 3, "Deriving request configuration from plugin configuration".
  */
 export function formatRequest(
@@ -30,7 +30,10 @@ export function formatRequest(
   });
 }
 
-/** As Multus does, so that configurations written for it work: sriov reads `deviceID`, host-device `pciBusID`. */
+/**
+ * Returns the device's fields as Multus sets them, so that configurations written for it work: sriov reads `deviceID`,
+ * host-device `pciBusID`.
+ */
 function deviceFields(plugin: CniPluginConfig, deviceId: string | undefined): Record<string, string> {
   if (deviceId === undefined) return {};
   const isSelected = Object.entries(plugin).some(
@@ -47,7 +50,7 @@ interface EnvironmentOptions {
   searchPath: string;
 }
 
-/** A plugin's whole environment: our own does not leak into it. */
+/** Creates a plugin's whole environment, so that our own does not leak into it. */
 export function createEnvironment(attachment: CniAttachment, options: EnvironmentOptions): Record<string, string> {
   return {
     PATH: options.searchPath,
@@ -60,7 +63,7 @@ export function createEnvironment(attachment: CniAttachment, options: Environmen
   };
 }
 
-/** Many plugins reject unknown arguments unless IgnoreUnknown is set. */
+/** Formats `CNI_ARGS`. Many plugins reject unknown arguments unless IgnoreUnknown is set. */
 function formatArgs(args: Record<string, string>): string {
   const entries = Object.entries(args);
   if (entries.length === 0) return '';

@@ -13,7 +13,7 @@ const nonEmpty = z
   .string()
   .nullish()
   .transform((text) => text || undefined);
-/** Canonical, with prefix length. */
+/** Canonical address with prefix length. */
 const cidr = z.string().transform((text, context) => {
   return readCidr(text) ?? refuse(context, `must be an address with prefix length, not ${JSON.stringify(text)}`);
 });
@@ -28,10 +28,10 @@ const listOf = <Shape extends z.ZodRawShape>(shape: Shape) =>
     .array(z.object(shape).transform((fields) => present(fields)))
     .nullish()
     .transform((list) => list ?? []);
-/** Fields of results, addresses and routes that are used, or that have no meaning for a result by itself. */
+/** Fields of results, addresses and routes that are used, or that mean nothing on their own. */
 const known = {
   result: ['cniVersion', 'ips', 'routes'],
-  /** `interface` is an index into interfaces, which IPAM plugins do not know; `version` is that of IP, before CNI 1.0. */
+  /** `interface` is an index into interfaces, which IPAM plugins do not know; `version` is the IP version, before CNI 1.0. */
   ips: ['address', 'gateway', 'interface', 'version'],
   routes: ['dst', 'gw', 'mtu', 'advmss', 'priority', 'table', 'scope'],
 } as const;
@@ -48,16 +48,16 @@ const resultSchema = z.object({
   }),
 });
 
-/** What a chain of plugins, or an IPAM plugin, reports. Interfaces are not read from it, but from the kernel. */
+/** Result of a chain of plugins, or of an IPAM plugin. Interfaces are read from the kernel instead. */
 export interface CniResult extends z.infer<typeof resultSchema> {
   cniVersion: CniVersion;
-  /** Paths of other fields that say something: those of an IPAM result are applied by no plugin. */
+  /** Paths of other fields with a value: in an IPAM result no plugin applies them. */
   unused: string[];
 }
 /** Fields have the meaning of CNI specification 1.1.0, section 5, "ADD success"; absent: the kernel's default. */
 export type CniRoute = CniResult['routes'][number];
 
-/** Whose result it is, for errors. */
+/** Plugin call of the result, for errors. */
 export interface ResultSubject extends CniErrorDetails {
   plugin: string;
   network: string;
@@ -66,7 +66,7 @@ export interface ResultSubject extends CniErrorDetails {
 }
 
 /**
- * Reads what a plugin printed after an ADD.
+ * Parses a plugin's output after an ADD.
  * @throws CniError `cni-output-invalid`
  */
 export function parseCniResult(text: string, subject: ResultSubject): RawCniResult {
@@ -89,7 +89,7 @@ export function parseCniResult(text: string, subject: ResultSubject): RawCniResu
 }
 
 /**
- * The parts of a result that we use.
+ * Returns the parts of a result that we use.
  * @throws CniError `cni-output-invalid`
  */
 export function decodeCniResult(raw: RawCniResult, subject: ResultSubject): CniResult {
@@ -107,7 +107,7 @@ function unusedFields(raw: RawCniResult): string[] {
   return [...others(raw, known.result), ...inLists];
 }
 
-/** Go writes empty fields of some types. */
+/** Returns whether a value is empty: Go writes empty fields of some types. */
 function isEmpty(value: unknown): boolean {
   if (typeof value === 'object' && value !== null) return Object.keys(value).length === 0;
   return value === undefined || value === null || value === '' || value === 0 || value === false;

@@ -20,17 +20,17 @@ import { type CniResult, decodeCniResult, parseCniResult, type RawCniResult } fr
 import { hasNetns, Teardown } from './teardown.ts';
 
 export interface CniRunnerOptions {
-  /** Directories that are searched for plugins, in this order; absolute. */
+  /** Absolute paths of the directories that are searched for plugins, in this order. */
   binDirs: string[];
-  /** Where attachments are stored: for this driver alone, on a disk that survives a reboot of the node. */
+  /** Directory in which attachments are stored: for this driver alone, on a disk that survives a reboot of the node. */
   cacheDir: string;
   clock: Clock;
   logger: Logger;
-  /** How programs are run. */
+  /** Runs programs. */
   exec?: Exec;
   /** `PATH` of the plugins, for programs such as `iptables`. */
   searchPath?: string;
-  /** How long undoing a failed ADD may take, after the caller has its answer. */
+  /** Time for undoing a failed ADD after the caller has its answer, ms. */
   undoTimeoutMs?: number;
 }
 
@@ -45,9 +45,9 @@ const defaultSearchPath = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
  * Attaches pods to networks by CNI plugins, and gets addresses from IPAM plugins.
  *
  * Every attachment is stored durably in the cache before its first plugin runs and until its last DEL has succeeded, so
- * that one that was left behind can be found (`cachedAttachments`) and deleted. Operations on one interface of a
- * container run one at a time. The GC command is deliberately not used: it would free what other runtimes have in a
- * network of the same name, which we cannot know; deleting the cached attachments of pods that are gone frees ours.
+ * that an abandoned one can be found (`cachedAttachments`) and deleted. Operations on one interface of a container run one
+ * at a time. The GC command is deliberately not used: it would also free attachments of other runtimes in a network of the
+ * same name, which we cannot know. Deleting the cached attachments of deleted pods frees ours.
  *
  * Source: CNI specification 1.1.0, https://www.cni.dev/docs/spec/.
  */
@@ -68,11 +68,11 @@ export class CniRunner implements AsyncDisposable {
   }
 
   /**
-   * Runs the chain. What an earlier ADD of the same network, container and interface has left is deleted first; but if
-   * that ADD was completed, with the same configuration, its result is returned and no plugin runs.
+   * Runs the chain. If an identical ADD of the same network, container and interface was completed before, returns its
+   * result and runs no plugin; otherwise deletes the earlier attachment first.
    *
-   * A failed ADD is undone, best effort; if that fails too, the attachment stays in the cache. The promise rejects as
-   * soon as the signal fires, and undoing goes on in the background: the next operation on the interface waits for it.
+   * A failed ADD is undone, best effort; if that fails too, the attachment stays in the cache. The promise rejects as soon
+   * as the signal fires, and undoing continues in the background: the next operation on the interface waits for it.
    * @throws CniError
    */
   async add(attachment: CniAttachment, options: CniCallOptions): Promise<CniResult> {
@@ -80,14 +80,14 @@ export class CniRunner implements AsyncDisposable {
   }
 
   /**
-   * Runs the chain's DEL, in reverse order, with the configuration of its ADD. Can be repeated, also when the namespace
-   * is gone.
+   * Runs the chain's DEL, in reverse order, with the configuration of its ADD. Can be repeated, also when the namespace no
+   * longer exists.
    *
-   * Plugins that cannot find what they should delete fail. So where nothing may be left, their errors are logged and
-   * only transient ones are thrown: for an attachment that is not in the cache (plugins are called anyway, since caches
-   * get lost), and for one whose ADD was not completed and whose namespace is gone.
-   * @throws CniError of the first plugin that fails: the ones before it in the chain are not called, as their devices
-   * may still be in use, and the attachment stays in the cache
+   * Plugins fail if they cannot find what they should delete. Where there may be nothing to delete, their errors are
+   * therefore logged and only transient ones are thrown: for an attachment that is not in the cache (plugins are called
+   * anyway, since caches get lost), and for one whose ADD was not completed and whose namespace no longer exists.
+   * @throws CniError of the first plugin that fails: the ones before it in the chain are not called, as their devices may
+   * still be in use, and the attachment stays in the cache
    */
   async delete(attachment: CniAttachment, options: CniCallOptions): Promise<void> {
     await this.#delete(chainTask(attachment), options);
@@ -95,7 +95,8 @@ export class CniRunner implements AsyncDisposable {
 
   /**
    * Runs the chain's DEL if its ADD was begun and the interface has been lost since, so that the next ADD runs the plugins
-   * again. Plugins that cannot find what they should delete fail: their errors are logged, and only transient ones are thrown.
+   * again. Plugins fail if they cannot find what they should delete: their errors are logged, and only transient ones are
+   * thrown.
    * @throws CniError
    */
   async deleteLost(attachment: CniAttachment, { signal }: CniCallOptions): Promise<void> {
@@ -125,8 +126,9 @@ export class CniRunner implements AsyncDisposable {
   }
 
   /**
-   * The attachments that were begun and not deleted since, for cleaning up after pods that are gone: see {@link deleteCached}.
-   * @returns `problems` says which files cannot be used
+   * Returns the attachments that were begun and not deleted since, for cleaning up after deleted pods: see {@link
+   * deleteCached}.
+   * @returns `problems` lists unusable files
    * @throws CniError `cni-cache-unusable` if the cache as a whole cannot be read
    */
   async cachedAttachments(): Promise<{ attachments: CniTask[]; problems: CniError[] }> {
@@ -149,7 +151,7 @@ export class CniRunner implements AsyncDisposable {
     return this.#inTurn(task, signal, async (fail) => {
       const known = await this.#clearEarlier(task, signal);
       if (known !== undefined) return known;
-      // A missing plugin is better found before anything has to be undone.
+      // Missing plugins are found before anything must be undone.
       for (const { type } of task.attachment.network.plugins) {
         await this.#caller.find(type, task.attachment.network.name);
       }
@@ -167,7 +169,7 @@ export class CniRunner implements AsyncDisposable {
     });
   }
 
-  /** @param called receives the plugins that were called, also when one of them fails */
+  /** @param called collects the plugins that were called, also when one of them fails */
   async #runChain(task: CniTask, called: CniPluginConfig[], signal: AbortSignal): Promise<RawCniResult> {
     const { attachment } = task;
     const { netnsPath } = attachment;
@@ -180,9 +182,9 @@ export class CniRunner implements AsyncDisposable {
     return prevResult!;
   }
 
-  /** The result of an identical earlier ADD; what is left of a different one is deleted. */
+  /** Returns the result of an identical earlier ADD, or deletes an earlier attachment that differs. */
   async #clearEarlier(task: CniTask, signal: AbortSignal): Promise<CniResult | undefined> {
-    // One that cannot be read may have been completed: without a DEL, its address would never be free again.
+    // An unreadable one may have been completed: without a DEL, its address would never be free again.
     const earlier = await this.#readEntry(task, task);
     if (earlier === undefined) return undefined;
     if (earlier.result !== undefined && !earlier.deleting && isDeepStrictEqual(earlier.attachment, task.attachment)) {
@@ -242,7 +244,7 @@ export class CniRunner implements AsyncDisposable {
   }
 
   /**
-   * An unusable file must not keep its attachment from being deleted or recreated.
+   * Reads an entry. An unusable file must not keep its attachment from being deleted or recreated.
    * @param instead returned for such a file
    */
   async #readEntry(task: CniTask, instead?: CacheEntry): Promise<CacheEntry | undefined> {
@@ -255,8 +257,8 @@ export class CniRunner implements AsyncDisposable {
   }
 
   /**
-   * Runs operations on one interface one after the other. The caller is answered no later than its signal fires, while work
-   * that has begun goes on: it can reject the answer early, and the next operation waits for its end.
+   * Runs operations on one interface one after the other. The caller is answered when its signal fires at the latest, while
+   * started work continues: it can reject the answer early, and the next operation waits for its end.
    */
   async #inTurn<T>(
     task: CniTask,

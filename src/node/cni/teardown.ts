@@ -23,7 +23,7 @@ export class Teardown {
    * @throws CniError
    */
   async deleteAll({ kind, attachment, result }: CacheEntry, signal: AbortSignal): Promise<void> {
-    // Source: CNI specification 0.4.0, which brought the result to DEL.
+    // Source: CNI specification 0.4.0, which introduced the result in DEL.
     const prevResult = isAtLeast(attachment.network.cniVersion, '0.4.0') ? result : undefined;
     for (const plugin of attachment.network.plugins.toReversed()) {
       await this.#deletePlugin({ kind, attachment }, plugin, prevResult, signal);
@@ -31,7 +31,7 @@ export class Teardown {
   }
 
   /**
-   * Continues after failures.
+   * Runs the DEL of all plugins, also after failures.
    * @param plugins in the order of the chain
    * @returns the errors
    */
@@ -66,8 +66,8 @@ export class Teardown {
   }
 
   /**
-   * Without a namespace some plugins do nothing at all, host-device among them, and the network would lose their
-   * addresses for good. A DEL for addresses that are already released does no harm.
+   * Releases addresses by the IPAM plugin: without a namespace some plugins do nothing at all, host-device among them, and
+   * the network would lose their addresses for good. A DEL for addresses that are already released does no harm.
    */
   async #releaseAddresses(call: PluginCall, signal: AbortSignal) {
     const { plugin } = call;
@@ -76,7 +76,7 @@ export class Teardown {
     try {
       await this.#call({ ...call, plugin: { ...plugin, type } }, signal);
     } catch (error) {
-      // Then the type is not a plugin, but a keyword that the attaching plugin itself understands.
+      // The type is then no plugin, but a keyword of the attaching plugin.
       if (!(error instanceof CniError && error.code === 'cni-plugin-missing' && !error.retriable)) throw error;
     }
   }
@@ -91,7 +91,7 @@ export class Teardown {
   }
 }
 
-/** Whether the namespace still exists, as far as that can be seen. */
+/** Returns whether the namespace still exists, as far as that is visible here. */
 export function hasNetns({ netnsPath }: CniAttachment): boolean {
   try {
     using netns = netnsPath === '' ? undefined : NetnsHandle.openIfThere(netnsPath);

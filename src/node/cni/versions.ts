@@ -14,12 +14,12 @@ export function isAtLeast(version: CniVersion, other: CniVersion): boolean {
   return cniVersions.indexOf(version) >= cniVersions.indexOf(other);
 }
 
-/** The latest supported one of these versions. */
+/** Returns the latest supported one of these versions. */
 export function latestOf(versions: string[]): CniVersion | undefined {
   return cniVersions.findLast((version) => versions.includes(version));
 }
 
-/** Why a version is not supported, and which ones are. */
+/** Explains why a version is not supported, and which ones are. */
 export function describeUnknownVersion(version: unknown): string {
   const tooOld = typeof version === 'string' && /^0\.[12]\./.test(version) ? ' is too old' : ' is not known';
   return `${JSON.stringify(version)}${tooOld}: use one of ${cniVersions.join(', ')}`;

@@ -9,14 +9,14 @@ export const maxAttributeBytes = 64;
 
 type Value = string | number | boolean;
 
-/** Of devices, which are not changed once they are found, and whose attributes are needed at each report and each update. */
+/** Cache by device: devices do not change once they are found, and each report and update needs their attributes. */
 const known = new WeakMap<NetworkDevice, Readonly<Record<string, InventoryAttribute>>>();
 
 /**
- * Attributes that claims can select by. Unqualified names belong to the driver's domain and are always present, with an
- * empty string, 0 or -1 for unknown values: a CEL selector that reads an attribute which one device lacks fails for the
- * whole claim. Well-known names are left out when unknown: they are meant to be compared between devices, and two
- * unknown values would be equal. They are frozen.
+ * Returns the attributes that claims can select by. Unqualified names belong to the driver's domain and are always present,
+ * with an empty string, 0 or -1 for unknown values: a CEL selector that reads an attribute which one device lacks fails for
+ * the whole claim. Well-known names are omitted when unknown: they serve to compare devices, and two unknown values would
+ * be equal. The result is frozen.
  */
 export function deviceAttributes(device: NetworkDevice): Readonly<Record<string, InventoryAttribute>> {
   const attributes = known.get(device) ?? deepFreeze(attributesOf(device));
@@ -56,7 +56,10 @@ function attributesOf(device: NetworkDevice): Record<string, InventoryAttribute>
   return attributes;
 }
 
-/** A plain NIC is its own physical function, so that selecting by card, or requesting different ones, fits both. */
+/**
+ * Returns attributes of the PF. A plain NIC is its own PF, so that claims can select by card, or require different cards,
+ * for both.
+ */
 function physicalFunction(device: NetworkDevice): Record<string, Value> {
   if (device.kind === 'nic') {
     return { pfPciAddress: device.pciAddress, pfName: device.interfaceName ?? '', vfIndex: -1, eswitchMode: '' };
@@ -69,7 +72,7 @@ function isKnown(value: Value | undefined): value is Value {
   return value !== undefined && value !== '' && !isTooLong(value);
 }
 
-/** A value that is too long would invalidate the whole slice; a truncated one would be wrong. */
+/** Converts a value. One that is too long would invalidate the whole slice, and a truncated one would be wrong. */
 function toAttribute(value: Value): InventoryAttribute {
   if (typeof value === 'number') return { int: value };
   if (typeof value === 'boolean') return { bool: value };
@@ -77,7 +80,7 @@ function toAttribute(value: Value): InventoryAttribute {
 }
 
 function isTooLong(value: Value): boolean {
-  // Each of its letters has three bytes at most.
+  // A UTF-16 unit has at most three bytes.
   return (
     typeof value === 'string' && value.length > maxAttributeBytes / 3 && Buffer.byteLength(value) > maxAttributeBytes
   );

@@ -2,34 +2,34 @@ import { defined } from '../../lib/defined.ts';
 import type { ExclusionVerdict } from './exclusion.ts';
 import type { PfRule } from './inventory-policy.ts';
 
-/** What a VF is sure of on its port. */
+/** A VF's guaranteed share of its port. */
 export interface Bandwidth {
   guaranteedMbps: number;
-  /** Of the whole port: the guarantees of the VFs that claims have are not more. */
+  /** Speed of the whole port, which bounds the sum of the guarantees of allocated VFs. */
   portMbps: number;
-  /** Whether the VF may send more while the port is free. */
+  /** Whether the VF may send more while the port has free bandwidth. */
   burst?: true;
 }
 
 /**
- * Kernel drivers of PFs that refuse every minimum rate. Others are learned of when they refuse one.
+ * Kernel drivers whose PFs refuse every minimum rate. Other refusals are learned when they occur.
  * Source: the `ndo_set_vf_rate` of each in the kernel, and `mlx4_set_vf_rate`.
  */
 const withoutMinimumRates: ReadonlySet<string> = new Set(['be2net', 'funeth', 'i40e', 'igb', 'ixgbe', 'mlx4_core']);
 
-/** What is known of the port of a VF. */
+/** Known facts about a VF's port. */
 export interface PortFacts {
-  /** As last seen; absent: it was never known. */
+  /** Last known speed; absent: it was never known. */
   linkSpeedMbps?: number | undefined;
   /** Kernel driver of the PF. */
   driver?: string | undefined;
-  /** Whether the card has refused the rates of such a guarantee. */
+  /** Whether the card has refused such rates. */
   refusesRates: boolean;
 }
 
 /**
- * A VF's bandwidth by the rule that covers it.
- * @returns `undefined` without one; why the VF cannot be offered, if the guarantee cannot be kept
+ * Returns a VF's bandwidth by the rule that covers it.
+ * @returns `undefined` without a guarantee; the reason to exclude the VF, if the guarantee cannot be kept
  */
 export function bandwidthOf(
   rule: PfRule | undefined,

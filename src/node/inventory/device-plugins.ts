@@ -6,20 +6,20 @@ import { isTooDeep } from '../../lib/json-depth.ts';
 import { pciAddressPattern } from '../sriov/pci-address.ts';
 import type { ExclusionVerdict } from './exclusion.ts';
 
-/** The kubelet has this path whatever its `--root-dir` is: Kubernetes, `DevicePluginPath` of the device plugin API. */
+/** The kubelet uses this path whatever its `--root-dir` is: Kubernetes, `DevicePluginPath` of the device plugin API. */
 export const kubeletCheckpoint = '/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint';
 
-/** 1,000 VFs and 500 containers take less than 1 MiB; plugins that share GPUs have many more devices. */
+/** Limit for the file. 1,000 VFs and 500 containers take less than 1 MiB; plugins that share GPUs have many more devices. */
 const mostMebibytes = 16;
 
-/** Devices that the kubelet's device plugins give out: the resource of each, by PCI address. */
+/** Devices that the kubelet's device plugins manage: the resource of each, by PCI address. */
 export type GivenOut = ReadonlyMap<string, string>;
 
 const none: GivenOut = new Map();
 
 /**
- * Judges whether a device plugin gives out a function.
- * @param givenOut `undefined`: unknown, so that it may be given out
+ * Returns the reason to exclude a function because of a device plugin, if there is one.
+ * @param givenOut `undefined`: unknown, so that a device plugin may manage the function
  */
 export function judgePlugin(pciAddress: string, givenOut: GivenOut | undefined): ExclusionVerdict | undefined {
   if (givenOut === undefined) return { reason: 'device-plugin-unknown' };
@@ -28,13 +28,14 @@ export function judgePlugin(pciAddress: string, givenOut: GivenOut | undefined):
 }
 
 /**
- * Reads which PCI functions device plugins give out, from the kubelet's checkpoint. The SR-IOV network device plugin has PCI addresses
- * as device ids. The kubelet updates the file when it gives out a device, and five minutes after a plugin has gone.
+ * Reads which PCI functions device plugins manage, from the kubelet's checkpoint. The SR-IOV network device plugin uses PCI
+ * addresses as device ids. The kubelet updates the file when it allocates a device, and five minutes after a plugin has
+ * gone.
  * Source: Kubernetes, pkg/kubelet/cm/devicemanager/checkpoint/checkpoint.go.
  */
 export class DevicePlugins {
   readonly #path: string;
-  /** What was parsed last; `error`: the file is damaged, and `givenOut` is what it said before. */
+  /** Last parsed file; `error`: the file is damaged, and `givenOut` holds its earlier content. */
   #known: { file: object; givenOut: GivenOut | undefined; error?: unknown } | undefined;
 
   /** @param path `kubelet_internal_checkpoint` below the kubelet's `device-plugins` */
@@ -44,8 +45,8 @@ export class DevicePlugins {
 
   /**
    * Reads the file again if it has changed.
-   * @returns `error` is why it cannot be read, and `problem` says so; then `givenOut` is as it was before, `undefined` if it was never
-   * read
+   * @returns `error` is why it cannot be read, and `problem` describes it; `givenOut` then keeps its earlier value,
+   * `undefined` if the file was never read
    */
   async read(): Promise<{ givenOut: GivenOut | undefined; error?: unknown; problem?: string }> {
     let file: FileHandle | undefined;
@@ -59,7 +60,7 @@ export class DevicePlugins {
       if (this.#known?.error !== undefined) throw this.#known.error;
       return { givenOut: this.#known?.givenOut };
     } catch (error) {
-      // A kubelet that has never had a device plugin has no such file.
+      // A kubelet that never had a device plugin has no such file.
       if (errnoCode(error) === 'ENOENT') {
         this.#known = undefined;
         return { givenOut: none };
@@ -94,7 +95,7 @@ async function readAtMost(file: FileHandle, size: number): Promise<string> {
 }
 
 /**
- * @param before what the file said earlier
+ * @param before earlier content of the file
  * @throws Error if it is no checkpoint
  */
 function parseCheckpoint(text: string, before = none): GivenOut {
@@ -110,14 +111,14 @@ function parseCheckpoint(text: string, before = none): GivenOut {
   const registered: object = Object(data.RegisteredDevices);
   const earlier = Map.groupBy(before.keys(), (id) => before.get(id));
   for (const [resource, ids] of Object.entries(registered)) {
-    // None: kubelet or plugin has restarted, and the plugin has not registered again.
+    // Empty: kubelet or plugin has restarted, and the plugin has not registered again.
     add(resource, Array.isArray(ids) && ids.length === 0 ? earlier.get(resource) : ids);
   }
   for (const entry of Array.isArray(data.PodDeviceEntries) ? data.PodDeviceEntries : []) {
     const { ResourceName: resource, DeviceIDs: ids } = Object(entry);
-    // Without its plugin: the kubelet removes entries of pods that are gone only when another pod asks for such a resource.
+    // The plugin is gone: the kubelet removes entries of deleted pods only when another pod requests such a resource.
     if (!Object.hasOwn(registered, resource)) continue;
-    // By NUMA node; before Kubernetes 1.20 a list.
+    // A map by NUMA node; before Kubernetes 1.20 a list.
     for (const each of Array.isArray(ids) ? [ids] : Object.values(Object(ids))) add(resource, each);
   }
   return givenOut;

@@ -4,25 +4,25 @@ import { formatSimulatedAlias } from '../sriov/pci-address.ts';
 import type { PciFunction, Vf } from '../sriov/sysfs.ts';
 import type { Bandwidth } from './bandwidth.ts';
 
-/** How the PF switches between its VFs: by MAC and VLAN, or as set through representors on the host. */
+/** How the PF switches between its VFs: by MAC and VLAN, or as configured through representors on the host. */
 export type EswitchMode = 'legacy' | 'switchdev';
 
-/** A device as it is offered, with facts from sysfs and, about its interface, from netlink. */
+/** An offered device, with facts from sysfs and, about its interface, from netlink. */
 interface Offered extends PciFunction {
   /** Name in its pool, e.g. `0000-3b-02-1`. */
   name: string;
   simulated: boolean;
-  /** Name on the host, as last seen there. */
+  /** Name of its interface on the host, as last seen there. */
   interfaceName?: string;
-  /** Lower case with colons. */
+  /** MAC address, lower case with colons. */
   hardwareAddress?: string;
   mtuBytes?: number;
-  /** Of the port, as last seen; for a VF, of its PF's port. */
+  /** Link type of the port, as last seen; for a VF, of its PF's port. */
   linkType?: LinkType;
   linkSpeedMbps?: number;
-  /** Names such as `mlx5_2`. */
+  /** RDMA device names such as `mlx5_2`. */
   rdmaDevices: string[];
-  /** Name by which Multus knows the device; the operator's choice. */
+  /** Name by which Multus knows the device, set by the operator. */
   resourceName?: string;
 }
 
@@ -30,7 +30,7 @@ export interface VfDevice extends Offered, Vf {
   kind: 'vf';
   pfName?: string;
   eswitchMode?: EswitchMode;
-  /** By the inventory policy; absent: it is sure of none. */
+  /** Guarantee of the inventory policy; absent: none. */
   bandwidth?: Bandwidth;
 }
 
@@ -41,13 +41,13 @@ export interface NicDevice extends Offered {
 
 export type NetworkDevice = VfDevice | NicDevice;
 
-/** The device that a link belongs to. */
+/** Facts that identify a device's link. */
 export interface LinkOwner {
   pciAddress: string;
   simulated: boolean;
 }
 
-/** How to find the device's link, in whatever namespace it is. */
+/** Returns how to find the device's link, in whatever namespace it is. */
 export function linkIdentity({ pciAddress, simulated }: LinkOwner): VfIdentity {
   return simulated ? { alias: formatSimulatedAlias(pciAddress) } : { pciAddress };
 }

@@ -38,13 +38,13 @@ export type ExclusionReason =
 /** Why a device is not offered. */
 export interface ExclusionVerdict {
   reason: ExclusionReason;
-  /** The interface concerned. */
+  /** Interface that causes the exclusion. */
   interfaceName?: string;
-  /** The guarantee that its port is too slow for. */
+  /** Guarantee that exceeds the port's speed. */
   bandwidth?: Bandwidth;
-  /** The resource of the device plugin that gives it out. */
+  /** Resource name under which a device plugin manages it. */
   resourceName?: string;
-  /** The field of the policy that cannot be fulfilled, such as `pfs[0].bandwidth.burst`. */
+  /** Field of the policy that cannot be fulfilled, such as `pfs[0].bandwidth.burst`. */
   field?: string;
 }
 
@@ -73,7 +73,7 @@ const explanations: Record<ExclusionReason, string> = {
   'rates-unsupported': 'its card rejects the rates of its guaranteed bandwidth; change the rule of the policy',
 };
 
-/** Why a device is not offered, for people. */
+/** Returns why a device is not offered, as text. */
 export function explainExclusion({ reason, bandwidth, field, resourceName }: ExclusionVerdict): string {
   if (resourceName !== undefined) return `${explanations[reason]}: ${printable(resourceName, 128)}`;
   if (field !== undefined) return `${explanations[reason]}: ${field}`;
@@ -81,14 +81,14 @@ export function explainExclusion({ reason, bandwidth, field, resourceName }: Exc
   return `${explanations[reason]}: ${bandwidth.guaranteedMbps} of ${bandwidth.portMbps} Mbit/s`;
 }
 
-/** Reasons of a PF that apply to its VFs as well. */
+/** Reasons that exclude a PF's VFs, too. */
 const ofPfToo = { 'carries-default-route': 'pf-carries-default-route', enslaved: 'pf-enslaved' } as const;
 
-/** PCI vendor of the virtual devices of hypervisors. */
+/** PCI vendor of virtio devices. */
 const virtioVendor = '1af4';
 
 /**
- * Whether a VF must not be offered.
+ * Returns the reason to exclude a VF, if there is one.
  * @param rule the rule that covers it, if any
  * @param own how the node uses its interface
  * @param ofPf how the node uses the interface of its PF
@@ -115,7 +115,7 @@ interface NicFacts {
 }
 
 /**
- * Whether a NIC that a rule selects must not be offered.
+ * Returns the reason to exclude a NIC that a rule selects, if there is one.
  * @param usage how the node uses it
  */
 export function judgeNic(nic: NicFacts, usage: Usage | undefined, hasVfs: boolean): ExclusionVerdict | undefined {

@@ -1,19 +1,19 @@
 import { findVf, isRepresentor, type Link, type Route } from '../netlink/index.ts';
 import { type LinkOwner, linkIdentity } from './device.ts';
 
-/** Why the node itself needs an interface. */
+/** Reason why the node itself needs an interface. */
 export interface Usage {
   reason: 'carries-default-route' | 'enslaved' | 'has-address' | 'has-upper';
   interfaceName: string;
 }
 
-/** The host's interfaces at one moment, and how the host uses them. */
+/** The host's interfaces at one moment, and the host's uses of them. */
 export class HostNetwork {
   readonly #links: Link[];
   readonly #byBus: Map<string | undefined, Link[]>;
   /** Indices of the links that the node's default routes depend on. */
   readonly #uplinks: Set<number>;
-  /** Indices of the links that have an address which others can reach. */
+  /** Indices of the links with an address that other hosts can reach. */
   readonly #addressed: Set<number>;
 
   /**
@@ -28,7 +28,7 @@ export class HostNetwork {
   }
 
   /**
-   * All links of a PCI function: some cards have two, and a PF in switchdev mode has the representors of its VFs.
+   * Returns all links of a PCI function: some cards have two, and a PF in switchdev mode has the representors of its VFs.
    * @param names of its interfaces, for kernels before 5.14, which do not report a link's bus address
    */
   linksOf(pciAddress: string, names: string[] = []): Link[] {
@@ -37,13 +37,13 @@ export class HostNetwork {
     return (this.#byBus.get(undefined) ?? []).filter(({ name }) => names.includes(name));
   }
 
-  /** The link of a device; by bus address first, since that is quick. */
+  /** Returns the link of a device; looks up its bus address first, since that is quick. */
   linkOf(device: LinkOwner): Link | undefined {
     const [link] = this.linksOf(device.pciAddress).filter((each) => !isRepresentor(each));
     return link ?? (device.simulated ? findVf(this.#links, linkIdentity(device)) : undefined);
   }
 
-  /** How the node uses any of the links of a device that it could hand out. */
+  /** Returns how the node uses any of a device's links that could be allocated. */
   ownUsageOf(links: Link[]): Usage | undefined {
     const usage = this.usageOf(links);
     if (usage !== undefined) return usage;
@@ -56,7 +56,7 @@ export class HostNetwork {
     return below && { reason: 'has-upper', interfaceName: below.name };
   }
 
-  /** How the node uses any of the links, so that nothing that depends on them can be handed out. */
+  /** Returns how the node uses any of the links, so that nothing that depends on them may be allocated. */
   usageOf(links: Link[]): Usage | undefined {
     const uplink = links.find(({ index }) => this.#uplinks.has(index));
     if (uplink !== undefined) return { reason: 'carries-default-route', interfaceName: uplink.name };
@@ -65,7 +65,7 @@ export class HostNetwork {
   }
 }
 
-/** Links of the default routes in any table, the ports of those that are bonds or bridges, and links below VLANs. */
+/** Returns the links of default routes in any table, the ports of those that are bonds or bridges, and links below VLANs. */
 export function findUplinks(links: Link[], routes: Route[]): Set<number> {
   const uplinks = new Set<number>();
   const add = (index: number): void => {

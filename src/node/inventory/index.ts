@@ -1,4 +1,7 @@
-/** The devices that a node can offer: SR-IOV functions and plain NICs, what excludes them, and what slices say of them. */
+/**
+ * The devices that a node can offer: SR-IOV functions and plain NICs, the reasons to exclude them, and their attributes in
+ * slices.
+ */
 export { deviceAttributes, type InventoryAttribute } from './attributes.ts';
 export { linkIdentity, type NetworkDevice } from './device.ts';
 export { DevicePlugins, judgePlugin, kubeletCheckpoint } from './device-plugins.ts';

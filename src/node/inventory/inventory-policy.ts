@@ -3,10 +3,10 @@ import { pciAddressPattern } from '../sriov/pci-address.ts';
 
 const inQuotes = (what: string) => z.string({ error: `${what}, as text: put it in quotes` });
 
-/** One value, or several of which one must match. */
+/** Schema of one value, or of several of which one must match. */
 type Values = <T extends z.ZodType>(value: T) => z.ZodType<z.output<T> | z.output<T>[]>;
 const oneOrMore: Values = (value) => z.union([value, z.array(value).min(1)]);
-/** An API server accepts only one type for a field. */
+/** Lists only: an API server accepts only one type for a field. */
 const list: Values = (value) => z.array(value).min(1).max(64);
 
 const id = inQuotes('four hexadecimal digits').regex(
@@ -18,27 +18,27 @@ const name = inQuotes('a name').min(1);
 const backwards = 'a range ends before it begins';
 const isForwards =
   "self.split(',').all(part, [part.split('-')].all(ends, ends.size() < 2 || int(ends[0]) <= int(ends[1])))";
-/** `0-3,6`: numbers and ranges of VF indices, from 0. */
+/** Indices and ranges of VFs, from 0: `0-3,6`. */
 const vfRange = inQuotes('indices and ranges')
   .regex(/^\d{1,3}(-\d{1,3})?(,\d{1,3}(-\d{1,3})?)*$/, 'indices and ranges, such as 0-3,6')
   .max(128)
   .refine((text) => parseRange(text).every(({ first, last }) => first <= last), backwards)
   .meta({ 'x-kubernetes-validations': [{ rule: isForwards, message: backwards }] });
 
-/** The name of an extended resource: Multus compares it with an annotation of the network. */
+/** Name of an extended resource, which Multus compares with an annotation of the network. */
 const resourceName = z
   .string()
   .max(64)
   .regex(/^[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?$/, 'a name such as example.com/sriov')
   .describe('Attribute k8s.cni.cncf.io/resourceName of the devices, for Multus.');
 
-/** Also bounds what the API server's checks of an object cost. */
+/** Also bounds the cost of the API server's validation. */
 const mostRules = 64;
 
-/** Mbit/s, as netlink has rates. */
+/** Mbit/s, the unit of netlink. */
 const rate = z.int().min(1).max(0xfffffffe);
 
-/** The physical functions that a rule covers; every field that is given must match. */
+/** Selects the physical functions of a rule; every given field must match. */
 const selectorOf = (values: Values) =>
   z.strictObject({
     name: values(name).describe('Interface name or alternative name.').optional(),
@@ -77,14 +77,14 @@ const pfRuleOf = (values: Values) =>
 
 const nicRuleOf = (values: Values) =>
   z.strictObject({
-    // A rule for everything would take cards from the node merely because they carry no default route.
+    // Required: a rule for everything would take cards from the node merely because they carry no default route.
     select: selectorOf(values)
       .refine((fields) => Object.keys(fields).length > 0, 'at least one field')
       .meta({ description: 'NICs to offer.', minProperties: 1 }),
     resourceName: resourceName.optional(),
   });
 
-/** What the scheduler, and the controller that evicts pods, make of a condition of a device. */
+/** Effect of a condition on scheduler and eviction controller. */
 const effect = z.enum(['None', 'NoSchedule', 'NoExecute']);
 
 const taints = z.strictObject({
@@ -92,7 +92,7 @@ const taints = z.strictObject({
   pfDown: effect.describe('The PF is administratively down while its VFs are offered.').optional(),
   lacpPartnerLost: effect.describe('The PF is in a bond in mode 802.3ad, and its partner does not answer.').optional(),
   missingDriver: effect.describe('The PF has no kernel driver.').optional(),
-  // Such a device can be prepared for no claim: it must not be offered without a taint.
+  // Required taint: such a device cannot be prepared for any claim.
   hung: effect.exclude(['None']).describe('The kernel does not return from a write for the device.').optional(),
 });
 
@@ -114,8 +114,8 @@ const rulesOf = (values: Values) => ({
 });
 
 /**
- * Which devices are offered. VFs: without `pfs`, all VFs of every PF that the node itself does not use; with it, those
- * that a rule covers, by the first such rule. Whole NICs: only those that a rule of `nics` selects.
+ * Which devices are offered. VFs: without `pfs`, all VFs of every PF that the node itself does not use; with it, those that
+ * a rule covers, by the first such rule. Whole NICs: only those that a rule of `nics` selects.
  */
 export const inventoryPolicySchema = z.strictObject({
   apiVersion: z.literal('netdra.dev/v1alpha1'),
@@ -123,7 +123,7 @@ export const inventoryPolicySchema = z.strictObject({
   ...rulesOf(oneOrMore),
 });
 
-/** The same in a NetworkDevicePolicy, where one value is a list, too. */
+/** Rules in a NetworkDevicePolicy, where a single value is a list, too. */
 export const policySpecSchema = z.strictObject(rulesOf(list));
 
 type Selector = z.infer<ReturnType<typeof selectorOf>>;
@@ -133,19 +133,19 @@ export type InventoryPolicy = Omit<z.infer<typeof inventoryPolicySchema>, 'apiVe
 
 /** Facts by which a physical function can be selected. */
 type SelectableFacts = Partial<Record<Exclude<keyof Selector, 'name'>, string | undefined>> & {
-  /** All names of all its ports: interfaces are renamed, and keep the old name as an alternative one. */
+  /** All names of all its ports: renamed interfaces keep the old name as an alternative one. */
   names?: readonly string[];
 };
 
 /** Without rules, one rule covers everything. */
 const everything: PfRule[] = [{ select: {} }];
 
-/** The rules for a PF, in their order; each VF follows the first one that {@link coversVf} accepts. */
+/** Returns the rules for a PF, in their order; each VF follows the first one that {@link coversVf} accepts. */
 export function rulesForPf({ pfs = everything }: InventoryPolicy, pf: SelectableFacts): PfRule[] {
   return pfs.filter(({ select }) => selects(select, pf));
 }
 
-/** The rules for a NIC; it follows the first one. */
+/** Returns the rules for a NIC, which follows the first one. */
 export function rulesForNic({ nics = [] }: InventoryPolicy, nic: SelectableFacts): NicRule[] {
   return nics.filter(({ select }) => selects(select, nic));
 }
@@ -162,7 +162,7 @@ function selects({ name, ...others }: Selector, { names = [], ...facts }: Select
   return isNamed && fields.every((field) => fits(others[field], facts[field]));
 }
 
-/** @param wanted absent: whatever the value is */
+/** @param wanted absent: any value fits */
 function fits(wanted: string | string[] | undefined, value: string | undefined): boolean {
   return wanted === undefined || (value !== undefined && [wanted].flat().includes(value));
 }

@@ -3,24 +3,24 @@ import type { NetworkDevice } from './device.ts';
 import type { Exclusion } from './exclusion.ts';
 import type { ConditionReading, FunctionFacts } from './link-conditions.ts';
 
-/** What a scan has found. */
+/** Result of a scan. */
 export interface InventoryReport {
-  /** Sorted by PCI address. */
+  /** Offered devices, sorted by PCI address. */
   devices: NetworkDevice[];
-  /** VFs, and NICs that the policy selects. */
+  /** Excluded VFs, and excluded NICs that the policy selects. */
   excluded: Exclusion[];
   /**
-   * What could not be read, or switched on; the devices concerned are neither offered nor excluded. If it is only a PF's list
-   * of its VFs (`vf-state-unknown`), they are offered without the facts that it has.
+   * What could not be read, or switched on; the devices concerned are neither offered nor excluded. If only a PF's list of
+   * its VFs is unreadable (`vf-state-unknown`), the VFs are offered without the facts in it.
    */
   problems: SriovError[];
-  /** Rules of the policy that select nothing, and why device plugins are unknown. */
+  /** Rules of the policy that select nothing, and why the devices of device plugins are unknown. */
   warnings: string[];
   /** All network functions that can have VFs. */
   pfs: PfSummary[];
-  /** What is wrong with the functions, and what is not. */
+  /** Conditions of the functions, present and absent ones. */
   readings: ConditionReading[];
-  /** PCI addresses of all network functions; absent: not all of them could be read. */
+  /** PCI addresses of all network functions; absent: some could not be read. */
   functions?: ReadonlySet<string>;
 }
 
@@ -28,16 +28,16 @@ export function emptyReport(): InventoryReport {
   return { devices: [], excluded: [], problems: [], warnings: [], pfs: [], readings: [] };
 }
 
-/** A PF, and how many VFs it has. */
+/** A PF and the number of its VFs. */
 export interface PfSummary extends FunctionFacts {
   totalVfs: number;
   names: string[];
   numVfs: number;
-  /** Of its port, as last seen. */
+  /** Speed of its port, as last seen. */
   linkSpeedMbps?: number;
 }
 
-/** A device that disappeared while it was read is not a problem: the next scan does not find it. */
+/** Adds a problem, unless its device disappeared while it was read: the next scan does not find it. */
 export function addProblem(report: InventoryReport, problem: SriovError): void {
   if (!isGone(problem)) report.problems.push(problem);
 }

@@ -26,7 +26,7 @@ export interface InventoryOptions extends SurveyedNode {
   /** The policy in force. It is asked for whenever it is needed, so that each scan follows the newest one. */
   policy: () => InventoryPolicy;
   vfSwitch: Pick<VfActivation, 'ensure'>;
-  /** Absent: there are none, as for simulated devices. */
+  /** Absent: none exist, as for simulated devices. */
   devicePlugins?: DevicePlugins;
 }
 
@@ -38,17 +38,17 @@ interface Scan {
   elsewhere: Set<string>;
   /** Rules that select something. */
   matched: Set<PfRule | NicRule>;
-  /** The functions that rules can select, in the words of a warning. */
+  /** Functions that rules can select, as words of a warning. */
   selectable: string[];
   /** PFs with their VFs. */
   found: { pf: Seen<Pf>; vfs: Vf[] }[];
   /** Whether every function could be read. */
   isComplete: boolean;
-  /** `undefined`: unknown. */
+  /** Devices of device plugins; `undefined`: unknown. */
   givenOut: GivenOut | undefined;
 }
 
-/** A PF, the policy's rules for it, and how the node uses it. */
+/** A PF, the policy's rules for it, and the node's use of it. */
 interface PfInPolicy {
   pf: Seen<Pf>;
   rules: PfRule[];
@@ -57,19 +57,19 @@ interface PfInPolicy {
 
 /**
  * Finds the devices that can be offered. Remembers addresses and ports: while a device is in a pod, its interface is
- * not visible from the host, and its attributes must not come and go because of that, or because of a cable.
+ * invisible from the host, and its attributes must not come and go because of that, or because of a cable.
  */
 export class Inventory {
   readonly #options: InventoryOptions;
   #remembered: ReadonlyMap<string, Remembered> = new Map();
-  /** VFs whose interface was in another network namespace at the last scan, although no claim held them. */
+  /** VFs whose interface was in another network namespace at the last scan, although no claim had them. */
   #elsewhere: ReadonlySet<string> = new Set();
-  /** PFs of the last scan with their VFs, as they are or were before a claim had them. */
+  /** PFs of the last scan with their VFs, in the state before any claim changed them. */
   #found: Scan['found'] = [];
-  /** Of the last scan. */
+  /** Report of the last scan. */
   #report: InventoryReport = emptyReport();
   readonly #steady = new SteadyFacts();
-  /** PFs that have refused the rates of guarantees. Another policy is tried anew. */
+  /** PFs that have refused the rates of guarantees, by policy: another policy is tried anew. */
   readonly #refusals = new WeakMap<InventoryPolicy, ReadonlySet<string>>();
 
   constructor(options: InventoryOptions) {
@@ -77,8 +77,8 @@ export class Inventory {
   }
 
   /**
-   * A function that cannot be read does not affect the others.
-   * @param held devices that are offered as they were before, whatever the node or the policy does meanwhile
+   * Scans the node. An unreadable function does not affect the others.
+   * @param held devices that keep their offered state, whatever the node or the policy does meanwhile
    * @throws SriovError `sysfs-unreadable` if nothing can be read; NetlinkError
    */
   async scan(held: HeldDevices = new Map()): Promise<InventoryReport> {
@@ -114,20 +114,23 @@ export class Inventory {
     return report;
   }
 
-  /** Whether another policy would offer some device that the last scan has found, or NICs, which that need not have looked at. */
+  /**
+   * Returns whether another policy could offer a device that the last scan has found, or NICs, which that scan may have
+   * skipped.
+   */
   offersSome(policy: InventoryPolicy): boolean {
     if (policy.pfs?.length === 0 || (policy.nics ?? []).length > 0) return true;
     return this.#found.some(({ pf, vfs }) => {
       const rules = rulesForPf(policy, pf);
-      // One without VFs may get some.
+      // A PF without VFs may get some.
       return rules.length > 0 && (vfs.length === 0 || vfs.some((vf) => rules.some((rule) => coversVf(rule, vf))));
     });
   }
 
   /**
-   * To be called when a card has refused the rates of a VF: from the next scan on, VFs of its PF with a guarantee are excluded.
-   * @param isFinal whether the card refuses them for good; one whose port is down may take them later
-   * @returns the field of the policy that asks for the rates; `undefined`: none does
+   * Records that a card has refused the rates of a VF: from the next scan on, VFs of its PF with a guarantee are excluded.
+   * @param isFinal whether the card refuses them for good; one whose port is down may accept them later
+   * @returns the field of the policy that requires the rates; `undefined`: none does
    */
   ratesRefused(pciAddress: string, isFinal: boolean): string | undefined {
     const found = this.#found.find(({ vfs }) => vfs.some((each) => each.pciAddress === pciAddress));
@@ -142,7 +145,10 @@ export class Inventory {
     return this.#fieldOf(rule);
   }
 
-  /** The rates that PFs have refused under the present policy: changes when other VFs are to be excluded than at the last scan. */
+  /**
+   * Returns the PFs that have refused rates under the present policy; the object changes when the next scan will exclude
+   * other VFs.
+   */
   get refusals(): ReadonlySet<string> {
     return this.#refusals.get(this.#policy) ?? new Set();
   }
@@ -157,7 +163,7 @@ export class Inventory {
   }
 
   /**
-   * Looks only at the links of the functions that the last scan has found, which costs a small part of a scan.
+   * Reads only the links of the functions that the last scan found, which costs a small part of a scan.
    * @throws NetlinkError
    */
   async readConditions(held: HeldDevices): Promise<ConditionReading[]> {
@@ -202,7 +208,7 @@ export class Inventory {
     for (const rule of subject.rules) scan.matched.add(rule);
     this.#offerNic(pf, subject.usage, entries.length > 0 || numVfs > 0, scan);
     const vfs = await survey.vfs(pf, entries, (each) => {
-      // Without the list, each VF is still there.
+      // The VFs exist without the list, too.
       if (each.code !== 'vf-state-unknown' && !isGone(each)) scan.isComplete = false;
       addProblem(report, each);
     });
@@ -247,8 +253,8 @@ export class Inventory {
   }
 
   /**
-   * An offered VF is excluded only if it is elsewhere twice: between reading `held` and the survey, a claim may have
-   * taken it, or its namespace may be about to return it.
+   * Excludes an offered VF only if it is elsewhere twice: between reading `held` and the survey, a claim may have taken it,
+   * or its namespace may be about to return it.
    */
   #judgePlace({ pciAddress, isElsewhere }: Seen<Vf>, { elsewhere }: Scan): ExclusionVerdict | undefined {
     if (!isElsewhere) return undefined;
@@ -272,7 +278,7 @@ export class Inventory {
     else report.devices.push(held.get(pciAddress)?.offered ?? { ...nic, kind: 'nic' });
   }
 
-  /** Properties that devices of both kinds have besides those in the survey. */
+  /** Returns the properties that both kinds of devices have besides those in the survey. */
   #common({ pciAddress }: PciFunction, rule: { resourceName?: string | undefined } | undefined, survey: Survey) {
     const resourceName = rule?.resourceName ?? this.#policy.resourceName;
     return {
@@ -285,9 +291,9 @@ export class Inventory {
 }
 
 /**
- * How many VFs are switched on where there are none. Other numbers are left alone: to change one, all VFs would have to be
- * removed first. Cards that the node uses are not touched, since switching VFs on can interrupt them, nor cards that a claim
- * holds as a whole.
+ * Returns the number of VFs to switch on for a PF that has none. Other numbers stay: changing one would remove all VFs
+ * first. Leaves cards alone that the node uses, since switching VFs on can interrupt them, and cards that a claim has as a
+ * whole.
  */
 function wantedVfs({ pf, rules, usage }: PfInPolicy, { held }: Scan): number {
   const { numVfs = 0, allowInUse = false } = rules.find((rule) => rule.numVfs !== undefined) ?? {};
@@ -295,12 +301,12 @@ function wantedVfs({ pf, rules, usage }: PfInPolicy, { held }: Scan): number {
   return isInUse ? 0 : numVfs;
 }
 
-/** A card that takes no minimum rates may still take maximum rates. */
+/** A card without minimum rates may still accept maximum rates. */
 function refusalOf(pfAddress: string, { bandwidth }: PfRule): string {
   return `${pfAddress} ${bandwidth?.burst ? 'minimum' : 'maximum'}`;
 }
 
-/** Representors exist in one of the modes only, and every driver puts them below its PF. */
+/** Returns the facts of a VF's PF. Representors exist only in switchdev mode, and every driver registers them below its PF. */
 function ofPf({ interfaceName: pfName, links }: Seen<Pf>): { pfName?: string; eswitchMode?: EswitchMode } {
   const eswitchMode = links.some(isRepresentor) ? 'switchdev' : 'legacy';
   return pfName === undefined ? {} : { pfName, eswitchMode };

@@ -2,15 +2,15 @@ import { defined } from '../../lib/defined.ts';
 import { isRepresentor, type Link } from '../netlink/index.ts';
 import type { NetworkDevice } from './device.ts';
 
-/** What can be wrong with a function of a card, as far as its links and sysfs show it. */
+/** Conditions of a card's function that its links and sysfs show. */
 export const linkConditions = ['no-carrier', 'pf-down', 'lacp-partner-lost', 'missing-driver'] as const;
 export type LinkCondition = (typeof linkConditions)[number];
 
-/** Of whom a condition is: of a PF, and so of all its VFs; of a NIC that is offered as a whole; of a single VF. */
+/** The device that a condition is about: a PF, and so all its VFs; a NIC that is offered as a whole; or a single VF. */
 export interface ConditionSubject {
   pciAddress: string;
   kind: 'PF' | 'NIC' | 'VF';
-  /** The interface that shows it: of a VF, its representor's. */
+  /** Interface that shows it; for a VF, its representor's. */
   interfaceName?: string;
 }
 
@@ -19,14 +19,14 @@ export interface FunctionCondition extends ConditionSubject {
   condition: LinkCondition;
 }
 
-/** Whether something is wrong, as one look shows it. A state that cannot be read is not among the readings. */
+/** Whether the condition holds at one moment. Unreadable states are not among the readings. */
 export interface ConditionReading extends FunctionCondition {
   isPresent: boolean;
-  /** The kernel reports no change of it. */
+  /** Whether the kernel reports no change of it. */
   isSilent?: true;
 }
 
-/** What is known of a function from sysfs. */
+/** Facts about a function from sysfs. */
 export interface FunctionFacts {
   pciAddress: string;
   driver?: string;
@@ -34,15 +34,15 @@ export interface FunctionFacts {
 
 export interface ConditionSources {
   pfs: readonly FunctionFacts[];
-  /** That are offered. */
+  /** Offered devices. */
   devices: readonly NetworkDevice[];
-  /** The host's links of a function. */
+  /** Returns the host's links of a function. */
   linksOf: (pciAddress: string) => Link[];
-  /** Of VFs in pods the host sees no link, and these are up. */
+  /** Returns whether a claim has the VF: the host does not see the links of VFs in pods, which are up. */
   isHeld: (pciAddress: string) => boolean;
 }
 
-/** Reads the conditions of all functions whose state is known. */
+/** Returns the conditions of all functions whose state is known. */
 export function readConditions({ pfs, devices, linksOf, isHeld }: ConditionSources): ConditionReading[] {
   const ofVfs = Map.groupBy(devices, (device) => (device.kind === 'vf' ? device.pfAddress : undefined));
   return [
@@ -68,13 +68,13 @@ function subjectOf(kind: ConditionSubject['kind'], pciAddress: string, [link]: r
   return { pciAddress, kind, ...defined({ interfaceName: link?.name }) };
 }
 
-/** @param hasVfs whether VFs of the function are offered: ports without VFs, and NICs that no claim has, are usually down */
+/** @param hasVfs whether VFs of the function are offered: ports without VFs, and unclaimed NICs, are usually down */
 function ofPorts(subject: ConditionSubject, ports: readonly Link[], hasVfs = false): ConditionReading[] {
   if (ports.length === 0) return [];
   const isPresent = lacksCarrier(ports);
   const partners = ports.flatMap(({ lacpPartnerInSync }) => lacpPartnerInSync ?? []);
   const isAlone = partners.length > 0 && !partners.includes(true);
-  // A bond of one port goes on without its partner, and reports nothing.
+  // A bond with one port continues without its partner, and reports nothing.
   const silent = partners.length > 0 ? { isSilent: true as const } : {};
   return [
     ...(isPresent === undefined ? [] : [{ ...subject, condition: 'no-carrier' as const, isPresent }]),
@@ -85,15 +85,18 @@ function ofPorts(subject: ConditionSubject, ports: readonly Link[], hasVfs = fal
   ];
 }
 
-/** A link that is down has no carrier to report; a card's ports need not all be in use, so those that are up decide. */
+/**
+ * Returns whether no port has a carrier. A link that is down has none to report, and a card's ports need not all be in use,
+ * so that only ports that are up count.
+ */
 function lacksCarrier(ports: readonly Link[]): boolean | undefined {
   const inUse = ports.filter(({ up }) => up);
   return inUse.length === 0 ? undefined : !inUse.some(({ carrier }) => carrier);
 }
 
 /**
- * With some cards a representor has a carrier only while its VF's interface is up, and the interface of a VF that no claim has
- * is usually down: a missing carrier then says nothing.
+ * Returns the conditions of a representor. With some cards it has a carrier only while its VF's interface is up, and the
+ * interface of an unclaimed VF is usually down: a missing carrier then means nothing.
  */
 function ofRepresentor(
   vf: NetworkDevice,
@@ -109,7 +112,10 @@ function ofRepresentor(
   return [{ ...subjectOf('VF', vf.pciAddress, links), condition: 'no-carrier', isPresent }];
 }
 
-/** Of this host's VFs: `pf0vf3`, `c0pf0vf3`, `p0pf0vf3`. Source: kernel `devlink_port_phys_port_name_get`. */
+/**
+ * Returns the index of a VF of this host from its port name: `pf0vf3`, `c0pf0vf3`, `p0pf0vf3`. Source: kernel
+ * `devlink_port_phys_port_name_get`.
+ */
 function vfIndexOf(portName = ''): number | undefined {
   const [, index] = /^(?:c0|p\d+)?pf\d+vf(\d+)$/.exec(portName) ?? [];
   return index === undefined ? undefined : Number(index);

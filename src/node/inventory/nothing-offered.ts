@@ -1,6 +1,6 @@
 import type { InventoryReport, PfSummary } from './inventory-report.ts';
 
-/** Why a node offers no device, and what to do, for people. */
+/** Explains why a node offers no device, and what to do. */
 export function explainNothingOffered({ pfs, excluded, problems, warnings }: InventoryReport): string {
   const count = (found: readonly unknown[], what: string) => (found.length === 0 ? [] : [`${what}: ${found.length}`]);
   const reasons = [

@@ -1,35 +1,35 @@
 import type { NetworkDevice } from './device.ts';
 
-/** Scans without a change, after which a fact that has changed repeatedly counts as steady. */
+/** Scans without a change after which a volatile fact counts as steady. */
 const steadyScans = 20;
 
-/** Facts that a driver chooses anew whenever it is bound to a VF. */
+/** Facts that a kernel driver may choose anew whenever it is bound to a VF. */
 const facts = ['hardwareAddress', 'mtuBytes'] as const;
 type Fact = (typeof facts)[number];
 
 interface Seen {
   value: string | number;
-  /** Scans since it changed. */
+  /** Number of scans since it changed. */
   unchanged: number;
-  /** It changed again before it was steady. */
+  /** Whether it changed again before it was steady. */
   isVolatile: boolean;
 }
 
 /**
- * Leaves out facts that change again and again: a VF without an administrative MAC that is bound over and over has another MAC each
- * time, and each would be a new version of the slices, outdated as soon as it is written. A single change is reported at once.
+ * Leaves out facts that keep changing: a VF without an administrative MAC gets another one whenever it is bound, and each
+ * would make a new version of the slices, outdated as soon as it is written. A single change is reported at once.
  */
 export class SteadyFacts {
   #known: ReadonlyMap<string, Seen> = new Map();
   #next = new Map<string, Seen>();
 
-  /** To be called before each scan: forgets devices that the last one has not found. */
+  /** Forgets devices that the last scan has not found. Call it before each scan. */
   begin(): void {
     this.#known = this.#next;
     this.#next = new Map();
   }
 
-  /** Takes note of what a scan has seen of a device that no claim holds. @returns the device without its volatile facts */
+  /** Records the facts of an unclaimed device. @returns the device without its volatile facts */
   settle<T extends Pick<NetworkDevice, 'pciAddress' | Fact>>(device: T): T {
     const settled = { ...device };
     for (const fact of facts) {
@@ -43,7 +43,7 @@ export class SteadyFacts {
     return settled;
   }
 
-  /** Keeps what is known of a device that a claim holds, whose facts are those of before. */
+  /** Keeps the earlier facts of a claimed device. */
   keep(pciAddress: string): void {
     for (const fact of facts) {
       const key = `${pciAddress} ${fact}`;

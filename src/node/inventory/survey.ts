@@ -8,12 +8,12 @@ import { HostNetwork, type Usage } from './host-network.ts';
 
 /** State of a device before its claim changed it. */
 export interface HeldFacts {
-  /** As it was offered to its claim. */
+  /** The device as its claim found it in the slice. */
   offered?: NetworkDevice;
-  /** `undefined`: no driver was bound. Absent: the claim did not change it. */
+  /** Kernel driver; `undefined`: none was bound. Absent: the claim did not change it. */
   driver?: string | undefined;
   interfaceName?: string;
-  /** Of its interface. */
+  /** Alternative names of its interface. */
   altNames?: string[];
   hardwareAddress?: string;
   mtuBytes?: number;
@@ -22,7 +22,7 @@ export interface HeldFacts {
 /** The devices that are prepared for claims, by PCI address. */
 export type HeldDevices = ReadonlyMap<string, HeldFacts>;
 
-/** Facts to remember about an interface while it is not visible. */
+/** Facts to remember about an interface while it is invisible. */
 export interface Remembered {
   hardwareAddress?: string;
   mtuBytes?: number;
@@ -34,14 +34,14 @@ export interface Remembered {
 export type Seen<T extends PciFunction> = T &
   Remembered & {
     interfaceName?: string;
-    /** All names of its ports, as far as they are known. */
+    /** All known names of its ports. */
     names: string[];
     links: Link[];
-    /** Whether it has an interface, but in another network namespace. */
+    /** Whether its interface is in another network namespace. */
     isElsewhere: boolean;
   };
 
-/** What a node's functions are read from. */
+/** Sources of a survey. */
 export interface SurveyedNode {
   sysfs: Sysfs;
   /** Connection into the host's network namespace. */
@@ -52,14 +52,14 @@ export interface SurveyedNode {
 
 export interface SurveyOptions extends SurveyedNode {
   held: HeldDevices;
-  /** From the previous survey. */
+  /** Facts from the previous survey. */
   remembered: ReadonlyMap<string, Remembered>;
 }
 
-/** One look at the node's network functions: facts from sysfs, with those of netlink about their interfaces. */
+/** The node's network functions at one moment: facts from sysfs, with those of netlink about their interfaces. */
 export class Survey {
   readonly functions: NetworkFunctions;
-  /** For the next survey. */
+  /** Facts for the next survey. */
   readonly remembered = new Map<string, Remembered>();
   readonly network: HostNetwork;
   readonly #options: SurveyOptions;
@@ -95,14 +95,14 @@ export class Survey {
     return this.#remember(await this.#seePort(await this.#see(await this.#options.sysfs.pf(pciAddress))));
   }
 
-  /** A function that is neither PF nor VF. @throws SriovError */
+  /** Reads a function that is neither PF nor VF. @throws SriovError */
   async nic(pciAddress: string): Promise<Seen<PciFunction>> {
     return this.#remember(await this.#seePort(await this.#see(await this.#options.sysfs.pciFunction(pciAddress))));
   }
 
   /**
-   * The VFs of a PF, in their order.
-   * @param onProblem called for those that cannot be read and are therefore left out, and for a PF that cannot list its VFs
+   * Returns the VFs of a PF, in their order.
+   * @param onProblem called for VFs that cannot be read and are therefore omitted, and for a PF that cannot list its VFs
    */
   async vfs(pf: Seen<Pf>, entries: Pf['vfs'], onProblem: (problem: SriovError) => void): Promise<Seen<Vf>[]> {
     const found = await Promise.all(
@@ -131,17 +131,17 @@ export class Survey {
     return this.#rdmaDevices.get(pciAddress) ?? [];
   }
 
-  /** How the node uses the function itself; how it uses representors concerns the VFs' traffic only. */
+  /** Returns how the node uses the function itself; uses of representors concern only the VFs' traffic. */
   usageOf({ links }: Seen<PciFunction>): Usage | undefined {
     return this.network.usageOf(links.filter((link) => !isRepresentor(link)));
   }
 
-  /** The same, including uses that keep only the function itself from being handed out. */
+  /** Returns how the node uses the function, including uses that keep only the function itself from being allocated. */
   ownUsageOf({ links }: Seen<PciFunction>): Usage | undefined {
     return this.network.ownUsageOf(links.filter((link) => !isRepresentor(link)));
   }
 
-  /** Adds netlink's facts about the function's interface, or those of sysfs if there are no others. */
+  /** Adds netlink's facts about the function's interface, or those of sysfs where netlink has none. */
   async #see<T extends PciFunction>(pciFunction: T): Promise<Seen<T>> {
     const { sysfs, simulated, held } = this.#options;
     const { pciAddress } = pciFunction;
@@ -156,7 +156,7 @@ export class Survey {
     const names = await sysfs.interfaceNames(pciAddress);
     const visible = names ?? [];
     const links = this.network.linksOf(pciAddress, visible);
-    // Each file about an interface takes a trip to a thread. What is known of a claimed VF takes precedence anyway.
+    // Each file about an interface takes a trip to a thread, and remembered facts of a claimed VF take precedence anyway.
     const isAsked = links.length === 0 && visible.length > 0 && !isComplete(known);
     const [shown] = isAsked ? await sysfs.interfaces(pciAddress) : [];
     const own = links.find((each) => !isRepresentor(each)) ?? shown;
@@ -184,8 +184,8 @@ export class Survey {
     const { connection, held } = this.#options;
     const pfLink = pf.links.find((link) => !isRepresentor(link));
     const isAsked = (vf: Seen<Vf>) => vf.hardwareAddress === undefined && !held.has(vf.pciAddress);
-    // IPoIB reports its own address for each VF, of which the list has room for the beginning. Others are not asked more often
-    // than needed: some drivers ask the card's firmware about each VF, and the kernel waits for it.
+    // IPoIB reports its own address for each VF, of which the list has room for the beginning. Others are not asked more
+    // often than needed: some drivers ask the card's firmware about each VF, and the kernel waits for it.
     if (pfLink === undefined || pf.linkType === 'infiniband' || !vfs.some(isAsked)) return vfs;
     try {
       const infos = await connection.vfInfos(pfLink.index);
@@ -221,7 +221,7 @@ function overlay<T extends PciFunction>(pciFunction: T, held: HeldFacts): T {
   return { ...rest, ...defined(held) } as T;
 }
 
-/** Whether all is known that sysfs shows of an interface. */
+/** Returns whether all facts about an interface that sysfs shows are known. */
 function isComplete({ interfaceName, hardwareAddress, mtuBytes }: HeldFacts): boolean {
   return interfaceName !== undefined && hardwareAddress !== undefined && mtuBytes !== undefined;
 }

@@ -14,33 +14,33 @@ export type AddressScope = 'global' | 'site' | 'link' | 'host' | 'nowhere';
 
 export interface Address {
   index: number;
-  /** Canonical: `192.0.2.7/24`, `2001:db8::7/64`. */
+  /** Canonical address: `192.0.2.7/24`, `2001:db8::7/64`. */
   cidr: string;
   scope: AddressScope;
-  /** Duplicate address detection is under way, and the address cannot be used before it has ended. */
+  /** Whether duplicate address detection is running, and the address is unusable until it ends. */
   tentative: boolean;
-  /** It is under way, and the address can be used meanwhile (RFC 4429). */
+  /** Duplicate address detection is running, and the address is usable meanwhile (RFC 4429). */
   optimistic?: true;
-  /** Another host has the address: it cannot be used at all. */
+  /** Whether another host has the address, which makes it unusable. */
   dadFailed: boolean;
-  /** It has a lifetime, because a router or a DHCP client assigned it; absent: it stays until it is removed. */
+  /** Set if the address has a lifetime, because a router or a DHCP client assigned it; absent: it stays until it is removed. */
   dynamic?: true;
 }
 
-/** Whether other hosts can reach addresses of this scope. */
+/** Returns whether other hosts can reach addresses of this scope. */
 export function isReachable(scope: AddressScope | undefined): boolean {
   return scope === 'global' || scope === 'site';
 }
 
-/** The scope of an address message, without decoding the rest. Source: `ifa_scope` of Linux `if_addr.h`. */
+/** Returns the scope in an address message, without decoding the rest. Source: `ifa_scope` of Linux `if_addr.h`. */
 export function scopeOf(message: Buffer): AddressScope | undefined {
   return scopes[message[3] ?? Number.NaN];
 }
 
-/** `undefined` for families other than IP. */
+/** Decodes an address; `undefined` for families other than IP. */
 export function decodeAddress(message: Buffer): Address | undefined {
   const attributes = new Attributes(message.subarray(headerBytes));
-  // On point-to-point links IFA_ADDRESS is the other side.
+  // On point-to-point links IFA_ADDRESS is the peer's address.
   const octets = attributes.get(AddressAttribute.local) ?? attributes.get(AddressAttribute.address);
   if (octets === undefined || (octets.length !== 4 && octets.length !== 16)) return undefined;
   const wideFlags = attributes.get(AddressAttribute.flags);
@@ -57,14 +57,14 @@ export function decodeAddress(message: Buffer): Address | undefined {
 }
 
 /**
- * Duplicate address detection of IPv6. `none`: usable at once, whoever else has the address. `optimistic`: usable at once, until
- * another host is found to have it; the kernel takes this for `wait` where `optimistic_dad` is 0. `wait`, the default: usable
- * after one to two seconds.
+ * Duplicate address detection of IPv6. `none`: usable at once, even if another host has the address. `optimistic`: usable
+ * at once, until another host is found to have it; the kernel treats it as `wait` where `optimistic_dad` is 0. `wait`, the
+ * default: usable after one to two seconds.
  */
 export type DuplicateDetection = 'none' | 'optimistic' | 'wait';
 
 /**
- * The payload of an address message: `struct ifaddrmsg` and attributes.
+ * Encodes the payload of an address message: `struct ifaddrmsg` and attributes.
  * @throws NetlinkError `netlink-invalid`
  */
 export function encodeAddress(index: number, cidr: string, detection: DuplicateDetection = 'wait'): Uint8Array[] {

@@ -1,7 +1,7 @@
 import { formatAttribute, pad } from 'netlink';
 
 const headerBytes = 4;
-/** Without `NLA_F_NESTED` and `NLA_F_NET_BYTEORDER`. */
+/** Masks out `NLA_F_NESTED` and `NLA_F_NET_BYTEORDER`. */
 const typeMask = 0x3fff;
 
 /** An attribute to send: its payload as bytes, or as further attributes. */
@@ -10,7 +10,7 @@ export interface Attribute {
   value: Uint8Array | Attribute[];
 }
 
-/** The attributes as one stream, each padded to 4 bytes, containers marked as such. */
+/** Encodes attributes as one stream, each padded to 4 bytes, with containers marked. */
 export function encodeAttributes(attributes: Attribute[]): Uint8Array[] {
   return attributes.flatMap(({ type, value }) => {
     const nested = Array.isArray(value);
@@ -19,15 +19,15 @@ export function encodeAttributes(attributes: Attribute[]): Uint8Array[] {
 }
 
 /**
- * The attributes of a message, the last one of each type. A payload is cut out when it is asked for: a link has some sixty
- * attributes, a node hundreds of links, and most attributes are never asked for.
+ * The attributes of a message; of repeated types the last one. Payloads are extracted on demand: a link has some sixty
+ * attributes, a node hundreds of links, and most attributes are never read.
  */
 export class Attributes {
   readonly #stream: Buffer;
-  /** Where the attribute of a type begins. */
+  /** Offset of each type's attribute. */
   readonly #places = new Map<number, number>();
 
-  /** @throws RangeError if an attribute does not fit into what is left */
+  /** @throws RangeError if an attribute exceeds the rest of the stream */
   constructor(stream: Buffer) {
     this.#stream = stream;
     for (let at = 0; at < stream.length; at = nextAfter(stream, at)) this.#places.set(typeAt(stream, at), at);
@@ -44,8 +44,8 @@ export class Attributes {
 }
 
 /**
- * The attributes of a message in their order; types may repeat.
- * @throws RangeError if an attribute does not fit into what is left
+ * Returns the attributes of a message in their order; types may repeat.
+ * @throws RangeError if an attribute exceeds the rest of the stream
  */
 export function listAttributes(stream: Buffer): { type: number; data: Buffer }[] {
   const attributes: { type: number; data: Buffer }[] = [];
@@ -55,8 +55,8 @@ export function listAttributes(stream: Buffer): { type: number; data: Buffer }[]
   return attributes;
 }
 
-// Octet by octet: dumps have tens of thousands of attributes, and the methods of Buffer check their arguments at each call.
-// In the byte order of the processor, which is little-endian on all supported platforms.
+// Read octet by octet: dumps have tens of thousands of attributes, and the methods of Buffer check their arguments at each
+// call. In the processor's byte order, which is little-endian on all supported platforms.
 
 function typeAt(stream: Buffer, at: number): number {
   return (octetAt(stream, at + 2) | (octetAt(stream, at + 3) << 8)) & typeMask;
@@ -66,7 +66,7 @@ function payloadAt(stream: Buffer, at: number): Buffer {
   return stream.subarray(at + headerBytes, at + lengthAt(stream, at));
 }
 
-/** Each attribute begins at a multiple of four. */
+/** Returns the offset of the next attribute, a multiple of four. */
 function nextAfter(stream: Buffer, at: number): number {
   return at + ((lengthAt(stream, at) + 3) & ~3);
 }
@@ -83,12 +83,12 @@ function octetAt(stream: Buffer, at: number): number {
   return stream[at] as number;
 }
 
-/** A string with its final NUL byte. */
+/** Encodes a string with a final NUL byte. */
 export function encodeString(text: string): Buffer {
   return Buffer.from(`${text}\0`);
 }
 
-/** The text up to the first NUL byte, or all of it. */
+/** Decodes the text up to the first NUL byte, or all of it. */
 export function decodeString(data: Buffer): string;
 export function decodeString(data: Buffer | undefined): string | undefined;
 export function decodeString(data: Buffer | undefined): string | undefined {
@@ -97,10 +97,10 @@ export function decodeString(data: Buffer | undefined): string | undefined {
   return data.toString('utf8', 0, end === -1 ? data.length : end);
 }
 
-/** Lower case with colons; none if the payload is missing or empty. */
+/** Formats a hardware address in lower case with colons; `undefined` if the payload is missing or empty. */
 export function decodeHardwareAddress(data: Buffer | undefined): string | undefined {
   if (data === undefined || data.length === 0) return undefined;
-  // An Ethernet address at once: a regular expression takes several times as long, and each link has two addresses.
+  // Ethernet addresses take a shortcut: a regular expression takes several times as long, and each link has two addresses.
   if (data.length === 6) {
     const hex = data.toString('hex');
     return `${hex.slice(0, 2)}:${hex.slice(2, 4)}:${hex.slice(4, 6)}:${hex.slice(6, 8)}:${hex.slice(8, 10)}:${hex.slice(10)}`;

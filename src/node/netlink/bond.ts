@@ -49,12 +49,12 @@ const linkUp = 0;
 /** `LACP_STATE_SYNCHRONIZATION`: cleared as soon as the partner's LACPDUs fail to arrive in time. Source: 802.1AX 6.4.2.3. */
 const partnerInSync = 0x8;
 
-/** How a bond uses its members. They cannot be changed once it has any. */
+/** How a bond uses its members. The options cannot change once the bond has a member. */
 export interface BondOptions {
   mode: BondMode;
-  /** How often the links of the members are looked at. Absent: the bond uses ARP probes. */
+  /** Interval between checks of the members' links, ms. Absent: the bond uses ARP probes. */
   miimonMs?: number;
-  /** How often the hosts in `arpTargets` are probed. */
+  /** Interval between probes of the hosts in `arpTargets`, ms. */
   arpIntervalMs?: number;
   /** IPv4 addresses. */
   arpTargets?: string[];
@@ -66,7 +66,7 @@ export interface BondOptions {
   adSelect?: AdSelect;
 }
 
-/** `IFLA_INFO_DATA` of a new bond. The mode comes first: the kernel applies them in its own order, and that is the first. */
+/** Encodes `IFLA_INFO_DATA` of a new bond. The mode comes first, as in the kernel's own order. */
 export function encodeBond(options: BondOptions): Attribute[] {
   const { mode, miimonMs, arpIntervalMs, arpTargets = [], failOverMac, xmitHashPolicy, lacpRate, adSelect } = options;
   const attributes: Attribute[] = [{ type: BondAttribute.mode, value: Buffer.of(bondModes.indexOf(mode)) }];
@@ -86,11 +86,11 @@ export function encodeBond(options: BondOptions): Attribute[] {
   return attributes;
 }
 
-/** What the bond says of a link that is a member of one. */
+/** Facts about a link that is a member of a bond. */
 export interface BondMember {
-  /** Whether the bond sends and receives by it. */
+  /** Whether the bond sends and receives through it. */
   isActiveMember?: boolean;
-  /** In mode 802.3ad: whether its LACP partner is there and in sync. */
+  /** In mode 802.3ad: whether its LACP partner is present and in sync. */
   lacpPartnerInSync?: boolean;
 }
 

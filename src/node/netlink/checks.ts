@@ -7,7 +7,7 @@ export const maxInterfaceNameBytes = 15;
 /** Linux `IFALIASZ` without the final NUL byte. */
 const maxAliasBytes = 255;
 
-/** The rules of the kernel's `dev_valid_name`, and one more: `%` would make the kernel fill in a number. */
+/** Checks a name by the kernel's `dev_valid_name`, and refuses `%`, which would make the kernel insert a number. */
 export function assertInterfaceName(name: string): string {
   const bytes = Buffer.byteLength(name);
   const isFree = name !== '.' && name !== '..' && !/[\s/:%\0]/.test(name);
@@ -29,14 +29,14 @@ export function assertIndex(index: number): number {
   throw invalid(`${index} is not an interface index`, 'take it from a link that was read before');
 }
 
-/** 68 bytes is the IPv4 minimum; the kernel checks the limits of the device. */
+/** Checks an MTU: 68 bytes is the IPv4 minimum; the kernel checks the limits of the device. */
 export function assertMtu(mtuBytes: number): number {
   if (Number.isInteger(mtuBytes) && mtuBytes >= 68 && mtuBytes <= 65_535) return mtuBytes;
   throw invalid(`${mtuBytes} is not an MTU`, 'use 68 to 65535 bytes');
 }
 
 /**
- * The octets of an Ethernet address.
+ * Parses an Ethernet address.
  * @param text six octets with colons, in either case; neither multicast nor zero, which an interface cannot have
  */
 export function parseHardwareAddress(text: string): Buffer {
@@ -48,13 +48,13 @@ export function parseHardwareAddress(text: string): Buffer {
   );
 }
 
-/** The octets of any hardware address, 20 for InfiniBand. */
+/** Parses any hardware address; InfiniBand has 20 octets. */
 export function parseOctets(text: string): Buffer {
   if (/^[0-9a-f]{2}(:[0-9a-f]{2}){0,31}$/i.test(text)) return Buffer.from(text.replaceAll(':', ''), 'hex');
   throw invalid(`${JSON.stringify(text)} is not a hardware address`, 'use up to 32 octets with colons');
 }
 
-/** Whether an address has the six octets of Ethernet. InfiniBand has 20, none of which the host's side can set. */
+/** Returns whether an address has the six octets of Ethernet. InfiniBand has 20, which cannot be set from the host. */
 export function isEthernetAddress(text: string): boolean {
   return /^[0-9a-f]{2}(:[0-9a-f]{2}){5}$/i.test(text);
 }

@@ -20,8 +20,8 @@ export interface Cidr extends IpAddress {
 const mappedPrefix = Uint8Array.of(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff);
 
 /**
- * IPv4-mapped IPv6 becomes IPv4 (`::ffff:10.0.0.1` → `10.0.0.1`).
- * @throws NetlinkError `netlink-invalid`; zones (`%eth0`) and leading zeros are refused
+ * Parses an address. IPv4-mapped IPv6 becomes IPv4 (`::ffff:10.0.0.1` → `10.0.0.1`).
+ * @throws NetlinkError `netlink-invalid`; also for zones (`%eth0`) and leading zeros
  */
 export function parseIpAddress(text: string): IpAddress {
   const octets = octetsOf(text);
@@ -48,7 +48,7 @@ export function parseCidr(text: string): Cidr {
 }
 
 /**
- * Canonical text: dotted decimal, or RFC 5952. IPv4-mapped IPv6 is written as IPv4.
+ * Formats the canonical text: dotted decimal, or RFC 5952. IPv4-mapped IPv6 is written as IPv4.
  * Source: `IsValidInterfaceAddress` of Kubernetes' API machinery, which accepts nothing else in `networkData.ips`.
  */
 export function formatCidr(octets: Uint8Array, prefixLength: number): string {
@@ -63,26 +63,27 @@ export function canonicalCidr(text: string): string {
 }
 
 /**
- * Canonical text of an address without prefix length, ten times as fast as {@link canonicalCidr}: for comparing thousands.
- * @param address that {@link parseIpAddress} takes
+ * Returns the canonical text of an address without prefix length, ten times as fast as {@link canonicalCidr}: for comparing
+ * thousands.
+ * @param address valid for {@link parseIpAddress}
  */
 export function quickCanonicalAddress(address: string): string {
   const text = new SocketAddress({ address, family: isIPv6(address) ? 'ipv6' : 'ipv4' }).address;
   return text.replace(/^::ffff:(?=.*\.)/, '');
 }
 
-/** Canonical text of 4 or 16 octets. */
+/** Formats 4 or 16 octets as canonical text. */
 export function formatIpAddress(octets: Uint8Array): string {
   if (octets.length === 4) return octets.join('.');
   return Address6.fromByteArray([...octets]).correctForm();
 }
 
-/** Whether all bits after the prefix are zero, as in the destination of a route. */
+/** Returns whether all bits after the prefix are zero, as in the destination of a route. */
 export function isNetwork(cidr: Cidr): boolean {
   return Buffer.compare(networkOf(cidr).octets, cidr.octets) === 0;
 }
 
-/** The network of an address: its host bits are zero. */
+/** Returns the network of an address: its host bits are zero. */
 export function networkOf({ family, octets, prefixLength }: Cidr): Cidr {
   const masked = octets.map((octet, index) => {
     const networkBits = Math.min(8, Math.max(0, prefixLength - 8 * index));
@@ -91,20 +92,20 @@ export function networkOf({ family, octets, prefixLength }: Cidr): Cidr {
   return { family, octets: masked, prefixLength };
 }
 
-/** Whether all of `inner` is in the network of `outer`; host bits of both are ignored. */
+/** Returns whether all of `inner` is in the network of `outer`; ignores host bits of both. */
 export function isWithin(inner: Cidr, outer: Cidr): boolean {
   if (inner.family !== outer.family || inner.prefixLength < outer.prefixLength) return false;
   const around = networkOf({ ...inner, prefixLength: outer.prefixLength });
   return Buffer.compare(around.octets, networkOf(outer).octets) === 0;
 }
 
-/** Whether an interface can have the address: it is neither unspecified nor multicast. */
+/** Returns whether an interface can have the address: it is neither unspecified nor multicast. */
 export function isUnicast({ octets }: IpAddress): boolean {
   if (octets.every((octet) => octet === 0)) return false;
   return octets.length === 4 ? octets[0]! < 224 || octets[0]! >= 240 : octets[0] !== 0xff;
 }
 
-/** `undefined` for a text that is not an address, or one with a zone. */
+/** Returns the octets; `undefined` for a text that is not an address, or has a zone. */
 function octetsOf(text: string): Uint8Array | undefined {
   if (isIPv4(text)) return Uint8Array.from(new Address4(text).toArray());
   if (isIPv6(text) && !text.includes('%')) return Uint8Array.from(new Address6(text).toUnsignedByteArray());

@@ -5,24 +5,24 @@ import { AddressFamily, canonicalCidr, formatCidr, formatIpAddress, parseCidr, p
 import { neighborHints, ruleHints } from './request-hints.ts';
 import { decodeAll, type RtnlRequests } from './rtnl-requests.ts';
 
-/** A kind of entries that a network namespace can have any number of, with its messages. */
+/** A kind of entries of which a network namespace can have any number, with its messages. */
 export interface EntryTable<Entry> {
-  /** As in VFConfig. */
+  /** Name as in VFConfig. */
   name: 'rules' | 'neighbors';
   /** `RTM_NEW*` and `RTM_GET*` of Linux `rtnetlink.h`. */
   newType: number;
   getType: number;
-  /** What the kernel does if there is such an entry. */
+  /** Flags that say what the kernel does if the entry exists. */
   flags: number;
-  /** What to do about errors of the kernel. */
+  /** What to do about the kernel's errors, by errno. */
   hints: Record<string, string>;
   /** @throws NetlinkError `netlink-invalid` */
   encode(entry: Entry, index: number): Uint8Array[];
-  /** The payload of a request for the entries of a link, or of the namespace. */
+  /** Encodes the payload of a request for the entries of a link, or of the namespace. */
   encodeFilter(index: number): Uint8Array[];
-  /** `undefined` for entries of other kinds. */
+  /** Decodes an entry; `undefined` for entries of other kinds. */
   decode(message: Buffer): Entry | undefined;
-  /** Equal for equal entries, in whatever notation they are written. */
+  /** Returns a text that is equal for equal entries, whatever their notation. */
   format(entry: Entry): string;
 }
 
@@ -50,9 +50,9 @@ export async function addEntry<Entry>(
   await requests.send({ type: table.newType, flags: table.flags, payload: table.encode(entry, index) }, subject);
 }
 
-/** Sends packets of a network namespace to a routing table. It has a source or a destination, with prefix length. */
+/** A rule that sends packets of a network namespace to a routing table. It has a source or a destination, with prefix length. */
 export interface Rule {
-  /** Rules with a low number come first. */
+  /** Priority; rules with a low number come first. */
   priority: number;
   source?: string | undefined;
   destination?: string | undefined;
@@ -105,7 +105,7 @@ export const ruleTable: EntryTable<Rule> = {
   },
   format({ priority, source, destination, table }) {
     const [from, to] = [source ?? '/0', destination ?? '/0'];
-    // For the kernel, all addresses and none given are the same.
+    // The kernel does not distinguish all addresses from none given.
     const parts = [
       ...(from.endsWith('/0') ? [] : [`from ${canonicalCidr(from)}`]),
       ...(to.endsWith('/0') ? [] : [`to ${canonicalCidr(to)}`]),
@@ -123,7 +123,7 @@ export interface Neighbor {
 
 /** `NDA_*` of Linux `neighbour.h`. */
 const NeighborAttribute = { address: 1, macAddress: 2, index: 8 } as const;
-/** `NUD_PERMANENT`. */
+/** Replaces: the kernel may have learned another hardware address already. */
 const permanent = 0x80;
 
 export const neighborTable: EntryTable<Neighbor> = {

@@ -27,12 +27,12 @@ export type NetlinkErrorCode =
   | 'netns-refused';
 
 export interface NetlinkErrorDetails extends ErrorDetails {
-  /** Symbolic, such as `EEXIST`. */
+  /** Symbolic name, such as `EEXIST`. */
   errno?: string | undefined;
-  /** What was tried, as a clause: `create veth pair`. */
+  /** What was attempted, as a clause: `create veth pair`. */
   operation?: string | undefined;
   interfaceName?: string | undefined;
-  /** Path of the network namespace; absent in the process's own. */
+  /** Path of the network namespace; absent for the process's own. */
   netns?: string | undefined;
 }
 
@@ -49,7 +49,7 @@ export interface RequestSubject {
   operation: string;
   interfaceName?: string | undefined;
   netns?: string | undefined;
-  /** Hints by errno, where this request has better ones than {@link hints}. */
+  /** Hints by errno that replace {@link hints} for this request. */
   hints?: Record<string, string>;
 }
 
@@ -66,12 +66,12 @@ const hints: Record<string, string> = {
   ENOBUFS: 'the node is short of network buffers',
 };
 
-/** Hint for other errors, of drivers of interfaces or later kernels. */
+/** Hint for other errors, from drivers of interfaces or later kernels. */
 export const otherHint = "the node's kernel log may have the reason: dmesg";
 
 const transientErrnos = new Set(['EAGAIN', 'EBUSY', 'EINTR', 'ENOBUFS', 'ENOMEM']);
 
-/** Whether the kernel refused a request for a reason that passes by itself, so that it can be made again. */
+/** Returns whether the kernel refused a request for a temporary reason, so that it can be repeated. */
 export function isBusy(error: unknown): boolean {
   return error instanceof NetlinkError && error.code === 'netlink-refused' && transientErrnos.has(error.errno ?? '');
 }
@@ -80,7 +80,7 @@ export function isBusy(error: unknown): boolean {
 const systemErrors = getSystemErrorMap();
 
 /**
- * The error for an answer of the kernel.
+ * Returns the error for a negative answer of the kernel.
  * @param errno as in the message: negative
  */
 export function refused(errno: number, subject: RequestSubject): NetlinkError {
@@ -112,12 +112,12 @@ export function decodeAnswer<T>(decode: () => T, subject: RequestSubject): T {
   }
 }
 
-/** What an error has of its request. */
+/** Returns the details that an error takes from its request. */
 export function factsOf({ operation, interfaceName, netns }: RequestSubject): NetlinkErrorDetails {
   return { operation, interfaceName, netns };
 }
 
-/** `add address to net1 in /run/netns/x`. */
+/** Returns `add address to net1 in /run/netns/x`. */
 export function describe({ operation, interfaceName, netns }: RequestSubject): string {
   return [operation, interfaceName, netns && `in ${netns}`].filter((part) => part !== undefined).join(' ');
 }

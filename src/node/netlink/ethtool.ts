@@ -12,15 +12,15 @@ import { decodeAnswer, NetlinkError, type RequestSubject } from './errors.ts';
 import type { NetnsHandle } from './netns.ts';
 import { RequestSocket } from './socket.ts';
 
-/** By the names in the kernel's documentation; switches are booleans. */
+/** Values by the names in the kernel's documentation; switches are booleans. */
 export type EthtoolValues = Record<string, number | boolean>;
 
 /** Groups that ethtool shows with `-k`, `--show-priv-flags`, `-g`, `-l`, `-c` and `-a`. */
 export type EthtoolGroup = 'features' | 'privateFlags' | 'rings' | 'channels' | 'coalescing' | 'pause';
 
 /**
- * Settings of a link that go through its driver. A group that the driver does not support is absent. Features are those
- * that can be changed, as requested: the effective ones follow from them.
+ * Settings of a link that its driver applies. A group that the driver does not support is absent. Features are the
+ * changeable ones, as requested: the effective ones follow from them.
  */
 export type EthtoolState = Partial<Record<EthtoolGroup, EthtoolValues>>;
 
@@ -44,7 +44,7 @@ const privateFlagsType = 2;
 interface Group {
   /** `ETHTOOL_MSG_*_GET`; `ETHTOOL_MSG_*_SET` is the next number. */
   get: number;
-  /** The settable attributes; none: the group is a bit set. A switch has one octet, other values have four. */
+  /** Settable attributes; empty: the group is a bit set. A switch has one octet, other values have four. */
   values: { name: string; type: number; isSwitch: boolean }[];
 }
 
@@ -78,14 +78,14 @@ const groups: Readonly<Record<EthtoolGroup, Group>> = {
 };
 const groupNames = Object.keys(groups) as EthtoolGroup[];
 
-/** The driver does not support it, or not in this state. */
+/** Errors of a driver that does not support the group, or not in this state. */
 const absentErrnos = ['EOPNOTSUPP', 'ENOTSUP'];
 
-/** Access over generic netlink; Linux 5.6+ has all of it except some values. */
+/** Access to ethtool over generic netlink. Linux 5.6 and later have all of it except some values. */
 export class EthtoolConnection implements Disposable {
   readonly #socket: RequestSocket;
   readonly #netnsPath: string | undefined;
-  /** Looked up once: the kernel numbers families as they are registered. */
+  /** ID of the family, looked up once: the kernel numbers families when they are registered. */
   #familyId: number | undefined;
 
   constructor(socket: RequestSocket, netnsPath?: string) {
@@ -111,7 +111,7 @@ export class EthtoolConnection implements Disposable {
     return Object.fromEntries(found.filter(([, values]) => Object.keys(values ?? {}).length > 0));
   }
 
-  /** Absent values stay unchanged. @throws NetlinkError `netlink-refused` */
+  /** Sets values; absent ones stay unchanged. @throws NetlinkError `netlink-refused` */
   async set(index: number, group: EthtoolGroup, values: EthtoolValues): Promise<void> {
     const subject = this.#subject(`set ${group} (${Object.keys(values).join(', ')}) of link`, index);
     await this.#request(groups[group].get + 1, index, encodeValues(group, values), subject);
@@ -192,7 +192,7 @@ export function encodeValues(group: EthtoolGroup, values: EthtoolValues): Attrib
   });
 }
 
-/** Bitsets that were decoded last, by their bytes: those of VFs of one kind are equal, with the names of some sixty features. */
+/** Bitsets decoded last, by their bytes: those of VFs of one kind are equal, with the names of some sixty features. */
 const knownBitsets = new Map<string, ReadonlyMap<string, boolean>>();
 const mostKnownBitsets = 32;
 
@@ -210,7 +210,7 @@ function decodeBitset(data: Buffer = Buffer.alloc(0)): ReadonlyMap<string, boole
 function listBits(data: Buffer): Map<string, boolean> {
   const bits = new Map<string, boolean>();
   const attributes = new Attributes(data);
-  // Without a mask only the bits that are set are listed, without a value.
+  // Without a mask, a bitset lists only the bits that are set, without a value.
   const isList = attributes.has(Bitset.noMask);
   for (const { data: bit } of listAttributes(attributes.get(Bitset.bits) ?? Buffer.alloc(0))) {
     const parts = new Attributes(bit);

@@ -5,8 +5,8 @@ const prefix = 'netdra';
 const candidates = 100;
 
 /**
- * A free name for a link whose own name is taken in the namespace: `netdra17`, with the link's index, or `netdra17-1`
- * and so on.
+ * Returns a free name for a link whose own name is taken in the namespace: `netdra17`, with the link's index, or
+ * `netdra17-1` and so on.
  * @throws NetlinkError `netlink-refused` with `EEXIST`
  */
 export async function freeName(connection: LinkReader, index: number): Promise<string> {
@@ -19,7 +19,7 @@ export async function freeName(connection: LinkReader, index: number): Promise<s
   throw new NetlinkError('netlink-refused', message, { errno: 'EEXIST', hint });
 }
 
-/** Whether a name has that form. */
+/** Returns whether a name has that form. */
 export function isFallbackName(name: string): boolean {
   return /^netdra\d+(-\d+)?$/.test(name);
 }

@@ -4,12 +4,12 @@ import { findVf } from './network-state.ts';
 import { isRepresentor } from './representor.ts';
 
 /**
- * Finds the interfaces of PCI functions in one network namespace. It first asks for the link at the index where it last found
- * the interface: that answer is small, while the list of a large node has hundreds of links, and pods wait for it.
+ * Finds the interfaces of PCI functions in one network namespace. It first asks for the link at the index where it last
+ * found the interface: that answer is small, while the list of a large node has hundreds of links, and pods wait for it.
  */
 export class FunctionLinks {
   readonly #connection: LinkFinder;
-  /** Index of the interface, by PCI address. */
+  /** Last index of the interface, by PCI address. */
   readonly #indices = new Map<string, number>();
 
   constructor(connection: LinkFinder) {
@@ -20,7 +20,7 @@ export class FunctionLinks {
   async find(pciAddress: string): Promise<Link | undefined> {
     const index = this.#indices.get(pciAddress);
     const known = index === undefined ? undefined : await this.#connection.link({ index });
-    // The index may be that of another link by now.
+    // The index may belong to another link by now.
     if (known?.parentDevice === pciAddress && !isRepresentor(known)) return known;
     const found = findVf(await this.#connection.links([{ pciAddress }]), { pciAddress });
     if (found === undefined) this.#indices.delete(pciAddress);

@@ -11,11 +11,11 @@ import { type InterfaceSysctls, readInterfaceSysctls, writeInterfaceSysctls } fr
 interface KernelNetworksOptions {
   /** The host's `/proc/sys`, writable. */
   procSysDir: string;
-  /** Path of the host's network namespace. Default: the one that the driver runs in. */
+  /** Path of the host's network namespace. Default: the driver's own. */
   hostPath?: string;
 }
 
-/** The network namespaces of this machine. */
+/** Network namespaces of this machine. */
 export class KernelNetworks implements Disposable {
   readonly host: {
     readonly netns: NetnsHandle;
@@ -33,8 +33,8 @@ export class KernelNetworks implements Disposable {
   }
 
   /**
-   * @returns `undefined` if there is no namespace at the path any more
-   * @throws NetlinkError `netns-refused`: it is not known whether there is one
+   * @returns `undefined` if there is no namespace at the path
+   * @throws NetlinkError `netns-refused`: unknown whether there is one
    */
   open(path: string) {
     const netns = NetnsHandle.openIfThere(path);
@@ -46,12 +46,12 @@ export class KernelNetworks implements Disposable {
       NetnsHandle.open(path)[Symbol.dispose]();
       return false;
     } catch (error) {
-      // Only in a directory that can be seen: the runtime's may not be mounted into our container.
+      // Decidable only in a visible directory: the runtime's may not be mounted into our container.
       return error instanceof NetlinkError && error.code === 'netns-missing' && existsSync(dirname(path));
     }
   }
 
-  /** Without opening it: every second, for each pod with a VF. */
+  /** Checks a namespace without opening it: called every second, for each pod with a VF. */
   isStill(identity: string, path: string): boolean {
     try {
       const there = statSync(path, { bigint: true, throwIfNoEntry: false });
@@ -74,7 +74,7 @@ export class KernelNetworks implements Disposable {
 }
 
 /**
- * An open network namespace. While it is open, the kernel does not destroy it, and VFs in it do not return to the host.
+ * Opens a network namespace. While it is open, the kernel does not destroy it, and VFs in it do not return to the host.
  * @param procSysDir see {@link KernelNetworksOptions}
  */
 function openNamespace(netns: NetnsHandle, host: NetnsHandle, procSysDir: string) {

@@ -6,23 +6,23 @@ import { addressLayout, loadSystemCalls, netlinkFamily, netlinkOptions, switchOn
 /** Linux `SOCK_RAW | SOCK_CLOEXEC`, `MSG_DONTWAIT | MSG_TRUNC`. */
 const rawSocket = 0o2000003;
 const withoutWaiting = 0x60;
-/** `NLM_F_DUMP`, `NLMSG_ERROR` and `NLMSG_DONE`, and where they are in a `struct nlmsghdr`. */
+/** `NLM_F_DUMP`, `NLMSG_ERROR` and `NLMSG_DONE`, and their offsets in a `struct nlmsghdr`. */
 const dumpFlags = 0x300;
 const finalTypes = [2, 3];
 const header = { bytes: 16, type: 4, flags: 6, seq: 8 } as const;
 
 /** The kernel returns as much of a table at once as fits, up to 32 KiB; one link with 256 VFs takes 60 KiB. */
 const answerBytes = 96 * 1024;
-/** Buffers for answers, of all sockets: each is needed for one exchange, and there are three sockets in the life of a pod. */
+/** Free buffers for the answers of all sockets: each is needed for one exchange, and a pod's life uses three sockets. */
 const spareBuffers: Buffer[] = [];
 const mostSpareBuffers = 4;
 const kernelTimeoutMs = 10_000;
 
 /**
  * A netlink socket for requests. Calls that may wait for the kernel's network tables run in a thread (of libuv's pool,
- * where koffi runs asynchronous calls), never in the event loop: another process that moves a link holds the tables for
- * 10 to 30 ms, and a move of ours waits as long for RCU. Messages of other processes cannot arrive: the socket is
- * connected to the kernel. Why not RawNetlinkSocket: docs/decisions/0020-netlink-off-the-event-loop.md
+ * where koffi runs asynchronous calls), never in the event loop: another process that moves a link holds the tables for 10
+ * to 30 ms, and a move of ours waits as long for RCU. Messages of other processes cannot arrive: the socket is connected to
+ * the kernel. Why not RawNetlinkSocket: docs/decisions/0020-netlink-off-the-event-loop.md
  */
 export class KernelSocket {
   readonly #descriptor: number;
@@ -31,7 +31,7 @@ export class KernelSocket {
   #isClosed = false;
 
   /**
-   * Opens the socket in the network namespace that this thread is in; the socket stays there.
+   * Opens the socket in this thread's network namespace, where it stays.
    * @param protocol `NETLINK_*`
    * @throws NetlinkError `netlink-lost` if no socket can be opened
    */
@@ -42,7 +42,7 @@ export class KernelSocket {
     const kernel = Buffer.alloc(addressLayout.bytes);
     kernel.writeUInt16LE(netlinkFamily, addressLayout.family);
     if (connect(this.#descriptor, kernel, kernel.length) === 0) {
-      // Without this option the kernel returns whole tables, whatever is requested. Kernels before 4.20 do not know it.
+      // Without this option the kernel returns whole tables, whatever is requested. Kernels before 4.20 lack it.
       switchOn(this.#descriptor, netlinkOptions.strictChecks);
       return;
     }
@@ -52,10 +52,10 @@ export class KernelSocket {
   }
 
   /**
-   * Sends one or more requests, which are executed one after the other; the last one decides when the answer is
-   * complete, and a request for a table must be alone. Exchanges run one after the other.
+   * Sends one or more requests, which are executed one after the other; the last one decides when the answer is complete,
+   * and a request for a table must be alone. Exchanges run one after the other.
    * @param onDatagram gets each datagram of the answer
-   * @throws Error if a system call fails or the answer is cut off, and after 10 s: a kernel that hangs is not waited for
+   * @throws Error if a system call fails, the answer is cut off, or a hung kernel has not answered after 10 s
    */
   exchange(requests: Buffer, onDatagram: (datagram: Buffer) => void): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
@@ -71,7 +71,7 @@ export class KernelSocket {
 
   close(): void {
     this.#isClosed = true;
-    // Once it is closed, its number may be that of another file.
+    // Deferred: a closed descriptor's number may be reused for another file.
     void this.#last.then(() => closeSync(this.#descriptor));
   }
 
@@ -88,7 +88,7 @@ export class KernelSocket {
     }
   }
 
-  /** The answer is there, since the kernel gives it within the call; but each read of a table makes it look for more. */
+  /** Receives the answer, which the kernel completes within the call; but each read of a table makes it look for more. */
   async #receive(buffer: Buffer, request: Buffer, onDatagram: (datagram: Buffer) => void): Promise<void> {
     const { errno, recv, recvAsync } = loadSystemCalls();
     const seq = lastSeq(request);
@@ -102,7 +102,7 @@ export class KernelSocket {
         throw new Error(`recv(2) failed${isDump ? '' : ` with errno ${errno()}`}`);
       }
       if (size > buffer.length) throw new Error('the answer was cut off');
-      // A copy: decoded values may keep parts of it, and the next answer goes into the same buffer.
+      // Copied: decoded values may keep parts of it, and the next answer goes into the same buffer.
       const datagram = Buffer.from(buffer.subarray(0, size));
       onDatagram(datagram);
       if (isFinal(datagram, seq)) return;
@@ -110,19 +110,19 @@ export class KernelSocket {
   }
 }
 
-/** The sequence number of the last of several messages. */
+/** Returns the sequence number of the last of several messages. */
 function lastSeq(messages: Buffer): number {
   let at = 0;
   while (endOf(messages, at) + header.bytes <= messages.length) at = endOf(messages, at);
   return messages.readUInt32LE(at + header.seq);
 }
 
-/** Where the next message begins: at a multiple of four octets. */
+/** Returns the offset of the next message, a multiple of four octets. */
 function endOf(messages: Buffer, at: number): number {
   return at + Math.max(header.bytes, (messages.readUInt32LE(at) + 3) & ~3);
 }
 
-/** Whether a datagram ends the answer to a request. */
+/** Returns whether a datagram ends the answer to a request. */
 function isFinal(datagram: Buffer, seq: number): boolean {
   for (let at = 0; at + header.bytes <= datagram.length; at = endOf(datagram, at)) {
     const isOurs = datagram.readUInt32LE(at + header.seq) === seq;

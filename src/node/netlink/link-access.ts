@@ -2,7 +2,7 @@ import type { Link, LinkChange } from './link.ts';
 import type { LinkTableLimit } from './link-table.ts';
 import type { VfIdentity } from './network-state.ts';
 
-/** Either, not both. */
+/** Selects a link by index or by name, not by both. */
 export type LinkSelector = { index: number } | { name: string };
 
 /** Reads single links of one network namespace: see `RtnlConnection`. */

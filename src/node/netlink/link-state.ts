@@ -10,8 +10,8 @@ import type { RtnlConnection } from './rtnl.ts';
 
 /**
  * All properties of a link that a process with CAP_NET_ADMIN in its namespace can change and that neither a move into
- * another namespace nor the end of a namespace undoes. Plain data, to be stored. Absent properties are unknown, and
- * are left unchanged. Only Ethernet addresses are restored: no others can be set.
+ * another namespace nor the end of a namespace undoes. Plain data, to be stored. Absent properties are unknown and stay
+ * unchanged. Only Ethernet addresses are restored: no others can be set.
  */
 export interface LinkState extends LinkProperties {
   name: string;
@@ -19,19 +19,19 @@ export interface LinkState extends LinkProperties {
   up: boolean;
   flags?: LinkFlag[];
   altNames?: string[];
-  /** `''`: none. */
+  /** Alias; `''`: none. */
   alias?: string;
-  /** Programs of these modes are left alone; those of other modes are detached. Absent: all are detached. */
+  /** Modes of XDP programs that stay; programs of other modes are detached. Absent: all are detached. */
   xdp?: XdpMode[];
   /** Kinds of the qdiscs that are not the kernel's default; restored with the defaults of their kind. */
   qdiscs?: Partial<Record<QdiscPlace, string>>;
-  /** CIDRs of global scope without a lifetime. */
+  /** Addresses of global scope without a lifetime, as CIDRs. */
   addresses?: string[];
-  /** Also absent without access to ethtool. */
+  /** Absent also without access to ethtool. */
   ethtool?: EthtoolState;
 }
 
-/** The part of {@link RtnlConnection} that reads and sets a link; it is open in the namespace that the link is in. */
+/** The part of {@link RtnlConnection} that reads and sets a link; it is open in the link's namespace. */
 export type LinkStateConnection = Pick<
   RtnlConnection,
   | 'link'
@@ -55,7 +55,8 @@ export interface RestoreFailure {
 
 /**
  * Reads the state of a link before it is moved to a pod.
- * @throws NetlinkError `netlink-refused` with `ENODEV` if the link is gone, or retriable if a part cannot be read now
+ * @throws NetlinkError `netlink-refused` with `ENODEV` if the link no longer exists, or retriable if a part cannot be read
+ * now
  */
 export async function readLinkState(
   connection: LinkStateConnection,
@@ -73,9 +74,9 @@ export async function readLinkState(
 }
 
 /**
- * Removes from a link what would harm the host when the link appears there: it is set down, and its alternative names
- * and XDP programs are removed. Called in the pod's namespace before the link is moved back; each step is best effort,
- * and {@link restoreLinkState} does the rest.
+ * Removes from a link what would harm the host when the link returns: sets it down, and removes its alternative names and
+ * XDP programs. Called in the pod's namespace before the link is moved back; each step is best effort, and {@link
+ * restoreLinkState} does the rest.
  * @returns the steps that failed
  */
 export async function scrubLink(connection: LinkStateConnection, index: number): Promise<RestoreFailure[]> {
@@ -94,9 +95,9 @@ export async function scrubLink(connection: LinkStateConnection, index: number):
 }
 
 /**
- * Restores a link in the host's namespace, also one that came back by itself with the changes of a pod. Each property
- * is restored separately, and a failure does not stop the others. A link whose name another link has taken gets a free
- * one, so that a name that a pod has chosen does not stay on the host. Can be repeated.
+ * Restores a link in the host's namespace, also one that returned by itself with the changes of a pod. Restores each
+ * property separately: a failure does not stop the others. A link whose name another link has taken gets a free one, so
+ * that a name that a pod has chosen does not stay on the host. Can be repeated.
  * @returns what could not be restored
  */
 export async function restoreLinkState(
@@ -146,7 +147,7 @@ export async function restoreLinkState(
   return steps.failures;
 }
 
-/** Runs steps that do not depend on each other. */
+/** Runs independent steps and collects their failures. */
 class Steps {
   readonly failures: RestoreFailure[] = [];
 
@@ -159,7 +160,7 @@ class Steps {
   }
 }
 
-/** The part of the state that is in a link's own message. */
+/** Returns the part of the state that the link's own message contains. */
 function simpleState(link: Link): LinkState {
   const { name, mtuBytes, up, altNames, alias = '', flags, linkMode } = link;
   const { hardwareAddress, broadcastAddress, group, txQueueLength, offloadLimits, xdp } = link;
@@ -178,7 +179,7 @@ function simpleState(link: Link): LinkState {
 
 type PlainProperty = 'alias' | 'linkMode' | 'broadcastAddress' | 'group' | 'txQueueLength';
 
-/** A change for each property that one request sets and that nothing else depends on. */
+/** Returns a change for each property that one request sets and that nothing else depends on. */
 function simpleChanges(now: LinkState, before: LinkState): LinkChange[] {
   const change = (property: PlainProperty): LinkChange[] => {
     const value = before[property];
@@ -201,13 +202,16 @@ function flagChanges(now: LinkFlag[], before: LinkFlag[]): LinkChange[] {
   return [{ flags: Object.fromEntries(differing.map((flag) => [flag, before.includes(flag)])) }];
 }
 
-/** All limits if one differs: the kernel derives some from others. */
+/** Returns all limits if one differs: the kernel derives some from others. */
 function limitChanges(now: OffloadLimits = {}, before: OffloadLimits = {}): LinkChange[] {
   const limits = Object.entries(before) as [keyof OffloadLimits, number][];
   return limits.some(([limit, value]) => now[limit] !== value) ? [{ offloadLimits: before }] : [];
 }
 
-/** udev adds a link's own name as an alternative one when the link comes back under another name, at any moment. */
+/**
+ * Renames may fail: udev adds a link's own name as an alternative one, at any moment after the link returns under another
+ * name.
+ */
 const renameAttempts = 3;
 
 async function restoreName(connection: LinkStateConnection, index: number, name: string): Promise<void> {
@@ -291,10 +295,10 @@ async function restoreAddresses(connection: LinkStateConnection, index: number, 
   for (const cidr of before.filter((each) => !now.includes(each))) await connection.addAddress(index, cidr);
 }
 
-/** In the order of their possible dependencies. */
+/** Groups in the order of their possible dependencies. */
 const ethtoolGroups = ['privateFlags', 'channels', 'rings', 'coalescing', 'pause', 'features'] as const;
 
-/** Values that differ, among those that the driver still has. */
+/** Returns the differing values, among those that the driver still has. */
 function ethtoolChanges(now: EthtoolState = {}, before: EthtoolState = {}): [EthtoolGroup, EthtoolValues][] {
   return ethtoolGroups.flatMap((group): [EthtoolGroup, EthtoolValues][] => {
     const current = now[group] ?? {};
@@ -306,8 +310,8 @@ function ethtoolChanges(now: EthtoolState = {}, before: EthtoolState = {}): [Eth
 }
 
 /**
- * `undefined` where the kernel lacks the feature, such as qdiscs. What cannot be read at the moment is not absent: it would
- * not be restored.
+ * Resolves to `undefined` if the kernel lacks the feature, such as qdiscs. A temporary failure is thrown: the property
+ * would not be restored.
  */
 async function unlessRefused<T>(read: Promise<T>): Promise<T | undefined> {
   try {

@@ -2,23 +2,23 @@ import type { NetlinkMessage } from 'netlink';
 import type { Link } from './link.ts';
 import { searchBytesOf, type VfIdentity } from './network-state.ts';
 
-/** Limits, since a process in a namespace can make thousands of links a second, each with the address of a VF. */
+/** Limits, since a process in a namespace can create thousands of links a second, each with the address of a VF. */
 export interface LinkTableLimit {
   listed: number;
-  /** Decoding a link takes ten times as long as searching its message. */
+  /** Lower than the number of searched messages: decoding a link takes ten times as long. */
   decoded: number;
 }
 
 /**
- * The links of a namespace at one moment. Decoding a link takes ten times as long as searching its message for properties of a
- * VF, so each function decodes only the links that it returns.
+ * The links of a namespace at one moment. Decoding a link takes ten times as long as searching its message for a VF's
+ * properties, so that each function decodes only the links that it returns.
  */
 export interface LinkTable {
   /** @throws NetlinkError `netlink-malformed` */
   all(): Link[];
   /** Returns links that may belong to the given VFs. @throws NetlinkError `netlink-malformed` */
   candidates(of: readonly VfIdentity[]): Link[];
-  /** Whether links beyond the limit are missing. Absent: none is. */
+  /** Returns whether links beyond the limit are missing. Absent: none is. */
   isCut?(of: readonly VfIdentity[]): boolean;
 }
 

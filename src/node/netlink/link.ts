@@ -73,13 +73,13 @@ const flagBits = {
 export type LinkFlag = keyof typeof flagBits;
 const linkFlags = Object.keys(flagBits) as LinkFlag[];
 
-/** `IF_LINK_MODE_*`: the operational state while the driver has a carrier. */
+/** `IF_LINK_MODE_*`: the operational state while the driver reports a carrier. */
 const linkModes = ['default', 'dormant', 'testing'] as const;
 export type LinkMode = (typeof linkModes)[number];
 
 /** In the order in which the kernel applies them: a limit for all families also sets the one for IPv4. */
 const offloadLimits = ['gsoMaxBytes', 'gsoMaxSegments', 'groMaxBytes', 'gsoMaxBytesIpv4', 'groMaxBytesIpv4'] as const;
-/** Upper limits of what the stack hands to the device in one piece; IPv4 has separate ones since Linux 6.3. */
+/** Upper limits for what the stack passes to the device in one piece; IPv4 has separate ones since Linux 6.3. */
 export type OffloadLimits = { [Limit in (typeof offloadLimits)[number]]?: number };
 
 /** Where an XDP program runs. Each mode has its attribute `IFLA_XDP_*_PROG_ID` and its flag `XDP_FLAGS_*_MODE`. */
@@ -92,16 +92,16 @@ export type XdpMode = keyof typeof xdpModes;
 const xdpFd = 1;
 const xdpFlags = 3;
 
-/** Properties that the kernel reports and takes in the same form. */
+/** Properties that the kernel reports and accepts in the same form. */
 export interface LinkProperties {
-  /** Lower case with colons; absent for links without one, such as tunnels. */
+  /** MAC address, lower case with colons; absent for links without one, such as tunnels. */
   hardwareAddress?: string;
   linkMode?: LinkMode;
-  /** Lower case with colons. */
+  /** Broadcast address, lower case with colons. */
   broadcastAddress?: string;
-  /** 0 is the default group. */
+  /** Group; 0 is the default one. */
   group?: number;
-  /** In packets. */
+  /** Length of the transmit queue, in packets. */
   txQueueLength?: number;
   offloadLimits?: OffloadLimits;
 }
@@ -111,10 +111,10 @@ export interface Link extends BondMember, LinkProperties {
   index: number;
   name: string;
   mtuBytes: number;
-  /** What the driver takes, since Linux 4.20; absent: it sets no limit. */
+  /** Smallest MTU that the driver accepts, since Linux 4.20; absent: no limit. */
   minMtuBytes?: number;
   maxMtuBytes?: number;
-  /** Administratively: `IFF_UP`. */
+  /** Administrative state: `IFF_UP`. */
   up: boolean;
   carrier: boolean;
   /** Name of the device on its bus: the PCI address of a VF. Linux 5.14+; absent for virtual links. */
@@ -123,15 +123,15 @@ export interface Link extends BondMember, LinkProperties {
   /** The driver's name for the port: `p0` for the one on the card, `pf0vf3` for a representor of a VF. */
   portName?: string;
   altNames: string[];
-  /** `veth`, `bridge`, `vlan` …; absent for hardware. */
+  /** Kind: `veth`, `bridge`, `vlan` …; absent for hardware. */
   kind?: string;
-  /** Index of the bridge or bond that it is a port of. */
+  /** Index of its bridge or bond. */
   master?: number;
-  /** Index of the other end of a veth pair, or of the link below a VLAN. In `lowerNetnsId`'s namespace, if set. */
+  /** Index of the other end of a veth pair, or of the link below a VLAN. Valid in `lowerNetnsId`'s namespace, if set. */
   lower?: number;
-  /** The kernel's number for the namespace that `lower` is in, if it is another one. */
+  /** The kernel's number for the namespace of `lower`, if it is another one. */
   lowerNetnsId?: number;
-  /** Flags that are set, among those that user space can set. `promiscuous` as requested, not as in effect. */
+  /** Set flags, among those that user space can set. `promiscuous` as requested, not as in effect. */
   flags?: LinkFlag[];
   /** Modes in which an XDP program is attached; absent: none. */
   xdp?: XdpMode[];
@@ -142,15 +142,15 @@ export interface LinkChange extends LinkProperties {
   name?: string;
   mtuBytes?: number;
   up?: boolean;
-  /** `''` removes it. */
+  /** Alias; `''` removes it. */
   alias?: string;
-  /** Moves the link there; all other changes then apply in the new namespace. */
+  /** Namespace to move the link to; all other changes then apply there. */
   netns?: NetnsReference;
   /** Index of the bridge or bond; 0 for none. */
   master?: number;
   /** Absent flags stay unchanged. */
   flags?: Partial<Record<LinkFlag, boolean>>;
-  /** Detaches the XDP program of that mode; EBUSY if a BPF link holds it. */
+  /** Mode of the XDP program to detach; EBUSY if a BPF link holds it. */
   detachXdp?: XdpMode;
 }
 
@@ -200,8 +200,8 @@ export function decodeLink(message: Buffer): Link {
 }
 
 /**
- * Alternative names as the kernel has them, without the final NUL byte. They need not be UTF-8, so a request must name
- * them by exactly these bytes.
+ * Returns alternative names as the kernel has them, without the final NUL byte. They need not be UTF-8, so that a request
+ * must name them by exactly these bytes.
  */
 export function altNamesOf(message: Buffer): Buffer[] {
   return decodeAltNames(new Attributes(message.subarray(headerBytes)));
@@ -233,7 +233,7 @@ function decodeXdp(data: Buffer | undefined): XdpMode[] | undefined {
 }
 
 /**
- * The payload of a link message: `struct ifinfomsg` and attributes.
+ * Encodes the payload of a link message: `struct ifinfomsg` and attributes.
  * @param index 0 if the kernel chooses, or finds the link by name
  * @param flags only `up` and `flags` of a change are in the header
  */
@@ -241,7 +241,7 @@ export function encodeLink(index: number, attributes: Attribute[], flags: LinkCh
   return [encodeHeader(index, flags), ...encodeAttributes(attributes)];
 }
 
-/** The payload of a message that adds or removes an alternative name: `IFLA_PROP_LIST`. */
+/** Encodes the payload of a message that adds or removes an alternative name: `IFLA_PROP_LIST`. */
 export function encodeAltName(index: number, name: Uint8Array): Uint8Array[] {
   const value = [{ type: LinkAttribute.altName, value: Buffer.concat([name, Buffer.of(0)]) }];
   return encodeLink(index, [{ type: LinkAttribute.propList, value }]);
@@ -252,19 +252,19 @@ export function encodeLinkChange(index: number, change: LinkChange): Uint8Array[
   return encodeLink(assertIndex(index), encodeProperties(change), change);
 }
 
-/** The message for a new link. @param data `IFLA_INFO_DATA` of its kind @throws NetlinkError `netlink-invalid` */
+/** Encodes the message for a new link. @param data `IFLA_INFO_DATA` of its kind @throws NetlinkError `netlink-invalid` */
 export function encodeNewLink(link: LinkChange, kind: string, data: Attribute[] = []): Uint8Array[] {
   const info: Attribute[] = [{ type: infoKind, value: encodeString(kind) }];
   if (data.length > 0) info.push({ type: infoData, value: data });
   return encodeLink(0, [...encodeProperties(link), { type: LinkAttribute.linkInfo, value: info }]);
 }
 
-/** `IFLA_INFO_DATA` of a new veth pair: its other end. */
+/** Encodes `IFLA_INFO_DATA` of a new veth pair: its other end. */
 export function encodeVethPeer(peer: LinkChange): Attribute[] {
   return [{ type: vethInfoPeer, value: Buffer.concat(encodeLink(0, encodeProperties(peer))) }];
 }
 
-/** All properties of a change except `up` and `flags`, which are in the header. @throws NetlinkError `netlink-invalid` */
+/** Encodes all properties of a change except `up` and `flags`, which are in the header. @throws NetlinkError `netlink-invalid` */
 function encodeProperties(change: LinkChange): Attribute[] {
   const attributes: Attribute[] = [];
   const add = <T>(type: number, value: T | undefined, encode: (value: T) => Attribute['value']) => {
@@ -273,7 +273,7 @@ function encodeProperties(change: LinkChange): Attribute[] {
   add(LinkAttribute.name, change.name, (name) => encodeString(assertInterfaceName(name)));
   add(LinkAttribute.mtu, change.mtuBytes, (mtuBytes) => putU32(assertMtu(mtuBytes)));
   add(LinkAttribute.address, change.hardwareAddress, parseHardwareAddress);
-  // Without a NUL byte: the kernel takes the bytes as they are.
+  // Without a NUL byte: the kernel stores the bytes unchanged.
   add(LinkAttribute.alias, change.alias, (alias) => Buffer.from(assertAlias(alias)));
   add(LinkAttribute.netnsFd, change.netns, ({ fd }) => putU32(fd));
   add(LinkAttribute.master, change.master, (master) => putU32(master === 0 ? 0 : assertIndex(master)));
@@ -286,7 +286,7 @@ function encodeProperties(change: LinkChange): Attribute[] {
   return attributes;
 }
 
-/** @param fd of a program; -1 detaches the one that is attached */
+/** @param fd of a program; -1 detaches the attached one */
 export function encodeXdp(fd: number, mode: XdpMode): Attribute[] {
   return [
     { type: xdpFd, value: putS32(fd) },

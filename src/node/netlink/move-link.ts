@@ -8,20 +8,20 @@ interface MoveTarget {
   connection: LinkReader;
 }
 
-/** A process in either namespace can take names during the move, and one in a pod can keep doing so. */
+/** Limit for attempts: a process in either namespace can take names during the move, and one in a pod can keep doing so. */
 const attempts = 20;
 
 /**
  * Moves a link into another namespace and sets its name there in the same step, so that the name need not be free here.
- * Alternative names stay behind: since Linux 6.7 one that is taken in the target makes the move fail, and before that
- * it would exist there twice. The kernel sets the link down, takes it out of its bridge or bond, and
- * drops its addresses, routes and qdiscs. VLANs and macvlans on top of it stay in their namespace. Its index may change.
- * @param link as it was read last. The kernel moves by index, and a process in a pod can move the link away and create another one
- * with its index: the link is compared before each attempt and once it is in the target
+ * Alternative names stay behind: since Linux 6.7 one that is taken in the target makes the move fail, and before that it
+ * would exist there twice. The kernel sets the link down, takes it out of its bridge or bond, and drops its addresses,
+ * routes and qdiscs. VLANs and macvlans on top of it stay in their namespace. Its index may change.
+ * @param link as it was read last. The kernel moves by index, and a process in a pod can move the link away and create
+ * another one with its index: the link is compared before each attempt and once it is in the target
  * @param change applied in the target; without a name the link keeps its own
- * @param options.acceptOtherName whether a name that is taken in the target is replaced by a free one. For the way back to the
- * host, which must not fail because a pod or the host has given the name to another link. A process in the pod that keeps adding
- * alternative names can still win; then the link has to be recreated by binding its driver again
+ * @param options.acceptOtherName whether a free name replaces one that is taken in the target. For the way back to the
+ * host, which must not fail because a pod or the host has given the name to another link. A process in the pod that keeps
+ * adding alternative names can still win; then the link has to be recreated by binding its driver again
  * @returns the link as it is in the target
  * @throws NetlinkError `netlink-refused` with `EEXIST` if the target has a link of that name; then nothing was moved
  */
@@ -62,19 +62,22 @@ export async function moveLink(
   }
 }
 
-/** The kernel moves before it renames: if the new name was taken in between, the link is already in the target. */
+/** Finds a link that was moved but not renamed: the kernel moves first, and the new name may have been taken in between. */
 async function findUnderOldName(from: LinkReader, now: Link, to: MoveTarget): Promise<Link | undefined> {
   if ((await from.link({ index: now.index })) !== undefined) return undefined;
   const found = await to.connection.link({ name: now.name });
   return found !== undefined && isSameLink(found, now) ? found : undefined;
 }
 
-/** A pod can change the MAC address of a link, but not the device that it is of. */
+/** Returns whether two links belong to one device, which a pod cannot change, unlike the MAC address. */
 function isSameDevice(one: Link, other: Link): boolean {
   return one.parentDevice === other.parentDevice && one.kind === other.kind;
 }
 
-/** Links of simulated VFs have no device, and before Linux 5.14 no link has one: of those the MAC address has to be the same, too. */
+/**
+ * Returns whether two links are the same. Links of simulated VFs have no device, and before Linux 5.14 no link has one: for
+ * those the MAC address must be the same, too.
+ */
 function isSameLink(one: Link, other: Link): boolean {
   return isSameDevice(one, other) && (one.parentDevice !== undefined || one.hardwareAddress === other.hardwareAddress);
 }

@@ -3,10 +3,10 @@ import { AddressFamily, type Cidr, parseCidr } from './cidr.ts';
 import { EtherType } from './packet-socket.ts';
 
 const broadcast = Buffer.alloc(6, 0xff);
-/** ff02::1, and the Ethernet address that stands for it. Source: RFC 2464, 7. */
+/** ff02::1, and its Ethernet multicast address. Source: RFC 2464, 7. */
 const allNodes = Buffer.from('ff020000000000000000000000000001', 'hex');
 const allNodesEthernet = Buffer.from('333300000001', 'hex');
-/** Ethernet and IPv4, with addresses of 6 and 4 octets. Source: RFC 826. */
+/** Header of ARP for Ethernet and IPv4, with addresses of 6 and 4 octets. Source: RFC 826. */
 const arpForm = Buffer.of(0, 1, 0x08, 0, 6, 4);
 const arpRequest = 1;
 const arpBytes = 28;
@@ -72,7 +72,7 @@ function ethernetFrame(to: Uint8Array, from: Uint8Array, type: number, payload: 
   return Buffer.concat([to, from, Buffer.of(type >> 8, type & 0xff), ...payload]);
 }
 
-/** Source: RFC 1071. @param data of an even number of octets */
+/** Computes the Internet checksum. Source: RFC 1071. @param data of an even number of octets */
 function checksum(data: Buffer): number {
   let sum = 0;
   for (let at = 0; at < data.length; at += 2) sum += data.readUInt16BE(at);

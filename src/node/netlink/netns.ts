@@ -4,16 +4,16 @@ import { errnoCode } from '../../lib/errors.ts';
 import { NetlinkError, type NetlinkErrorCode, type NetlinkErrorDetails } from './errors.ts';
 import { loadSystemCalls } from './system-calls.ts';
 
-/** Linux `NSFS_MAGIC`: the file system that all namespaces live in. */
+/** Linux `NSFS_MAGIC`: the file system of all namespaces. */
 const nsfsMagic = 0x6e736673;
 /** Linux `CLONE_NEWNET`: makes setns(2) refuse namespaces of another type. */
 const cloneNewNet = 0x40000000;
-// Of the thread, not of the process: setns(2) moves the calling thread only.
+// The thread's, not the process's: setns(2) moves only the calling thread.
 const ownNetnsPath = '/proc/thread-self/ns/net';
 
 /**
- * A network namespace, kept alive by an open descriptor. Two handles refer to the same namespace if `inode` is equal;
- * paths can be reused. While a handle or a connection into the namespace is open, the kernel does not tear it down, so
+ * A network namespace, kept alive by an open descriptor. Two handles refer to the same namespace if their `inode` is equal;
+ * paths can be reused. While a handle or a connection into the namespace is open, the kernel does not tear it down, so that
  * interfaces in it do not return to the host; a handle also keeps a mount at its path busy. Close both soon.
  */
 export class NetnsHandle implements Disposable {
@@ -53,7 +53,7 @@ export class NetnsHandle implements Disposable {
   }
 
   /**
-   * The same; `undefined` if there is no namespace at the path. A killed runtime may leave the plain file on which it had
+   * Opens a namespace; `undefined` if there is none at the path. A killed runtime may leave the plain file on which it had
    * bound one.
    */
   static openIfThere(path: string): NetnsHandle | undefined {
@@ -65,7 +65,7 @@ export class NetnsHandle implements Disposable {
     }
   }
 
-  /** The network namespace that this thread is in; in the driver, that of the host. */
+  /** Opens this thread's network namespace; in the driver, the host's. */
   static own(): NetnsHandle {
     return NetnsHandle.open(ownNetnsPath);
   }
@@ -99,9 +99,9 @@ function assertNamespace(path: string, fd: number): void {
 let home: NetnsHandle | undefined;
 
 /**
- * Runs `create` inside another network namespace and returns, all in one synchronous step: this is the main thread of
- * the process, so nothing else may run meanwhile. `create` opens a socket (which stays where it was opened) and must
- * not start a thread, a child process or asynchronous file access: they would inherit the namespace.
+ * Runs `create` inside another network namespace and returns, all in one synchronous step: this is the main thread of the
+ * process, so that nothing else may run meanwhile. `create` opens a socket (which stays where it was opened) and must not
+ * start a thread, a child process or asynchronous file access: they would inherit the namespace.
  * @throws NetlinkError `netns-refused`; whatever `create` throws
  */
 export function openInNetns<T>(netns: NetnsHandle, create: () => T): T {
@@ -124,7 +124,7 @@ function enter(fd: number): string | undefined {
   return setns(fd, cloneNewNet) === 0 ? undefined : errnoName(errno());
 }
 
-/** The name of an error of the kernel: `EPERM`. */
+/** Returns the name of a kernel error: `EPERM`. */
 export function errnoName(errno: number): string {
   const entry = Object.entries(koffi.os.errno).find(([, value]) => value === errno);
   return entry?.[0] ?? `errno ${errno}`;
@@ -147,7 +147,7 @@ function goBack(home: NetnsHandle): void {
     errno = String(error);
   }
   if (errno === undefined) return;
-  // To continue in a pod's namespace would be to treat the pod as if it were the host.
+  // Must not continue in a pod's namespace, which the driver would treat as the host's.
   writeSync(2, `netdra: cannot return to its own network namespace (${errno}), aborting\n`);
   process.abort();
 }

@@ -5,32 +5,32 @@ import { isRepresentor } from './representor.ts';
 /** Limit of `networkData.ips` in resource.k8s.io/v1. */
 export const maxReportedAddresses = 16;
 
-/** What metadata reports about an interface besides its addresses. */
+/** Facts about an interface in metadata, besides its addresses. */
 export interface LinkFacts {
   interfaceName: string;
-  /** Lower case with colons; absent for links that have none. */
+  /** MAC address, lower case with colons; absent for links without one. */
   hardwareAddress: string | undefined;
   mtuBytes: number;
-  /** The link is up and has a carrier. */
+  /** Whether the link is up and has a carrier. */
   linkUp: boolean;
 }
 
-/** What metadata reports about the addresses of an interface. */
+/** Facts about the addresses of an interface in metadata. */
 export interface InterfaceAddresses {
   /** Canonical CIDRs in code point order, at most 16: those of global scope, or the link-local ones if there are none. */
   ips: string[];
-  /** Addresses that belong in `ips` are missing because duplicate address detection is still under way. */
+  /** Whether addresses are missing in `ips` because duplicate address detection is still running. */
   tentative: boolean;
-  /** Those of `ips` for which duplicate address detection is under way; absent: none. */
+  /** Those of `ips` whose duplicate address detection is running; absent: none. */
   unconfirmed?: string[];
-  /** Addresses that cannot be used, since another host has them; absent: none. At most 16. */
+  /** Addresses that are unusable, since another host has them; absent: none. At most 16. */
   duplicates?: string[];
 }
 
-/** What a device's metadata reports about its interface. */
+/** Facts about a device's interface in its metadata. */
 export interface NetworkState extends LinkFacts, InterfaceAddresses {}
 
-/** What the metadata reports about a link. @param addresses of all links, or only of this one */
+/** Returns the facts about a link for its metadata. @param addresses of all links, or only of this one */
 export function toNetworkState(link: Link, addresses: readonly Address[]): NetworkState {
   const { index, name: interfaceName, hardwareAddress, mtuBytes, up, carrier } = link;
   const own = addresses.filter((address) => address.index === index);
@@ -61,26 +61,26 @@ const hardwareKinds = ['ipoib'];
 
 /** Known facts about a VF, for finding its interface; the more, the better. */
 export interface VfIdentity {
-  /** With domain: `0000:3b:02.1`. */
+  /** PCI address with domain: `0000:3b:02.1`. */
   pciAddress?: string;
   /** Alias that was set when the link was created or moved. */
   alias?: string;
   /** Address of the interface when it was moved. Used only if exactly one link has it. */
   hardwareAddress?: string;
-  /** The name that it probably has; looked at first, and never sufficient. */
+  /** Probable name; looked up first, and never sufficient. */
   interfaceName?: string;
 }
 
-/** Byte strings of which the message of a VF's link contains at least one. */
+/** Returns byte strings of which a VF's link message contains at least one. */
 export function searchBytesOf({ pciAddress, alias, hardwareAddress }: VfIdentity): Buffer[] {
   const address = hardwareAddress === undefined ? [] : [Buffer.from(hardwareAddress.replaceAll(':', ''), 'hex')];
   return [...[pciAddress, alias].filter((text) => text !== undefined).map((text) => Buffer.from(text)), ...address];
 }
 
 /**
- * Finds the VF's interface among the links of a namespace: by the bus address that the kernel reports (Linux 5.14+),
- * else by alias or address. A link that is known to be another device is never chosen, nor, for a
- * hardware VF, a link of a virtual kind: a pod can create one with the VF's address.
+ * Finds the VF's interface among the links of a namespace: by the bus address that the kernel reports (Linux 5.14+), else
+ * by alias or address. Never chooses a link that is known to belong to another device, nor, for a hardware VF, a link of a
+ * virtual kind: a pod can create one with the VF's address.
  */
 export function findVf(links: Link[], vf: VfIdentity): Link | undefined {
   const only = (matches: (link: Link) => boolean) => {
@@ -97,7 +97,7 @@ export function findVf(links: Link[], vf: VfIdentity): Link | undefined {
   );
 }
 
-/** Whether a link may be that of a device which the kernel does not name: the case for hardware before Linux 5.14. */
+/** Returns whether a link may belong to a device that the kernel does not name: the case for hardware before Linux 5.14. */
 export function isUnidentified({ parentDevice, kind, name }: Link): boolean {
   return parentDevice === undefined && (kind === undefined || hardwareKinds.includes(kind)) && name !== 'lo';
 }

@@ -6,7 +6,7 @@ import { addressLayout, loadSystemCalls, netlinkFamily, netlinkOptions, switchOn
 
 /** `RTNLGRP_*` of Linux `rtnetlink.h`: links, IPv4 and IPv6 addresses. */
 const networkGroups = [1, 5, 9];
-/** The kernel's own events, not those that a device manager forwards. Source: Linux `lib/kobject_uevent.c`. */
+/** Group of the kernel's own events, not those that a device manager forwards. Source: Linux `lib/kobject_uevent.c`. */
 const deviceGroups = [1];
 
 /**
@@ -54,7 +54,7 @@ export class NetworkWatch implements Disposable {
   [Symbol.dispose](): void {
     if (!this.#open) return;
     this.#open = false;
-    // Deferred: we may be inside the socket's own receive callback, which still uses what close frees.
+    // Deferred: the socket's own receive callback may be running, which still uses what close frees.
     setImmediate(() => {
       for (const socket of this.#sockets) socket.close();
     });
@@ -86,7 +86,7 @@ function joinGroups(protocol: Protocol, groups: readonly number[]): RawNetlinkSo
   }
 }
 
-/** The descriptor that the kernel gives to the next file, unless a thread opens one first. */
+/** Returns the descriptor that the kernel gives to the next file, unless a thread opens one first. */
 function lowestFreeDescriptor(): number {
   const descriptor = openSync('/proc/self/fd', 'r');
   closeSync(descriptor);
@@ -94,10 +94,10 @@ function lowestFreeDescriptor(): number {
 }
 
 /**
- * Makes the kernel silently drop messages for which a socket has no room: those already in the socket report the change
- * as well. The package (0.3.0) ends the process on an error while it polls, so a pod that changes its links faster than
- * they are read would end the driver. It does not expose the descriptor of its socket, so the descriptor is found by
- * its port; setting the option on our other sockets with that port, in other namespaces, does no harm.
+ * Makes the kernel silently drop messages for which a socket has no room: those already in the socket report the change as
+ * well. The package (0.3.0) ends the process on an error while it polls, so that a pod that changes its links faster than
+ * they are read would end the driver. It does not expose its socket's descriptor, which is therefore found by its port;
+ * setting the option on our other sockets with that port, in other namespaces, does no harm.
  * @param expected the descriptor to check first: a driver has some for each pod
  * @throws NetlinkError `netlink-lost` if it is not found
  */

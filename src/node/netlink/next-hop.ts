@@ -8,7 +8,7 @@ const headerBytes = 8;
 /** `struct nexthop_grp`, which begins with the id. */
 const memberBytes = 8;
 
-/** An object that routes can name in place of their links: it has a link, or members that have them. */
+/** An object that routes can name instead of links: it has a link, or members that have one. */
 export interface NextHop {
   id: number;
   link?: number;
@@ -26,7 +26,7 @@ export function decodeNextHop(message: Buffer): NextHop | undefined {
   return { id: getU32(id), members, ...(outInterface === undefined ? {} : { link: getU32(outInterface) }) };
 }
 
-/** The routes with the links of the next hops that they name. */
+/** Returns the routes with the links of their next hops. */
 export function withNextHops(routes: readonly Route[], hops: readonly NextHop[]): Route[] {
   const byId = new Map(hops.map((hop) => [hop.id, hop]));
   const linkOf = (id: number) => byId.get(id)?.link ?? [];

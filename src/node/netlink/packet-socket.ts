@@ -48,7 +48,7 @@ export class PacketSocket implements Disposable {
   }
 
   /**
-   * Puts a frame into the queue of the interface.
+   * Queues a frame on the interface.
    * @param frame with its Ethernet header, without a checksum
    * @throws NetlinkError `packet-refused`: `ENETDOWN` while the interface is down, `ENOBUFS` if its queue drops the frame
    */
@@ -58,7 +58,7 @@ export class PacketSocket implements Disposable {
     throw this.#refused('send a frame by', errno());
   }
 
-  /** Returns the next frame that has arrived, truncated to 2 KiB. */
+  /** Returns the next received frame, truncated to 2 KiB. */
   receive(): Buffer | undefined {
     const buffer = Buffer.alloc(maxFrameBytes);
     const bytes = loadSystemCalls().recv(this.#descriptor, buffer, buffer.length, withoutWaiting);
@@ -83,11 +83,11 @@ export class PacketSocket implements Disposable {
   }
 }
 
-/** One at a time: many together would take all threads. */
+/** One at a time: many together would occupy all threads. */
 const closes = new KeyedMutex();
 
-/** The kernel returns from closing a packet socket after all its processors have let go of it, which takes 5 to 30 ms. */
+/** Closes a packet socket in a thread: the kernel returns after all its processors have released it, which takes 5 to 30 ms. */
 function closeInThread(descriptor: number): void {
-  // The kernel has no failure for it, and nothing could be done about one.
+  // Closing cannot fail in a way that could be handled.
   void closes.run('', () => new Promise((resolve) => close(descriptor, () => resolve(undefined))));
 }

@@ -16,7 +16,7 @@ const [indexOffset, handleOffset, parentOffset] = [4, 8, 12];
 export type QdiscPlace = keyof typeof parents;
 export const qdiscPlaces = Object.keys(parents) as QdiscPlace[];
 
-/** @param kind of the qdisc to attach; absent to name the one that is there */
+/** @param kind of the qdisc to attach; absent to name the present one */
 export function encodeQdisc(index: number, place: QdiscPlace, kind?: string): Uint8Array[] {
   assertIndex(index);
   const header = Buffer.alloc(headerBytes);
@@ -27,7 +27,7 @@ export function encodeQdisc(index: number, place: QdiscPlace, kind?: string): Ui
   return [header, ...encodeAttributes(attributes)];
 }
 
-/** The kind, such as `fq`; `undefined` for one that the kernel has chosen, which has no handle. */
+/** Returns the kind, such as `fq`; `undefined` for a qdisc that the kernel chose, which has no handle. */
 export function decodeQdisc(message: Buffer): string | undefined {
   if (getU32(message.subarray(handleOffset, handleOffset + 4)) === 0) return undefined;
   return decodeString(new Attributes(message.subarray(headerBytes)).get(kindType));

@@ -1,10 +1,10 @@
-/** `p0`; `p0s1` for a part of a port that is split. */
+/** Own port: `p0`; `p0s1` for a part of a split port. */
 const ownPort = /^p\d+(s\d+)?$/;
 
 /**
- * Whether a link of a PCI function is not one of its own ports: it represents another function, such as a VF, a subfunction or
- * the host's PF of a DPU, at the embedded switch. Drivers register representors below the PF's own PCI device, so the bus
- * address does not distinguish them from the PF's interface. Their names differ between drivers (`pf0vf3`, `c1pf0`,
+ * Returns whether a link of a PCI function is a representor: it stands for another function, such as a VF, a subfunction or
+ * the host's PF of a DPU, at the embedded switch. Drivers register representors below the PF's own PCI device, so that the
+ * bus address does not distinguish them from the PF's interface. Their names differ between drivers (`pf0vf3`, `c1pf0`,
  * `pf0hpf`, `p0pf0vf3`), those of own ports do not; most drivers have none.
  */
 export function isRepresentor({ portName }: { portName?: string }): boolean {

@@ -31,26 +31,29 @@ export const scopeLink = 253;
 const scopes = { global: 0, link: scopeLink } as const;
 export type RouteScope = keyof typeof scopes;
 const typeUnicast = 1;
-/** `IP6_RT_PRIO_USER`: what the kernel takes for an IPv6 route without one. */
+/** `IP6_RT_PRIO_USER`: the kernel's priority for an IPv6 route without one. */
 const defaultIpv6Priority = 1024;
 
-/** Limit for the routes of a link in a pod: sixteen times as many as a claim may ask for. */
+/** Limit for the routes of a link in a pod: sixteen times as many as a claim may request. */
 export const maxListedRoutes = 1_024;
 
 /** An entry of a routing table. */
 export interface Route {
-  /** Canonical; `0.0.0.0/0` or `::/0` is the default route. */
+  /** Canonical destination; `0.0.0.0/0` or `::/0` is the default route. */
   destination: string;
-  /** Indices of the links by which it leaves the host; most routes have one, and `blackhole` has none. */
+  /** Indices of its outgoing links; most routes have one, and `blackhole` has none. */
   links: number[];
-  /** Id of the object that has its links, of a route that does not list them itself. Source: Linux `net.ipv4.nexthop_compat_mode`. */
+  /**
+   * ID of the next hop object with its links, for a route without links of its own. Source: Linux
+   * `net.ipv4.nexthop_compat_mode`.
+   */
   nextHop?: number;
   /** Whether it leads to a host or network, unlike `local`, `blackhole` and others. */
   isUnicast: boolean;
   table: number;
-  /** Of several routes to a destination in a table, the one with the lowest number counts. */
+  /** Priority; of several routes to a destination in a table, the lowest number wins. */
   priority: number;
-  /** In network order; absent: it has none. */
+  /** Gateways in network order; absent: none. */
   gateways?: Uint8Array[];
   /** Preferred source address, in network order. */
   source?: Uint8Array;
