@@ -65,15 +65,15 @@ export interface RouteHop {
   weight?: number | undefined;
 }
 
-/** A route, whatever link it leaves by. */
+/** A route, without the link that it leaves by. */
 export interface RouteSpec {
-  /** With prefix length: `192.0.2.0/24`, `::/0`. */
+  /** Destination with prefix length: `192.0.2.0/24`, `::/0`. */
   destination: string;
-  /** Without one the destination is on the link. For IPv4 it can be an IPv6 address. */
+  /** Gateway; absent: the destination is on the link. An IPv4 route can have an IPv6 gateway. */
   gateway?: string | undefined;
   /** Several gateways, in place of `gateway`. */
   nextHops?: RouteHop[] | undefined;
-  /** The gateways are on the link, although no network of an address has them. */
+  /** Whether the gateways are on the link, although no network of an address contains them. */
   onlink?: boolean | undefined;
   /** Preferred source address of packets; for IPv4 any address of the namespace, for IPv6 one of the link. */
   source?: string | undefined;
@@ -89,12 +89,12 @@ export interface RouteSpec {
 }
 
 export interface NewRoute extends RouteSpec {
-  /** Of the link. */
+  /** Index of the link. */
   index: number;
 }
 
 /**
- * Identifies a route among those of a link: the kernel refuses a second one with EEXIST.
+ * Returns a key that identifies a route among those of a link: the kernel refuses a second one with EEXIST.
  * @param destination canonical
  */
 export function routeKey(destination: string, { table, priority }: Pick<RouteSpec, 'table' | 'priority'>): string {
@@ -107,7 +107,7 @@ export function findRoute(routes: readonly Route[], wanted: NewRoute): Route | u
   return routes.find((route) => route.links.includes(wanted.index) && routeKey(route.destination, route) === key);
 }
 
-/** Whether a route has the gateways and the source address that are wanted, if any. */
+/** Returns whether a route has the wanted gateways and source address, if any. */
 export function leadsAsWanted({ gateways = [], source }: Route, wanted: NewRoute): boolean {
   const octets = gatewaysOf(wanted).map((each) => parseIpAddress(each.gateway).octets);
   const isSame = (one: Uint8Array, other: Uint8Array | undefined) => other !== undefined && !Buffer.compare(one, other);
@@ -117,7 +117,7 @@ export function leadsAsWanted({ gateways = [], source }: Route, wanted: NewRoute
   );
 }
 
-/** `198.51.100.0/24 via 192.0.2.1 table 100`. */
+/** Returns `198.51.100.0/24 via 192.0.2.1 table 100`. */
 export function formatRoute(route: RouteSpec): string {
   const { destination, table, source } = route;
   const gateways = gatewaysOf(route).map(({ gateway }) => gateway);
@@ -133,12 +133,12 @@ function gatewaysOf({ gateway, nextHops = [] }: RouteSpec): RouteHop[] {
   return gateway === undefined ? nextHops : [{ gateway }];
 }
 
-/** Whether the destination of a route message has the prefix length 0. Source: `rtm_dst_len` of Linux `rtnetlink.h`. */
+/** Returns whether the destination of a route message has the prefix length 0. Source: `rtm_dst_len` of Linux `rtnetlink.h`. */
 export function hasZeroPrefix(message: Buffer): boolean {
   return message[1] === 0;
 }
 
-/** `undefined` for families other than IP. */
+/** Decodes a route; `undefined` for families other than IP. */
 export function decodeRoute(message: Buffer): Route | undefined {
   const family = message.readUInt8(0);
   if (family !== AddressFamily.ipv4 && family !== AddressFamily.ipv6) return undefined;
@@ -164,7 +164,10 @@ export function decodeRoute(message: Buffer): Route | undefined {
   };
 }
 
-/** The payload of a request for the routes of a link, or of all. Source: Linux `fib_frontend.c`, `ip_valid_fib_dump_req`. */
+/**
+ * Encodes the payload of a request for the routes of a link, or of all. Source: Linux `fib_frontend.c`,
+ * `ip_valid_fib_dump_req`.
+ */
 export function encodeRouteFilter(index?: number): Uint8Array[] {
   const link = index === undefined ? [] : [{ type: RouteAttribute.outInterface, value: putU32(assertIndex(index)) }];
   return [Buffer.alloc(headerBytes), ...encodeAttributes(link)];
@@ -175,7 +178,7 @@ export function isDefaultRoute({ destination, isUnicast }: Route): boolean {
 }
 
 /**
- * The payload of a route message: `struct rtmsg` and attributes.
+ * Encodes the payload of a route message: `struct rtmsg` and attributes.
  * @throws NetlinkError `netlink-invalid`
  */
 export function encodeRoute(route: NewRoute): Uint8Array[] {
@@ -199,7 +202,7 @@ export function encodeRoute(route: NewRoute): Uint8Array[] {
     ...encodeNumber(RouteAttribute.table, table || mainTable, 'routing table'),
     ...(metrics.length === 0 ? [] : [{ type: RouteAttribute.metrics, value: metrics }]),
   ];
-  // The kernel reads the table from its attribute, which has room for all of them.
+  // The kernel reads the table from its attribute, since the header has no room for large numbers.
   const kernelScope = family === AddressFamily.ipv4 ? scope : 0;
   const header = Buffer.of(family, prefixLength, 0, 0, 0, protocolStatic, kernelScope, typeUnicast);
   return [header, putU32(hops === undefined ? flags : 0), ...encodeAttributes(attributes)];
@@ -212,7 +215,7 @@ function scopeOf(route: NewRoute): number {
   throw invalid(`${scope} is not the scope of a route`, 'use a number from 0 to 255');
 }
 
-/** `struct rtnexthop`, with the length of itself and its attributes. */
+/** Encodes a `struct rtnexthop`, with the length of itself and its attributes. */
 function encodeNextHop({ gateway, weight = 1 }: RouteHop, index: number, family: AddressFamily, flags: number): Buffer {
   const attributes = encodeAttributes([encodeGateway(gateway, family)]);
   const header = Buffer.alloc(nextHopBytes, putU32(index));
@@ -223,7 +226,7 @@ function encodeNextHop({ gateway, weight = 1 }: RouteHop, index: number, family:
   return hop;
 }
 
-/** Absent or 0: none, so that the kernel's default applies. */
+/** Encodes a number; absent or 0: no attribute, so that the kernel's default applies. */
 function encodeNumber(type: number, value: number | undefined, what: string): Attribute[] {
   if (value === undefined || value === 0) return [];
   if (Number.isInteger(value) && value > 0 && value <= 0xffffffff) return [{ type, value: putU32(value) }];
@@ -251,7 +254,7 @@ function gatewayOf(attributes: Attributes): Buffer | undefined {
   return attributes.get(RouteAttribute.gateway) ?? attributes.get(RouteAttribute.via)?.subarray(2);
 }
 
-/** A list of `struct rtnexthop`, each with its attributes and the length of both. */
+/** Decodes a list of `struct rtnexthop`, each with its attributes and the length of both. */
 function decodeMultipath(list: Buffer): { link: number; gateway: Buffer | undefined }[] {
   const hops: { link: number; gateway: Buffer | undefined }[] = [];
   for (let rest = list; rest.length >= nextHopBytes; ) {

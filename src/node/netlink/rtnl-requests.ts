@@ -22,7 +22,7 @@ export const MessageType = {
   delLinkProperty: 109,
 } as const;
 
-/** The requests of a connection to rtnetlink: what they have in common, whatever they are about. */
+/** What all requests of a connection to rtnetlink share. */
 export class RtnlRequests implements Disposable {
   readonly #socket: RequestSocket;
   readonly #netnsPath: string | undefined;
@@ -33,7 +33,7 @@ export class RtnlRequests implements Disposable {
     this.#netnsPath = netnsPath;
   }
 
-  /** What a request is about, for errors. @param link index or name of the link that it is about, if it is about one */
+  /** Returns the subject of a request, for errors. @param link index or name of its link, if it has one */
   subject(operation: string, link?: number | string, hints: Record<string, string> = {}): RequestSubject {
     const interfaceName = typeof link === 'number' ? `#${link}` : link;
     return { operation, interfaceName, netns: this.#netnsPath, hints };
@@ -44,7 +44,7 @@ export class RtnlRequests implements Disposable {
     return await this.#socket.request(request, subject);
   }
 
-  /** Reads one link; no message if it is gone. */
+  /** Reads one link; no message if it does not exist. */
   async readLink(payload: Uint8Array[], subject: RequestSubject, isLarge = false): Promise<NetlinkMessage[]> {
     return await this.#socket.request({ type: MessageType.getLink, payload, isLarge }, subject).catch(noneIfGone);
   }
@@ -54,7 +54,7 @@ export class RtnlRequests implements Disposable {
     return await this.#socket.dump(request, subject, limit);
   }
 
-  /** Reads what a link has; no message if it is gone. @param index absent: that of all links */
+  /** Reads the entries of a link; no message if it does not exist. @param index absent: those of all links */
   async dumpOf(
     index: number | undefined,
     request: NetlinkRequest,
@@ -84,7 +84,7 @@ function noneIfGone(error: unknown): NetlinkMessage[] {
   throw error;
 }
 
-/** Skips messages of other types and those for which `decode` returns `undefined`. */
+/** Decodes messages of one type, except those for which `decode` returns `undefined`. */
 export function decodeAll<T>(
   messages: { type: number; data: Buffer }[],
   type: number,

@@ -49,7 +49,7 @@ import { decodeVfInfos, encodeVfChange, type VfChange, type VfInfo, type VfInfoA
 
 /** `RTEXT_FILTER_VF`. */
 const withVfs = 1;
-/** `RTEXT_FILTER_SKIP_STATS`: counters are most of a link's message, and are left out unless they are asked for. */
+/** `RTEXT_FILTER_SKIP_STATS`: omits counters, which are most of a link's message, unless they are requested. */
 const skipStats = 8;
 
 /** Properties that the kernel accepts when it creates a link. It silently ignores an alias: set it afterwards. */
@@ -63,11 +63,14 @@ export interface NewLink {
 export type NewBond = NewLink & BondOptions;
 
 export interface NewVeth extends NewLink {
-  /** Cannot be up or a bridge port from the start (ENOTCONN, or ignored): use {@link RtnlConnection.setLink} later. */
+  /**
+   * Other end. It cannot be up or a bridge port from the start (ENOTCONN, or ignored): use {@link RtnlConnection.setLink}
+   * later.
+   */
   peer: NewLink;
 }
 
-/** Limit for one link. */
+/** Limit for the addresses of one link. */
 const maxAddresses = 1_024;
 
 /**
@@ -90,14 +93,14 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
     return new RtnlConnection(RequestSocket.open(Protocol.ROUTE, netns), netns?.path);
   }
 
-  /** All links of the namespace, or only candidates for the given VFs. @param limit as for {@link linkTable} */
+  /** Returns all links of the namespace, or only candidates for the given VFs. @param limit as for {@link linkTable} */
   async links(of?: readonly VfIdentity[], limit?: LinkTableLimit): Promise<Link[]> {
     const table = await this.linkTable(limit);
     return of === undefined ? table.all() : table.candidates(of);
   }
 
   /**
-   * All links of the namespace, to look for several VFs with one dump.
+   * Returns all links of the namespace, to look for several VFs with one dump.
    * @param limit how many are listed, and how many of them are decoded; absent: all
    */
   async linkTable(limit?: LinkTableLimit): Promise<LinkTable> {
@@ -108,14 +111,15 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
     return createLinkTable(messages, decode, limit);
   }
 
-  /** `undefined` if there is none. A link is also found by an alternative name. */
+  /** Returns a link, also by an alternative name; `undefined` if there is none. */
   async link(by: LinkSelector): Promise<Link | undefined> {
     return (await this.#readLink(by, decodeLink))[0];
   }
 
   /**
-   * A PF's settings for its VFs, in their order. Empty if the link is gone or is not a PF. A missing VF is unknown, not
-   * absent: drivers leave VFs out. The kernel cannot be asked for one VF, and a list above 64 KiB (some 270 VFs) is broken.
+   * Returns a PF's settings for its VFs, in their order. Empty if the link no longer exists or is not a PF. A missing VF is
+   * unknown, not absent: drivers leave VFs out. The kernel cannot be asked for one VF, and a list above 64 KiB (some 270
+   * VFs) is broken.
    */
   async vfInfos(pfIndex: number): Promise<VfInfo[]> {
     const subject = this.#requests.subject('read the VFs of link', pfIndex);
@@ -125,8 +129,8 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
   }
 
   /**
-   * A PF's counters for its VFs; VFs that it does not report are missing. The list is a third longer than that of the settings,
-   * and ends at 64 KiB, too. Some drivers ask the card's firmware for each VF.
+   * Returns a PF's counters for its VFs, except VFs that it does not report. The list is a third longer than that of the
+   * settings, and ends at 64 KiB, too. Some drivers ask the card's firmware for each VF.
    */
   async vfTraffic(pfIndex: number): Promise<VfTraffic[]> {
     const subject = this.#requests.subject('read the counters of the VFs of link', pfIndex);
@@ -135,7 +139,7 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
     return decodeAll(messages, MessageType.newLink, decodeVfTraffic, subject).flat();
   }
 
-  /** A link's own counters; `undefined` if it is gone. */
+  /** Returns a link's own counters; `undefined` if it no longer exists. */
   async linkTraffic(index: number): Promise<LinkTraffic | undefined> {
     const subject = this.#requests.subject('read the counters of link', index);
     const messages = await this.#requests.readLink(encodeLink(assertIndex(index), []), subject);
@@ -177,7 +181,7 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
     if (errors.length > 0) throw errors[0];
   }
 
-  /** Kind of the qdisc that was attached to a link by request; `undefined` for the kernel's default, or none. */
+  /** Returns the kind of a link's qdisc; `undefined` for the kernel's default, or none. */
   async qdisc(index: number, place: QdiscPlace): Promise<string | undefined> {
     const subject = this.#requests.subject(`read the ${place} qdisc of link`, index);
     // Without the flag the kernel answers only processes that listen for changes.
@@ -205,7 +209,8 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
   }
 
   /**
-   * IPv4 and IPv6 addresses, of one link or of all. At most 1024 of one link: a pod's link can have any number of them.
+   * Returns IPv4 and IPv6 addresses, of one link or of all. At most 1024 of one link: a pod's link can have any number of
+   * them.
    */
   async addresses(index?: number): Promise<Address[]> {
     const { messages, subject } = await this.#dumpAddresses(index);
@@ -213,7 +218,8 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
   }
 
   /**
-   * Addresses of all links that other hosts can reach. Those of link scope, which every link that is up has, are not decoded.
+   * Returns the addresses of all links that other hosts can reach. Addresses of link scope, which every link that is up
+   * has, are not decoded.
    */
   async reachableAddresses(): Promise<Address[]> {
     const { messages, subject } = await this.#dumpAddresses();
@@ -221,14 +227,14 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
     return decodeAll(reachable, MessageType.newAddress, decodeAddress, subject);
   }
 
-  /** IPv4 and IPv6 routes of all tables; those that leave by one link, or all. @param most number of routes to read, of any */
+  /** Returns IPv4 and IPv6 routes of all tables, through one link or all. @param most limit for the number of routes read */
   async routes(index?: number, most?: number): Promise<Route[]> {
     const { messages, subject } = await this.#dumpRoutes(index, most);
     const routes = decodeAll(messages, MessageType.newRoute, decodeRoute, subject);
     return routes.filter(({ links }) => index === undefined || links.includes(index));
   }
 
-  /** Default routes of all tables. A node can have any number of other routes, which are not decoded. */
+  /** Returns the default routes of all tables. Other routes, of which a node can have any number, are not decoded. */
   async defaultRoutes(): Promise<Route[]> {
     const { messages, subject } = await this.#dumpRoutes();
     const candidates = messages.filter(({ data }) => hasZeroPrefix(data));
@@ -274,8 +280,8 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
   }
 
   /**
-   * Rules, or permanent neighbors of a link.
-   * @param most number of messages to read
+   * Returns rules, or permanent neighbors of a link.
+   * @param most limit for the number of messages read
    * @returns `undefined` if there are as many or more
    */
   async entries<Entry>(table: EntryTable<Entry>, index: number, most: number): Promise<Entry[] | undefined> {
@@ -287,7 +293,7 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
     await addEntry(this.#requests, table, index, entry);
   }
 
-  /** Both ends are created in this namespace unless their `netns` says otherwise. */
+  /** Creates both ends in this namespace unless their `netns` names another one. */
   async createVeth({ peer, ...end }: NewVeth): Promise<void> {
     await this.#createLink(end, 'veth', encodeVethPeer(peer), `create veth pair with ${peer.name}`);
   }
@@ -333,7 +339,7 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
     return { messages: own, subject };
   }
 
-  /** Filtered again by the caller, for kernels before 4.20. */
+  /** Requests routes; the caller filters them again, for kernels before 4.20. */
   async #dumpRoutes(index?: number, most?: number) {
     const subject = this.#requests.subject('list routes');
     const request = { type: MessageType.getRoute, payload: encodeRouteFilter(index) };

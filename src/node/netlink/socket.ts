@@ -20,16 +20,16 @@ export interface NetlinkRequest {
   /** Flags besides `NLM_F_REQUEST` and `NLM_F_ACK`. */
   flags?: number;
   payload: Uint8Array[];
-  /** Whether the answer can have tens of kilobytes: the kernel drops what does not fit into the buffer of the socket. */
+  /** Whether the answer can have tens of kilobytes: the kernel drops what does not fit into the socket's buffer. */
   isLarge?: boolean;
 }
 
 interface Pending {
   seq: number;
   message: Buffer;
-  /** Whether it is sent without others. */
+  /** Whether the request is sent without others. */
   isAlone: boolean;
-  /** How many messages of a table are wanted. */
+  /** Maximum number of messages wanted from a table. */
   limit: number;
   subject: RequestSubject;
   parts: NetlinkMessage[];
@@ -49,8 +49,8 @@ type SocketCalls = Pick<KernelSocket, 'exchange' | 'close'>;
 
 /**
  * Sends requests over a netlink socket, in the order of the calls, and returns the complete answer to each. Waiting
- * requests are sent to the kernel together, which executes one after the other, even if an earlier one fails; a request
- * for a table, or with a large answer, is sent alone.
+ * requests are sent together; the kernel executes one after the other, even if an earlier one fails. A request for a table,
+ * or with a large answer, is sent alone.
  */
 export class RequestSocket implements Disposable {
   readonly #socket: SocketCalls;
@@ -74,7 +74,7 @@ export class RequestSocket implements Disposable {
   }
 
   /**
-   * Makes a request, again and again for a second while the kernel is only busy.
+   * Makes a request, and repeats it for a second while the kernel is busy.
    * @returns the messages of the answer, without the acknowledgement
    * @throws NetlinkError `netlink-refused`, `netlink-lost`, `netlink-closed`, `netlink-malformed`
    */
@@ -136,7 +136,7 @@ export class RequestSocket implements Disposable {
     });
   }
 
-  /** Runs until no request is queued. */
+  /** Sends requests until none is queued. */
   async #ask(): Promise<void> {
     if (this.#isBusy || this.#closed) return;
     this.#isBusy = true;
@@ -144,7 +144,7 @@ export class RequestSocket implements Disposable {
     this.#isBusy = false;
   }
 
-  /** The requests to send to the kernel next. */
+  /** Returns the requests to send next. */
   #next(): Pending[] {
     const [first] = this.#queue;
     if (first?.isAlone) return this.#queue.splice(0, 1);
@@ -202,7 +202,8 @@ export class RequestSocket implements Disposable {
 }
 
 /**
- * Whether a dump may end with a datagram: an error is the only message in its datagram, an `NLMSG_DONE` the last one.
+ * Returns whether a dump may end with a datagram: an error is the only message in its datagram, an `NLMSG_DONE` the last
+ * one.
  * Source: Linux `netlink_dump` and `netlink_ack`.
  */
 function mayEndDump(datagram: Buffer): boolean {
@@ -214,7 +215,7 @@ function mayEndDump(datagram: Buffer): boolean {
   return isDone || datagram.readUInt16LE(header.type) === MessageType.ERROR;
 }
 
-/** A dump can fail half-way; its last message then carries a negative errno. */
+/** Returns the errno of an `NLMSG_DONE`: a dump that fails half-way ends with a negative one. */
 function doneErrno(data: Buffer): number {
   return data.length >= 4 ? Math.min(0, getS32(data.subarray(0, 4))) : 0;
 }

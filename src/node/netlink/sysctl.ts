@@ -16,7 +16,7 @@ export const interfaceSysctlPattern = /^net\.(ipv[46])\.(conf|neigh)\.IFNAME\.([
 export type InterfaceSysctls = Record<string, string | number>;
 
 /**
- * Settings that every pod gets, and that the kernel sets without a lock, by `proc_dointvec`.
+ * Sysctls that every pod gets, and that the kernel sets without a lock, by `proc_dointvec`.
  * Source: Linux `net/ipv6/addrconf.c`, `net/ipv4/devinet.c`.
  */
 const keysWithoutLock = new Set([
@@ -28,11 +28,11 @@ const keysWithoutLock = new Set([
 ]);
 
 export interface SysctlOptions {
-  /** Where the host's `/proc/sys` is; in a container it is read-only unless it was mounted elsewhere. */
+  /** Path of the host's `/proc/sys`; a container's own is read-only unless it is mounted elsewhere. */
   procSysDir?: string;
   /** Skips keys that the kernel does not have for this interface, such as those of IPv6 on a node without it. */
   skipMissing?: boolean;
-  /** How long the kernel may take to set a key, in ms. Default: 10 s. */
+  /** Time limit for one key, ms. Default: 10 s. */
   timeoutMs?: number;
 }
 
@@ -47,10 +47,10 @@ interface Setting {
 }
 
 /**
- * Sets kernel settings of an interface, in their order. The kernel assigns a file below `/proc/sys/net` to the
- * namespace of the thread that opens it, so all are opened inside the namespace, in one synchronous step. They are written by
- * other threads, except for {@link keysWithoutLock}: for some keys the kernel waits for its lock of all links, which others may hold
- * for seconds.
+ * Sets kernel settings of an interface, in their order. The kernel assigns a file below `/proc/sys/net` to the namespace of
+ * the thread that opens it, so that all are opened inside the namespace, in one synchronous step. Other threads write them,
+ * except for {@link keysWithoutLock}: for some keys the kernel waits for its lock of all links, which others may hold for
+ * seconds.
  * @returns the keys that were skipped
  * @throws NetlinkError `sysctl-refused` with the key; earlier keys are already set then, unless this one cannot be opened
  */
@@ -98,7 +98,7 @@ function writeAtOnce({ key, value, fd }: Setting, netns: NetnsHandle): void {
   }
 }
 
-/** Closes the file when the kernel has finished, which may be after the time is over. */
+/** Writes a setting and closes the file when the kernel has finished, which may be after the time limit. */
 async function writeSetting({ key, value, fd }: Setting, netns: NetnsHandle, timeoutMs: number): Promise<void> {
   using deadline = systemClock.deadline(timeoutMs);
   const turn = await takeTurn(deadline.signal).catch(() => {
@@ -115,7 +115,7 @@ async function writeSetting({ key, value, fd }: Setting, netns: NetnsHandle, tim
   if (!isDone) throw late(key, value, netns, `the kernel has not finished within ${timeoutMs} ms`);
 }
 
-/** @throws the signal's reason if it fires before */
+/** Waits for a free writer. @throws the signal's reason if it fires before */
 async function takeTurn(signal: AbortSignal): Promise<Disposable> {
   using turn = new DisposableStack();
   turn.use(await turns.acquire('', signal));
@@ -124,8 +124,8 @@ async function takeTurn(signal: AbortSignal): Promise<Disposable> {
 }
 
 /**
- * Reads kernel settings of an interface, as {@link writeInterfaceSysctls} writes them.
- * @returns values by key, without those that cannot be read: the kernel does not have them, or not for this interface any more
+ * Reads kernel settings of an interface, in the form that {@link writeInterfaceSysctls} takes.
+ * @returns values by key, without unreadable ones: the kernel does not have them, or not for this interface any more
  */
 export function readInterfaceSysctls(
   netns: NetnsHandle,
@@ -140,7 +140,7 @@ export function readInterfaceSysctls(
       try {
         if (path !== undefined) values.set(key, readFileSync(path, 'latin1').trim());
       } catch {
-        // Unknown.
+        // An unreadable key is left out.
       }
     }
     return values;

@@ -1,15 +1,15 @@
 import { onAbort } from '../../lib/abort.ts';
 
 /**
- * How many of libuv's four threads may wait in the kernel for its lock of all links: netlink requests and settings of interfaces
- * together. The fourth remains for files, such as that of the health check, unless an access to sysfs waits for the kernel too. koffi
- * itself refuses more than 256 calls at once.
+ * Limit for libuv's four threads that may wait in the kernel for its lock of all links, in netlink requests and settings of
+ * interfaces. The fourth remains for files, such as that of the health check, unless an access to sysfs waits for the
+ * kernel too. koffi itself refuses more than 256 calls at once.
  */
 const mostCalls = 3;
 let running = 0;
 const waiting = new Set<() => void>();
 
-/** Calls `start` when a thread is free for the call that it makes; the call ends with {@link leaveThread}. */
+/** Runs `start` when a thread is free for its call; the call ends with {@link leaveThread}. */
 export function enterThread(start: () => void): void {
   if (running < mostCalls) {
     running++;
@@ -17,7 +17,7 @@ export function enterThread(start: () => void): void {
   } else waiting.add(start);
 }
 
-/** A call that has ended leaves its place to the one that has waited longest. */
+/** Passes the place of an ended call to the call that has waited longest. */
 export function leaveThread(): void {
   const [next] = waiting;
   if (next === undefined) running--;
@@ -27,7 +27,10 @@ export function leaveThread(): void {
   }
 }
 
-/** Waits until a thread is free for a call, which ends when the result is disposed. @throws the signal's reason if it fires before */
+/**
+ * Waits until a thread is free for a call, which ends when the result is disposed. @throws the signal's reason if it fires
+ * before
+ */
 export async function takeThread(signal: AbortSignal): Promise<Disposable> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   enterThread(resolve);

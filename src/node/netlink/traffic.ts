@@ -2,7 +2,7 @@ import { getU32 } from 'netlink';
 import { Attributes, listAttributes } from './attributes.ts';
 import { infoListType } from './vf-settings.ts';
 
-/** Counters since the link or the VF was made, as it sees the traffic: what arrives at it is received. */
+/** Counters since the link or the VF was created, from its point of view: traffic that arrives at it is received. */
 export interface TrafficCounters {
   rxBytes: number;
   txBytes: number;
@@ -24,7 +24,7 @@ export interface VfTraffic extends TrafficCounters {
 }
 
 const linkHeaderBytes = 16;
-/** `IFLA_STATS64`, and the places of the counters in `struct rtnl_link_stats64` of Linux `if_link.h`. */
+/** `IFLA_STATS64`, and the offsets of the counters in `struct rtnl_link_stats64` of Linux `if_link.h`. */
 const stats64Type = 23;
 const packetsAndBytes = { rxPackets: 0, txPackets: 1, rxBytes: 2, txBytes: 3 };
 const linkPlaces = { ...packetsAndBytes, rxErrors: 4, txErrors: 5, rxDropped: 6, txDropped: 7 };
@@ -33,14 +33,14 @@ const vfStatsType = 8;
 const vfTypes = { ...packetsAndBytes, rxDropped: 7, txDropped: 8 };
 const counterBytes = 8;
 
-/** The counters in an interface's link message; `undefined` without them. */
+/** Returns the counters in an interface's link message; `undefined` without them. */
 export function decodeLinkTraffic(message: Buffer): LinkTraffic | undefined {
   const stats = new Attributes(message.subarray(linkHeaderBytes)).get(stats64Type);
   if (stats === undefined) return undefined;
   return readCounters(linkPlaces, (place) => stats.subarray(counterBytes * place, counterBytes * (place + 1)));
 }
 
-/** The counters in a PF's link message, of the VFs that it reports. */
+/** Returns the counters in a PF's link message, of the VFs that it reports. */
 export function decodeVfTraffic(message: Buffer): VfTraffic[] {
   const list = new Attributes(message.subarray(linkHeaderBytes)).get(infoListType);
   if (list === undefined) return [];
@@ -55,7 +55,7 @@ export function decodeVfTraffic(message: Buffer): VfTraffic[] {
   });
 }
 
-/** @returns `undefined` if one is missing: a kernel that sends some sends all of these */
+/** @returns `undefined` if one is missing: a kernel that sends some sends all */
 function readCounters<Name extends string>(
   places: Record<Name, number>,
   bytesAt: (place: number) => Buffer | undefined,

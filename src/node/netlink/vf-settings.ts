@@ -13,7 +13,7 @@ const linkHeaderBytes = 16;
 const ethernetBytes = 6;
 /** `MAX_ADDR_LEN`. */
 const maxAddressBytes = 32;
-/** Value that drivers use for what they do not know. */
+/** Value that drivers report for unknown settings. */
 const unknown = 0xffffffff;
 /** In the order of `IFLA_VF_LINK_STATE_*`. */
 const linkStates = ['auto', 'enable', 'disable'] as const;
@@ -24,30 +24,30 @@ const vlanProtocolOffset = 12;
 
 type VlanProtocol = keyof typeof etherTypes;
 
-/** Settings that PFs report and take in the same form. */
+/** Settings that PFs report and accept in the same form. */
 interface VfSwitches {
   spoofCheck?: boolean;
   trust?: boolean;
   linkState?: (typeof linkStates)[number];
 }
 
-/** Settings that a PF can make for one of its VFs; absent ones stay unchanged. */
+/** Settings of a PF for one of its VFs; absent ones stay unchanged. */
 export interface VfChange extends VfSwitches {
-  /** The administrative address. All zeros lets the VF choose again. */
+  /** Administrative MAC address. All zeros lets the VF choose again. */
   hardwareAddress?: string;
-  /** `id` 0 removes the tag. */
+  /** VLAN tag; `id` 0 removes it. */
   vlan?: { id: number; priority?: number; protocol?: VlanProtocol };
-  /** Both at once: the kernel has one attribute for them. 0 is no limit. */
+  /** Both rates at once: the kernel has one attribute for them. 0 is no limit. */
   rate?: { minMbps: number; maxMbps: number };
 }
 
-/** A PF's settings for one of its VFs. This is all that can be known of a VF without an interface. */
+/** A PF's settings for one of its VFs: all that can be known of a VF without an interface. */
 export interface AdminSettings extends VfSwitches {
-  /** The administrative address; absent if none was set. */
+  /** Administrative MAC address; absent if none was set. */
   hardwareAddress?: string;
-  /** Absent if frames are not tagged. */
+  /** VLAN tag; absent if frames are not tagged. */
   vlan?: { id: number; priority: number; protocol?: VlanProtocol };
-  /** 0 is no limit. */
+  /** Guaranteed rate; 0 is no limit. */
   minTxRateMbps?: number;
   maxTxRateMbps?: number;
 }
@@ -97,8 +97,8 @@ export function encodeVfChange(vfIndex: number, change: VfChange): EncodedVfProp
 }
 
 /**
- * The VFs in a PF's link message, if they were requested; drivers may leave some out.
- * @param options.whole leaves out VFs without MAC or VLAN, which the kernel always sends: what is missing would otherwise
+ * Returns the VFs in a PF's link message, if they were requested; drivers may leave some out.
+ * @param options.whole leaves out VFs without MAC or VLAN, which the kernel always sends: a missing setting would otherwise
  * look as if it were not set
  */
 export function decodeVfInfos(message: Buffer, { whole = false }: { whole?: boolean } = {}): VfInfo[] {

@@ -1,12 +1,13 @@
 /** Above the largest CPU and memory node of every kernel. Source: `NR_CPUS` (8192 on x86) and `NODES_SHIFT` (10) in Kconfig. */
 const largest = 8191;
-/** More than the longest list of so many numbers, which has every second one. */
+/** More than the longest list up to the largest number, which has every second one. */
 const longestText = 32_768;
 
 /**
- * Parses a list such as `0-3,8`, as the kernel writes CPUs and memory nodes. An empty text is an empty list. Overlapping ranges
- * are merged first, so the work follows the length of the text and the number of different CPUs, whatever the ranges repeat.
- * @returns `undefined` if it is not such a list, or a longer one than a kernel can have
+ * Parses a list such as `0-3,8`, the kernel's form for CPUs and memory nodes. An empty text is an empty list. Merges
+ * overlapping ranges first, so that the work depends on the length of the text and the number of different CPUs, whatever
+ * the ranges repeat.
+ * @returns `undefined` if it is not such a list, or longer than a kernel's can be
  */
 export function parseCpuList(text: string): Set<number> | undefined {
   if (text.length > longestText) return undefined;
@@ -25,7 +26,7 @@ export function parseCpuList(text: string): Set<number> | undefined {
   return numbers;
 }
 
-/** The reverse: the shortest list. */
+/** Formats numbers as the shortest list. */
 export function cpuList(numbers: Iterable<number>): string {
   const ranges: [from: number, to: number][] = [];
   for (const number of [...numbers].sort((one, other) => one - other)) {

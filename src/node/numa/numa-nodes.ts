@@ -3,12 +3,12 @@ import { join } from 'node:path';
 import { errnoCode } from '../../lib/errors.ts';
 import { parseCpuList } from './cpu-list.ts';
 
-/** The online CPUs of each NUMA node, by its number. A node with memory only has none. */
+/** Online CPUs of each NUMA node, by its number. A memory-only node has none. */
 export type NumaNodes = ReadonlyMap<number, ReadonlySet<number>>;
 
 /**
- * Reads the NUMA nodes of this machine. Read synchronously: the kernel has the files in memory.
- * @param root where sysfs is
+ * Reads the NUMA nodes of this machine, synchronously: the kernel has the files in memory.
+ * @param root mount point of sysfs
  * @returns empty if the kernel knows no NUMA nodes
  * @throws Error for files that cannot be read
  */
@@ -28,10 +28,10 @@ export function readNumaNodes(root = '/sys'): NumaNodes {
 }
 
 /**
- * A NUMA node, and then those of the same socket that are the least distant from it, where a socket has several. Nodes without CPUs
- * are left out.
- * @param root where sysfs is
- * @returns only the node itself if the kernel does not know it, or not where it is
+ * Returns a NUMA node, and then the nearest nodes of the same socket, where a socket has several. Leaves out nodes without
+ * CPUs.
+ * @param root mount point of sysfs
+ * @returns only the node itself if the kernel does not know it or its socket
  * @throws Error for files that cannot be read
  * Source: `numaNode` in list form, Kubernetes dynamic-resource-allocation, package `deviceattribute`.
  */
@@ -56,7 +56,7 @@ export function readNearNodes(node: number, root = '/sys'): number[] {
   return [node, ...near.map(({ number }) => number)];
 }
 
-/** Kernels without NUMA have none of these files and directories. */
+/** Returns `undefined` on kernels without NUMA, which lack these files and directories. */
 function unlessMissing<T>(read: () => T): T | undefined {
   try {
     return read();

@@ -3,19 +3,19 @@ import { DriverBinding, type WriteFile } from './driver-binding.ts';
 import { type HungWrite, KernelWriter, type KernelWriterOptions } from './kernel-writer.ts';
 import { Sysfs } from './sysfs.ts';
 
-/** Firmware takes a while to enable VFs. */
+/** Time for firmware to enable VFs, ms. */
 const vfsOnMs = 120_000;
 
-/** The PCI functions of a node: what the kernel shows of them, and how it is made to change them. */
+/** Reads and changes the PCI functions of a node. */
 export interface Card {
   sysfs: Sysfs;
   binding: DriverBinding;
   nodes: DeviceNodes;
-  /** Writes that the kernel may never return from. */
+  /** Writes from which the kernel may never return. */
   writes: Disposable & { readonly hung: readonly HungWrite[] };
 }
 
-/** PCI functions in a sysfs tree. */
+/** Opens the PCI functions in a sysfs tree. */
 export function openCard(root: string, options: KernelWriterOptions): Card {
   const writes = new KernelWriter(options);
   const write: WriteFile = (path, text, device) => writes.write(path, text, device);

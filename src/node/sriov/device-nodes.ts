@@ -5,7 +5,10 @@ import { linkTarget, listOptionalDir, readOptionalText } from './sysfs-files.ts'
 
 /** How a program in user space accesses a VF that is bound to vfio-pci or a variant of it. */
 export interface VfioAccess {
-  /** `/dev/vfio/42`, `/dev/vfio/noiommu-0`; on a kernel that supports only devices, `/dev/vfio/devices/vfio0`. */
+  /**
+   * VFIO device file: `/dev/vfio/42`, `/dev/vfio/noiommu-0`; on a kernel that supports only devices,
+   * `/dev/vfio/devices/vfio0`.
+   */
   device: string;
   /** Number of the IOMMU group. */
   iommuGroup: string;
@@ -13,9 +16,9 @@ export interface VfioAccess {
   nodes: string[];
 }
 
-/** The RDMA side of a VF that has a kernel driver. */
+/** RDMA access of a VF that has a kernel driver. */
 export interface RdmaAccess {
-  /** `mlx5_3`. */
+  /** RDMA device: `mlx5_3`. */
   device: string;
   nodes: string[];
 }
@@ -24,13 +27,13 @@ export interface RdmaAccess {
 const noIommuGroupName = 'vfio-noiommu';
 
 /**
- * Finds the character devices for the use of a VF. They are taken from sysfs (`uevent`), not from `/dev`, which in the
+ * Finds the character devices that a VF's users need. Reads them from sysfs (`uevent`), not from `/dev`, which in the
  * driver's container is not the host's.
  */
 export class DeviceNodes {
   readonly #root: string;
 
-  /** @param root where sysfs is mounted */
+  /** @param root mount point of sysfs */
   constructor(root = '/sys') {
     this.#root = root;
   }
@@ -55,7 +58,8 @@ export class DeviceNodes {
   }
 
   /**
-   * Verbs of the function, and the connection manager if the kernel has it. Not `umadN`, whose datagrams can manage a fabric.
+   * Returns verbs of the function, and the connection manager if the kernel has it. Not `umadN`, whose datagrams can manage
+   * a fabric.
    * @throws SriovError `device-node-missing`: retriable if the function has no RDMA device, which may appear after its
    * driver was bound; not if this node keeps each RDMA device in one network namespace
    */
@@ -72,13 +76,13 @@ export class DeviceNodes {
     return { device, nodes: [...verbs, ...(manager === undefined ? [] : [manager])] };
   }
 
-  /** The name of the function's RDMA device, which udev may change after it appears; `undefined` if it has none. */
+  /** Returns the name of the function's RDMA device, which udev may change after it appears; `undefined` if it has none. */
   async rdmaDevice(pciAddress: string): Promise<string | undefined> {
     return (await listOptionalDir(join(this.#deviceDir(pciAddress), 'infiniband')))?.[0];
   }
 
   /**
-   * Nodes that a container needs for a virtio device whose other side is in the kernel.
+   * Returns the nodes that a container needs for a virtio device whose other side is in the kernel.
    * @throws SriovError `device-node-missing` with the module to load
    */
   async vhost(): Promise<string[]> {
@@ -93,7 +97,10 @@ export class DeviceNodes {
     return found.filter((node) => node !== undefined);
   }
 
-  /** In exclusive mode the device would have to move to the pod's network namespace; verbs would not find it. */
+  /**
+   * Checks that RDMA devices are shared: in exclusive mode the device would have to move to the pod's network namespace,
+   * and verbs would not find it.
+   */
   async #checkShared(pciAddress: string, device: string): Promise<void> {
     const shared = await readOptionalText(join(this.#root, 'module/ib_core/parameters/netns_mode'));
     if (shared !== 'N') return;
@@ -122,7 +129,7 @@ export class DeviceNodes {
   }
 }
 
-/** The path below `/dev`; `undefined` for a device that has no file, such as `vfio-dev` without iommufd. */
+/** Returns the path below `/dev`; `undefined` for a device without a file, such as `vfio-dev` without iommufd. */
 async function nodeOf(dir: string): Promise<string | undefined> {
   const [, name] = /^DEVNAME=(.+)$/m.exec((await readOptionalText(join(dir, 'uevent'))) ?? '') ?? [];
   return name === undefined ? undefined : `/dev/${name}`;

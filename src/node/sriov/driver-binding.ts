@@ -10,7 +10,7 @@ import { isBusy, writeHint } from './write-hints.ts';
 
 /** PCI base class of bridges, which are members of the group but need no vfio driver. */
 const bridgeClass = /^0x06/;
-/** How long a driver that was bound may take to show. */
+/** Time for a bound driver to become visible. */
 const shows = { forMs: 1_000, everyMs: 50 };
 /** Clears `driver_override`. */
 const noOverride = '\n';
@@ -21,13 +21,13 @@ const noOverride = '\n';
  */
 export type WriteFile = (path: string, text: string, device: string) => Promise<void>;
 
-/** An IOMMU group, as seen from one of its devices. */
+/** An IOMMU group from the point of view of one of its devices. */
 export interface IommuGroup {
-  /** Its number; absent: the device has none. */
+  /** Number of the group; absent: the device has none. */
   group: string | undefined;
   /** The other members, without bridges. */
   others: string[];
-  /** Those of them that the kernel uses, or may use: user space cannot have the group. */
+  /** Those of them that the kernel uses, or may use: the group cannot be assigned to user space. */
   foreign: string[];
 }
 
@@ -42,8 +42,8 @@ export class DriverBinding {
   readonly #clock: Clock;
 
   /**
-   * @param root where sysfs is mounted, writable
-   * @param write for files whose writes the kernel acts upon
+   * @param root writable mount point of sysfs
+   * @param write writes files on which the kernel acts
    */
   constructor(root = '/sys', write: WriteFile = (path, text) => writeFile(path, text), clock: Clock = systemClock) {
     this.#root = root;
@@ -51,23 +51,23 @@ export class DriverBinding {
     this.#clock = clock;
   }
 
-  /** Whether the function exists: VFs can be switched off, and cards can be pulled. */
+  /** Returns whether the function exists: VFs can be switched off, and cards can be unplugged. */
   async isPresent(pciAddress: string): Promise<boolean> {
     return (await listOptionalDir(this.#deviceDir(pciAddress))) !== undefined;
   }
 
-  /** `undefined` when no driver is bound. */
+  /** Returns the bound driver; `undefined` if there is none. */
   async driverOf(pciAddress: string): Promise<string | undefined> {
     const target = await linkTarget(join(this.#deviceDir(pciAddress), 'driver'));
     return target && basename(target);
   }
 
-  /** Whether the function has an interface, in whatever network namespace: its directory is visible from all of them. */
+  /** Returns whether the function has an interface, in any network namespace: its directory is visible from all of them. */
   async hasInterface(pciAddress: string): Promise<boolean> {
     return (await listOptionalDir(join(this.#deviceDir(pciAddress), 'net'))) !== undefined;
   }
 
-  /** Driver that an administrator has set for the function, for example with driverctl; `undefined`: none. */
+  /** Returns the driver that an administrator has set for the function, for example with driverctl; `undefined`: none. */
   async overrideOf(pciAddress: string): Promise<string | undefined> {
     const text = await readOptionalText(join(this.#deviceDir(pciAddress), 'driver_override'));
     return text === undefined || ['', '(null)'].includes(text) ? undefined : text;
@@ -78,8 +78,8 @@ export class DriverBinding {
   }
 
   /**
-   * Binds the function to a driver, or to none. Does nothing if that is already so. Afterwards `driver_override` is
-   * empty: after a reboot or a new bind the kernel should choose.
+   * Binds the function to a driver, or to none, unless it already is. Afterwards `driver_override` is empty: after a reboot
+   * or a new bind the kernel should choose.
    * @throws SriovError `binding-failed` with what to do about it
    */
   async bind(pciAddress: string, driver: string | undefined): Promise<void> {
@@ -99,8 +99,8 @@ export class DriverBinding {
   }
 
   /**
-   * Lets the kernel choose the driver, as for a new function. Does nothing if a driver is bound that makes interfaces.
-   * @throws SriovError `interface-missing` if the kernel chooses none, or one that makes no interfaces
+   * Lets the kernel choose the driver, as for a new function. Does nothing if the bound driver creates interfaces.
+   * @throws SriovError `interface-missing` if the kernel chooses none, or one that creates no interfaces
    */
   async bindDefault(pciAddress: string): Promise<void> {
     const current = await this.driverOf(pciAddress);
@@ -119,8 +119,8 @@ export class DriverBinding {
   }
 
   /**
-   * Unbinds the driver and binds it again, so that the function starts afresh. The content of `driver_override` stays.
-   * If no driver is bound, binds the one that the kernel chooses.
+   * Unbinds the driver and binds it again, which resets the function. The content of `driver_override` stays. If no driver
+   * is bound, binds the one that the kernel chooses.
    * @throws SriovError `binding-failed`; `function-in-use` for a PF whose VFs are on, since they would vanish
    */
   async rebind(pciAddress: string): Promise<void> {
@@ -136,7 +136,7 @@ export class DriverBinding {
   }
 
   /**
-   * Resets a function by a method that the kernel chooses, for one whose driver does not do that when it is bound.
+   * Resets a function by a method that the kernel chooses, for drivers that do not reset it when they are bound.
    * @returns `false` if the function has no such method
    * @throws SriovError `binding-failed`
    * Source: kernel Documentation/ABI/testing/sysfs-bus-pci, `reset`.
@@ -150,7 +150,7 @@ export class DriverBinding {
   }
 
   /**
-   * The IOMMU group of a function; a group goes to user space as a whole.
+   * Returns the IOMMU group of a function; a group is assigned to user space as a whole.
    * @throws SriovError `sysfs-unreadable` if its members cannot be listed
    */
   async iommuGroup(pciAddress: string): Promise<IommuGroup> {
@@ -190,13 +190,13 @@ export class DriverBinding {
   }
 
   /**
-   * pci-stub reserves devices that must not be used, which counts like vfio. A member that is no PCI function, or that
-   * cannot be read, may be in use.
+   * Returns how a member is used. pci-stub reserves devices that must not be used, which counts like vfio. A member that is
+   * no PCI function, or unreadable, may be in use.
    */
   async #useOf(member: string): Promise<'bridge' | 'kernel' | 'none'> {
     try {
       const driver = await this.driverOf(member);
-      // Read last: it shows that the member existed when it had no driver.
+      // Read last: it proves that the member existed when it had no driver.
       const classCode = await readText(join(this.#deviceDir(member), 'class'));
       if (bridgeClass.test(classCode)) return 'bridge';
       return driver === undefined || driver === 'pci-stub' || isVfio(driver) ? 'none' : 'kernel';
@@ -231,7 +231,10 @@ export class DriverBinding {
     await this.#write(pciAddress, join(this.#root, 'bus/pci/drivers_probe'), pciAddress);
   }
 
-  /** The driver after a probe, which may show a moment later. @returns the last one if none is right in time */
+  /**
+   * Returns the driver after a probe, which may become visible a moment later. @returns the last one seen if none is right
+   * in time
+   */
   async #boundTo(pciAddress: string, isRight: (driver: string | undefined) => boolean): Promise<string | undefined> {
     return await poll(this.#clock, shows, () => this.driverOf(pciAddress), isRight);
   }
@@ -253,14 +256,14 @@ function failed(device: string, message: string, details: ErrorDetails): SriovEr
   return new SriovError('binding-failed', message, { device, retriable: true, ...details });
 }
 
-/** vfio-pci, and its variants for specific kinds of devices. */
+/** Returns whether a driver is vfio-pci, or a variant of it for specific devices. */
 export function isVfio(driver: string | undefined): boolean {
   return driver !== undefined && /vfio/.test(driver);
 }
 
 /**
- * Whether a function with this driver cannot have an interface: without a driver, and with those that hand it to user space
- * (vfio-pci, igb_uio, uio_pci_generic) or reserve it (pci-stub, xen-pciback).
+ * Returns whether a function with this driver cannot have an interface: without a driver, and with drivers that assign it
+ * to user space (vfio-pci, igb_uio, uio_pci_generic) or reserve it (pci-stub, xen-pciback).
  */
 export function hasNoInterface(driver: string | undefined): boolean {
   return driver === undefined || /vfio|uio|^pci-stub$|pciback/.test(driver);

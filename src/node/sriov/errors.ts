@@ -47,7 +47,7 @@ export interface SriovErrorDetails extends ErrorDetails {
 
 /** Any failure to find, describe, change or simulate VFs. */
 export class SriovError extends NetdraError<SriovErrorCode, SriovErrorDetails> {
-  /** What could not be set or restored: members of `VfChange`, or paths into `VfSnapshot` such as `link.name`. */
+  /** Properties that could not be set or restored: members of `VfChange`, or paths into `VfSnapshot` such as `link.name`. */
   declare readonly properties: readonly string[];
 
   constructor(code: SriovErrorCode, message: string, details?: SriovErrorDetails) {
@@ -55,7 +55,7 @@ export class SriovError extends NetdraError<SriovErrorCode, SriovErrorDetails> {
   }
 }
 
-/** A VF whose settings cannot be asked for, in the words of messages. */
+/** A VF whose settings cannot be read, for messages. */
 interface UnreportedVf {
   device: string;
   subject: string;
@@ -63,15 +63,15 @@ interface UnreportedVf {
 }
 
 interface UnknownVfStateDetails extends SriovErrorDetails {
-  /** Whether waiting a moment may help: the VF may be in reset, or the kernel was short of memory. */
+  /** Whether waiting may help: the VF may be in reset, or the kernel was short of memory. */
   mayPass?: boolean;
-  /** Whether the PF reports none of its VFs: perhaps it never does. */
+  /** Whether the PF reports none of its VFs, and perhaps never does. */
   reportsNone?: boolean;
 }
 
 /**
- * `vf-state-unknown`: what a PF has set for a VF is not known, which is not the same as nothing. Always retriable: the PF
- * may report it later.
+ * `vf-state-unknown`: a PF's settings for a VF are unknown, which is not the same as unset. Always retriable: the PF may
+ * report them later.
  */
 export class UnknownVfStateError extends SriovError {
   readonly mayPass: boolean;
@@ -95,7 +95,7 @@ export class UnknownVfStateError extends SriovError {
     return new UnknownVfStateError(`cannot read what ${pf} has set for ${subject}`, { device, ...causes });
   }
 
-  /** Of a scan. */
+  /** Returns the problem of a scan. */
   static notListed({ device, pf }: { device: string; pf: string }, cause: NetlinkError): UnknownVfStateError {
     const message = `cannot list the VFs of ${pf}: they are offered without the MACs that it has set`;
     const hint = unreadableHint(cause);
@@ -103,7 +103,7 @@ export class UnknownVfStateError extends SriovError {
   }
 }
 
-/** What to do about a PF whose VFs cannot be listed. */
+/** Returns what to do about a PF whose VFs cannot be listed. */
 function unreadableHint({ errno, hint }: NetlinkError): string {
   if (errno === 'EMSGSIZE')
     return 'the list does not fit into one answer of the kernel: switch on fewer VFs of this PF';

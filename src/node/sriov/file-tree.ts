@@ -19,8 +19,8 @@ type FileEntry = { text: string } | { target: string };
 export type FileTree = Map<string, FileEntry>;
 
 /**
- * Makes a directory contain exactly these files. Correct entries are left alone, and changed ones are replaced in one
- * step, so that a concurrent reader sees either the old or the new one.
+ * Makes a directory contain exactly these files. Leaves correct entries alone and replaces changed ones atomically, so that
+ * a concurrent reader sees either the old or the new one.
  * @throws the Node.js error of the operation that failed
  */
 export function writeFileTree(dir: string, tree: FileTree): void {
@@ -32,7 +32,7 @@ export function writeFileTree(dir: string, tree: FileTree): void {
   mkdirSync(dir, { recursive: true });
   removeOthers(dir, files, dirs);
   for (const path of dirs) mkdirSync(path, { recursive: true });
-  // Beside the tree: another instance of the driver that does the same must not remove it as a superfluous file.
+  // Beside the tree: another instance that does the same must not remove it as a superfluous file.
   const workshop = mkdtempSync(`${dir}-`);
   try {
     for (const [path, entry] of tree) writeEntry(join(dir, path), entry, join(workshop, 'entry'));

@@ -12,23 +12,23 @@ import {
 } from '../netlink/index.ts';
 import { SriovError } from './errors.ts';
 
-/** How long an interface, or an RDMA device, may take to appear after the driver was bound. */
+/** Time for an interface, or an RDMA device, to appear after its driver was bound. */
 export const appears = { forMs: 5_000, everyMs: 20 };
-/** How long an interface may keep an old value. */
+/** Time for an interface to take a new value. */
 const takesEffect = { forMs: 2_000, everyMs: 20 };
 
 interface HostInterfaces {
   links: FunctionLinks;
   /** Connection to the host's namespace. */
   host: LinkStateConnection;
-  /** For the same namespace; absent: ethtool settings are not restored. */
+  /** Ethtool in the same namespace; absent: its settings are not restored. */
   ethtool?: LinkEthtool;
   clock: Clock;
 }
 
 /**
- * Restores the interface of a function once it exists. After a driver was bound, the interface has a name of the kernel's choice,
- * which other code may not know yet.
+ * Restores the interface of a function once it exists. After a driver was bound, the interface has a name of the kernel's
+ * choice, which other code may not know yet.
  * @returns properties that could not be restored
  * @throws SriovError `vf-missing` if there is none
  */

@@ -4,9 +4,9 @@ import { FunctionLinks, type LinkFinder } from '../netlink/index.ts';
 import { type DriverBinding, hasNoInterface } from './driver-binding.ts';
 import { SriovError } from './errors.ts';
 
-/** The kernel tears an unused namespace down in the background, and only then do its VFs come back. */
+/** Time for VFs to return, ms: the kernel tears an unused namespace down in the background, and only then returns its VFs. */
 const comesBackMs = 3_000;
-/** How long an interface may take to appear after its driver was bound. */
+/** Time for an interface to appear after its driver was bound, ms. */
 const appearsMs = 5_000;
 const everyMs = 50;
 
@@ -17,7 +17,7 @@ interface HostLinksOptions {
   clock: Clock;
 }
 
-/** Makes sure that the interfaces of PCI functions are in the host's network namespace. */
+/** Ensures that the interfaces of PCI functions are in the host's network namespace. */
 export class HostLinks {
   readonly #options: HostLinksOptions;
   readonly #links: FunctionLinks;
@@ -28,9 +28,8 @@ export class HostLinks {
   }
 
   /**
-   * Waits a little for an interface that the kernel is returning. A function without a driver that makes interfaces has
-   * none to return.
-   * @param withinMs how long; default 3 s
+   * Waits for an interface that the kernel is returning. Returns at once for a function whose driver creates no interfaces.
+   * @param withinMs time limit; default 3 s
    * @throws SriovError `vf-missing` if an interface that should exist does not appear
    */
   async ensure(pciAddress: string, withinMs = comesBackMs): Promise<void> {
@@ -42,15 +41,15 @@ export class HostLinks {
     throw missing(pciAddress, `its driver ${driver} has made none: the kernel log says why`);
   }
 
-  /** Whether a function exists and has no kernel driver. */
+  /** Returns whether a function exists and has no kernel driver. */
   async isUnbound(pciAddress: string): Promise<boolean> {
     const { binding } = this.#options;
     return (await binding.isPresent(pciAddress)) && (await binding.driverOf(pciAddress)) === undefined;
   }
 
   /**
-   * Like {@link ensure} for a function whose interface we moved away: one that does not come back is recreated by binding the
-   * kernel driver again. Unbinding removes the interface from whatever namespace it is in, so no path to it is needed.
+   * Like {@link ensure} for a function whose interface the driver moved away: one that does not return is recreated by
+   * binding the kernel driver again. Unbinding removes the interface from any namespace, so that no path to it is needed.
    * @returns whether the interface was recreated; it then has the name and the settings of a new one
    * @throws SriovError `binding-failed`, `vf-missing`
    */

@@ -7,7 +7,7 @@ import { WriterProcess } from './writer-process.ts';
 
 /** A write that the kernel has not finished within its deadline. */
 export interface HungWrite {
-  /** PCI address. */
+  /** PCI address of the device. */
   device: string;
   path: string;
   text: string;
@@ -17,7 +17,7 @@ export interface KernelWriterOptions {
   /** Ends a process in which writes hang: see `WriterProcessOptions`. */
   end?: (process: ChildProcess) => void;
   clock: Clock;
-  /** How long a write may take, ms. Default: 20 s, less than the kubelet waits for a prepare. */
+  /** Time limit of a write, ms. Default: 20 s, less than the kubelet waits for a prepare. */
   timeoutMs?: number;
   /** Called when a device begins to hang, and when it no longer hangs. */
   onChange?: (hung: readonly HungWrite[]) => void;
@@ -28,17 +28,17 @@ export const hungWriteHint =
   'end the process that has the device open, such as one with /dev/vfio; if none has, the kernel log says what it waits for, and only a reboot helps';
 
 /**
- * Writes to sysfs files that make the kernel act: the kernel may wait there for a process that has the device open, or
- * for firmware, without limit, and nothing can interrupt it. So such writes are made in another process: a thread of
- * libuv's pool, of which there are four, would be lost to the whole driver, and a worker would keep it from ending. One process
- * makes those of many devices at once, since each takes some 10 MB, until one hangs; then another takes over. A device whose write
- * does not return in time gets no further writes until it does.
- * Decision: docs/decisions/0022-hung-devices-are-tainted.md
+ * Writes to sysfs files that make the kernel act: the kernel may wait there for a process that has the device open, or for
+ * firmware, without limit, and nothing can interrupt it. So such writes are made in another process: a thread of libuv's
+ * pool, of which there are four, would be lost to the whole driver, and a worker would keep it from ending. One process
+ * makes the writes of many devices at once, since each process takes some 10 MB, until a write hangs; then another process
+ * takes over. A device whose write does not return in time gets no further writes until it does. Decision:
+ * docs/decisions/0022-hung-devices-are-tainted.md
  */
 export class KernelWriter implements Disposable {
   readonly #options: KernelWriterOptions;
   #process: WriterProcess | undefined;
-  /** All that have not ended: this one, and those that are full, or in which writes hang. */
+  /** Processes that have not ended: the current one, and those that are full, or in which writes hang. */
   readonly #processes = new Set<WriterProcess>();
   readonly #hung = new Map<string, HungWrite>();
 
@@ -46,7 +46,7 @@ export class KernelWriter implements Disposable {
     this.#options = options;
   }
 
-  /** Writes that have not returned, one for each device. */
+  /** Returns the writes that have not returned, one for each device. */
   get hung(): readonly HungWrite[] {
     return [...this.#hung.values()];
   }

@@ -1,15 +1,15 @@
 import { isEthernetAddress, type Link } from '../netlink/index.ts';
 
-/** MTUs that one of its interfaces allows a VF. */
+/** Limits for a VF's MTU, from one interface. */
 export interface MtuLimit {
   minBytes: number;
   maxBytes: number;
-  /** `its PF ens1f0`. */
+  /** Owner of the limit: `its PF ens1f0`. */
   of: string;
 }
 
 /**
- * Drivers of Ethernet cards refuse a VF more than its PF has, unless the VF has it already.
+ * Returns the MTU limits of a VF. Drivers of Ethernet cards refuse a VF more than its PF has, unless the VF has it already.
  * @param own the VF's interface, if it is on the host
  */
 export function limitsOf(own: Link | undefined, pf: Link | undefined): MtuLimit[] {

@@ -2,10 +2,10 @@ import { join } from 'node:path';
 import { defined } from '../../lib/defined.ts';
 import { listOptionalDir, parseCount, readInterfaceText } from './sysfs-files.ts';
 
-/** A network interface of a PCI function, as far as sysfs shows it. */
+/** Facts of sysfs about a network interface of a PCI function. */
 export interface NetInterface {
   name: string;
-  /** Lower case with colons; 20 octets for InfiniBand. */
+  /** MAC address, lower case with colons; 20 octets for InfiniBand. */
   hardwareAddress: string;
   mtuBytes: number;
 }
@@ -26,8 +26,8 @@ const linkTypes = new Map<string, LinkType>([
 ]);
 
 /**
- * The interfaces of a function, by name, as far as they are in the network namespace that sysfs was mounted in. One
- * that leaves between two reads is treated as if it had left before.
+ * Returns a function's interfaces by name, as far as they are in the network namespace in which sysfs was mounted. Leaves
+ * out one that disappears between two reads.
  * @param dir the function's directory
  */
 export async function readNetInterfaces(dir: string): Promise<NetInterface[]> {
@@ -51,8 +51,8 @@ export async function readPort(dir: string, interfaceName: string): Promise<Port
   const file = (attribute: string) => join(dir, 'net', interfaceName, attribute);
   const [type, speed] = await Promise.all([
     readInterfaceText(file('type')),
-    // The kernel answers EINVAL while the interface is down, and other errors for firmware that does not answer. The card
-    // is not to be given up for a number that is shown.
+    // The kernel answers EINVAL while the interface is down, and other errors if firmware does not answer. An unknown speed
+    // must not exclude the card.
     readInterfaceText(file('speed')).catch(() => undefined),
   ]);
   return defined({ linkType: linkTypes.get(type ?? ''), linkSpeedMbps: parseSpeed(speed) });
@@ -64,7 +64,7 @@ export async function readIsUp(dir: string, interfaceName: string): Promise<bool
   return flags === undefined ? undefined : (Number(flags) & 1) === 1;
 }
 
-/** Unknown is -1, and on some kernels the same as an unsigned number. */
+/** Parses a speed. Unknown is -1, and on some kernels the same as an unsigned number. */
 function parseSpeed(text: string | undefined): number | undefined {
   if (text === undefined || !/^\d{1,9}$/.test(text)) return undefined;
   return Number(text) || undefined;

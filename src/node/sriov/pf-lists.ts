@@ -4,23 +4,23 @@ import { NetlinkError, type VfInfo, type VfInfoAccess } from '../netlink/index.t
 import { UnknownVfStateError } from './errors.ts';
 
 /**
- * How long a VF may be missing in its PF's list, or have an old value there, until that counts: cards reset a VF within a
+ * How long a VF may be missing in its PF's list, or have an old value there, before that counts: cards reset a VF within a
  * second.
  */
 const settlesMs = 2_000;
 const pollMs = 100;
-/** For how long one list serves all VFs of a PF whose metadata is read: in a round, each pod asks for its own. */
+/** How long one list serves all VFs of a PF whose metadata is read: in a round, each pod requests its own. */
 const recentMs = 200;
-/** Time after a fruitless wait for a PF to report VFs, in which the PF is not waited for again, in ms. */
+/** Pause after a PF was waited for in vain to report VFs, before it is waited for again, ms. */
 const silentMs = 30_000;
 
 /** Reads the lists in which PFs report their VFs. */
 export class PfLists {
   readonly #host: VfInfoAccess;
   readonly #clock: Clock;
-  /** By the index of the PF's interface. */
+  /** Recent lists, by the index of the PF's interface. */
   readonly #recent = new Map<number, () => Promise<VfInfo[]>>();
-  /** By the PCI address of a PF that has stopped reporting its VFs. */
+  /** End of the pause of each PF that has stopped reporting its VFs, by its PCI address. */
   readonly #silentUntilMs = new Map<string, number>();
 
   constructor(host: VfInfoAccess, clock: Clock) {
@@ -29,7 +29,7 @@ export class PfLists {
   }
 
   /**
-   * @param isRecent whether a list that was read a moment ago will do, since no decision depends on it
+   * @param isRecent whether a recently read list suffices, since no decision depends on it
    * @throws UnknownVfStateError
    */
   async read(
@@ -45,14 +45,14 @@ export class PfLists {
     }
   }
 
-  /** To be called after a change of a VF, so that a list from before it is not used any more. */
+  /** Drops recent lists. Call it after a change of a VF. */
   changed(index: number): void {
     this.#recent.delete(index);
   }
 
   /**
-   * Asks until the answer is as it should be, or for a while. A PF that has stopped reporting is waited for once, not for each of its
-   * VFs.
+   * Polls until `isDone` accepts the answer, or time is up. A PF that has stopped reporting is waited for once, not for
+   * each of its VFs.
    * @throws UnknownVfStateError
    */
   async poll<T>(

@@ -3,7 +3,7 @@ import type { VfChange, VfInfo } from '../netlink/index.ts';
 import { SriovError } from './errors.ts';
 
 /**
- * Properties that a PF is to set for a VF; absent ones stay unchanged. So does an absent half of the rate, unless the wanted half
+ * Wanted settings of a PF for a VF; absent ones stay unchanged. So does an absent half of the rate, unless the wanted half
  * rules it out.
  */
 export type VfPropertiesWanted = Omit<VfChange, 'rate'> & { rate?: Partial<NonNullable<VfChange['rate']>> };
@@ -13,7 +13,7 @@ export type VfProperty = keyof VfChange;
 /** Lets a VF choose its address. */
 export const noAddress = '00:00:00:00:00:00';
 
-/** The change that brings a VF back to what the PF reports now; properties that it does not report are absent. */
+/** Returns the change that restores what the PF reports now; properties that it does not report are absent. */
 export function toChange(info: VfInfo): VfChange {
   const { hardwareAddress = noAddress, vlan = { id: 0, priority: 0 }, spoofCheck, trust, linkState } = info;
   const { minTxRateMbps: minMbps, maxTxRateMbps: maxMbps } = info;
@@ -22,8 +22,9 @@ export function toChange(info: VfInfo): VfChange {
 }
 
 /**
- * The kernel sets both rates at once, and refuses a minimum above the maximum (`rtnl_set_vf_rate`). A half that is not wanted, and
- * that the wanted one rules out, becomes 0, none: a guarantee does not hold under a lower limit, nor a limit under a higher guarantee.
+ * Completes a rate: the kernel sets both halves at once, and refuses a minimum above the maximum (`rtnl_set_vf_rate`). An
+ * unwanted half that the wanted one rules out becomes 0, none: a guarantee does not hold under a lower limit, nor a limit
+ * under a higher guarantee.
  */
 export function complete({ rate, ...rest }: VfPropertiesWanted, now: VfChange): VfChange {
   if (rate === undefined) return rest;
@@ -45,7 +46,7 @@ export function difference(now: VfChange, wanted: VfChange): VfChange {
   return Object.fromEntries(changed);
 }
 
-/** Properties that a PF still has as before, although it has accepted another value. */
+/** Returns properties that a PF left unchanged, although it accepted another value. */
 export function withoutEffect(change: VfChange, before: VfChange, now: VfChange): VfProperty[] {
   return propertiesOf(difference(now, change)).filter((property) => {
     // A VF that may choose its address has one at once, and some PFs report it.
@@ -58,10 +59,10 @@ export function withoutEffect(change: VfChange, before: VfChange, now: VfChange)
   });
 }
 
-/** Cards set rates in steps, such as 50 Mbit/s (i40e), or a hundredth of the port. */
+/** Rounding of cards, which set rates in steps, such as 50 Mbit/s (i40e), or a hundredth of the port. */
 const rounding = { mbps: 50, share: 0.1 };
 
-/** Whether a card may have made these rates of the wanted ones. None for some, or some for none, is never rounding. */
+/** Returns whether a card may have rounded the wanted rates to these. None for some, or some for none, is never rounding. */
 export function isRounded(wanted: NonNullable<VfChange['rate']>, found: NonNullable<VfChange['rate']>): boolean {
   const isNear = (want: number, is: number) =>
     want === 0 || is === 0 ? want === is : Math.abs(want - is) <= Math.max(rounding.mbps, rounding.share * want);
@@ -69,8 +70,8 @@ export function isRounded(wanted: NonNullable<VfChange['rate']>, found: NonNulla
 }
 
 /**
- * Properties that a VF may still have from a claim, since their original values are not known. One that the PF does not
- * report is not among them: drivers report what they can set.
+ * Returns properties that a VF may still have from a claim, since their original values are unknown. Leaves out those that
+ * the PF does not report: drivers report what they can set.
  */
 export function leftBehind(changed: VfPropertiesWanted, before: VfChange, now: VfChange): VfProperty[] {
   return propertiesOf(changed).filter((property) => {
@@ -81,7 +82,7 @@ export function leftBehind(changed: VfPropertiesWanted, before: VfChange, now: V
   });
 }
 
-/** Equal for equal values: hardware addresses in either case, VLANs with and without default values. */
+/** Returns a text that is equal for equal values: hardware addresses in either case, VLANs with and without default values. */
 function comparable(value: NonNullable<VfChange[VfProperty]>): string {
   if (typeof value === 'object' && 'id' in value) {
     const { id, priority = 0, protocol = '802.1q' } = value;
@@ -92,7 +93,8 @@ function comparable(value: NonNullable<VfChange[VfProperty]>): string {
 }
 
 /**
- * A plain NIC has no PF that could set properties for it. Its MAC is set on its interface, in the pod, if it has one.
+ * Asserts that a claim sets no VF properties of a plain NIC, which has no PF to set them. Its MAC is set on its interface,
+ * in the pod, if it has one.
  * @param asked the requested properties
  * @throws SriovError `no-vf` with the properties that it cannot have
  */

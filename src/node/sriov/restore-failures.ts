@@ -2,7 +2,7 @@ import { NetdraError } from '../../lib/errors.ts';
 import type { RestoreFailure } from '../netlink/index.ts';
 import { SriovError } from './errors.ts';
 
-/** What could not be restored: a path into `VfSnapshot`, and why. */
+/** A property that could not be restored, as a path into `VfSnapshot`, and the reason. */
 export interface PropertyFailure {
   property: string;
   error: unknown;

@@ -5,8 +5,8 @@ import { simulatedDriver } from './simulated-layout.ts';
 import type { AccessWanted, VfAccess, VfAddress, VfSnapshot, VfWanted } from './vf-snapshot.ts';
 
 /**
- * Nothing of a simulated VF can be changed from the host side. Its MAC is set in the pod. Requests for what only
- * hardware has are refused, since the pod would not get it.
+ * Control of simulated VFs, of which nothing can be changed from the host side. Their MAC is set in the pod. Refuses
+ * requests for what only hardware has, since the pod would not get it.
  */
 export class SimulatedControl {
   readonly #nodes: DeviceNodes;

@@ -6,15 +6,15 @@ import { formatSimulatedAlias, simulatedPrefix } from './pci-address.ts';
 
 /** Size and names of a simulation. */
 export interface SimulationPlan {
-  /** 1 … 16. */
+  /** Number of PFs: 1 … 16. */
   pfs: number;
-  /** For each PF: 1 … 240. */
+  /** VFs of each PF: 1 … 240. */
   vfsPerPf: number;
-  /** NUMA nodes of the PFs; the last one also of those that follow. Absent: they report none. */
+  /** NUMA nodes of the PFs; the last one applies to all further PFs. Absent: PFs report none. */
   numaNodes?: readonly number[];
-  /** Start of all interface names; does not end with a digit. Simulations with different ones do not see each other. */
+  /** Prefix of all interface names; does not end with a digit. Simulations with different ones do not see each other. */
   namePrefix: string;
-  /** VFs of equal names on two nodes have different MACs: the nodes may be on one network. */
+  /** Name of the node, which makes MACs differ: VFs of equal names on two nodes may be on one network. */
   nodeName: string;
 }
 
@@ -33,14 +33,17 @@ export interface SimulatedVf extends SimulatedFunction {
   peerAddress: string;
 }
 
-/** A bridge. */
+/** A bridge that acts as a PF. */
 export interface SimulatedPf extends SimulatedFunction {
   vfs: SimulatedVf[];
-  /** -1: it reports none. */
+  /** NUMA node; -1: it reports none. */
   numaNode: number;
 }
 
-/** No hardware has a PCI domain from this one to ffff: firmware counts from 0000, and those of hypervisors and VMD start at 10000. */
+/**
+ * No hardware has a PCI domain from this one to ffff: firmware counts from 0000, and domains of hypervisors and VMD start
+ * at 10000.
+ */
 const firstDomain = 0xfe00;
 const lastDomain = 0xffff;
 const maxPfs = 16;
@@ -52,7 +55,8 @@ const mtuBytes = 1500;
 export const simulatedDriver = 'veth';
 
 /**
- * Names, addresses and MACs follow from the plan alone, so a restarted driver finds its own links again.
+ * Plans a simulation. Names, addresses and MACs follow from the plan alone, so that a restarted driver finds its own links
+ * again.
  * @throws SriovError `simulation-invalid`
  */
 export function planSimulation(plan: SimulationPlan): SimulatedPf[] {
@@ -83,7 +87,10 @@ function planPf({ namePrefix, vfsPerPf, nodeName, numaNodes = [] }: SimulationPl
   return { ...planFunction(name, formatAddress(domain, index, 0)), vfs, numaNode };
 }
 
-/** Depends on the prefix: links are found by their alias, which contains the PCI address, and a driver must not find another's. */
+/**
+ * Returns the PCI domain for a prefix: links are found by their alias, which contains the PCI address, and a driver must
+ * not find another's.
+ */
 function domainOf(namePrefix: string): number {
   if (namePrefix === simulatedPrefix) return firstDomain;
   return firstDomain + 1 + (hash(namePrefix).readUInt32BE() % (lastDomain - firstDomain));
@@ -93,23 +100,23 @@ function planFunction(name: string, pciAddress: string): SimulatedFunction {
   return { pciAddress, name, alias: formatSimulatedAlias(pciAddress), hardwareAddress: deriveHardwareAddress(name) };
 }
 
-/** Whether a link is the host's end of a pair made by such a simulation, whether larger or smaller than today's. */
+/** Returns whether a link is the host's end of a pair of such a simulation, larger or smaller than the present one. */
 export function isSimulatedPeer(link: Link, namePrefix: string): boolean {
   return link.kind === 'veth' && isOurs(link, namePrefix, /^\d+p\d+$/);
 }
 
-/** The same for the bridge of a PF. */
+/** Returns whether a link is the bridge of such a simulation's PF. */
 export function isSimulatedPf(link: Link, namePrefix: string): boolean {
   return link.kind === 'bridge' && isOurs(link, namePrefix, /^\d+$/);
 }
 
-/** The address proves it: it is derived from the name in a way that no other program uses. */
+/** Returns whether a link is ours by its address, which is derived from the name in a way that no other program uses. */
 function isOurs({ name, hardwareAddress }: Link, namePrefix: string, rest: RegExp): boolean {
   if (!name.startsWith(namePrefix) || !rest.test(name.slice(namePrefix.length))) return false;
   return hardwareAddress === deriveHardwareAddress(name);
 }
 
-/** The tree that sysfs would have for these cards, seen from the host with all VFs in it. */
+/** Returns the tree that sysfs would have for these cards, seen from the host with all VFs in it. */
 export function simulatedSysfs(pfs: SimulatedPf[]): FileTree {
   const tree: FileTree = new Map();
   tree.set(`bus/pci/drivers/${simulatedDriver}/module`, { text: '' });
@@ -158,7 +165,10 @@ function formatAddress(domain: number, bus: number, deviceFunction: number): str
   return `${hex(domain)}:${hex(bus)}:${hex(deviceFunction >> 3)}.${deviceFunction & 7}`;
 }
 
-/** Locally administered, unicast; 40 bits of a hash, so that addresses of nodes on one network hardly ever collide. */
+/**
+ * Returns a locally administered, unicast address with 40 bits of a hash, so that addresses of nodes on one network hardly
+ * ever collide.
+ */
 function deriveHardwareAddress(seed: string): string {
   return ['02', ...hash(seed).toString('hex', 0, 5).match(/../g)!].join(':');
 }

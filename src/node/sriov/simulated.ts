@@ -14,7 +14,7 @@ import {
 import { Sysfs } from './sysfs.ts';
 
 export interface SimulatedNicOptions extends SimulationPlan {
-  /** Directory of the sysfs tree; it holds nothing else. */
+  /** Directory that holds only the sysfs tree. */
   dir: string;
   /** Connection into the namespace that acts as the host. */
   connection: Pick<RtnlConnection, 'links' | 'link' | 'createBridge' | 'createVeth' | 'deleteLink' | 'setLink'>;
@@ -23,20 +23,20 @@ export interface SimulatedNicOptions extends SimulationPlan {
 
 // Large, so that the MTU of a VF can be chosen as freely as with hardware.
 const switchMtuBytes = 9216;
-/** How long an unused namespace may take to disappear, with the VF in it. */
+/** Time for an unused namespace to disappear, with the VF in it, ms. */
 const netnsTeardownMs = 1_000;
 const pollMs = 50;
 
-/** `here`: in the network namespace that acts as the host. */
+/** Place of a VF; `here`: in the network namespace that acts as the host. */
 export type VfPlace = 'here' | 'elsewhere';
 
 /**
- * Network cards without hardware: for each PF a bridge, for each VF a veth pair, one end of which is the VF while the
- * other stays at the bridge, and a tree that looks like sysfs. Everything, including VFs in pods, is found again after
- * a restart and stays when the driver stops.
+ * Network cards without hardware: for each PF a bridge, for each VF a veth pair, one end of which is the VF while the other
+ * stays at the bridge, and a tree that looks like sysfs. Everything, including VFs in pods, is found again after a restart
+ * and stays when the driver stops.
  */
 export class SimulatedNic {
-  /** Reads the simulated cards as {@link Sysfs} reads real ones. */
+  /** Reads the simulated cards in the way of real ones. */
   readonly sysfs: Sysfs;
   readonly #options: SimulatedNicOptions;
   readonly #clock: Clock;
@@ -65,10 +65,10 @@ export class SimulatedNic {
   }
 
   /**
-   * Makes sure that a VF has its link here or in a pod: a pair disappears with the namespace that one end is in. If the
-   * link is elsewhere, waits a little for that namespace to end, since a dying one looks just like a living one.
-   * @param withinMs how long; default 1 s
-   * @returns where the link is then
+   * Ensures that a VF has its link here or in a pod: a pair disappears with the namespace that one end is in. If the link
+   * is elsewhere, waits for that namespace to end, since a dying one looks just like a living one.
+   * @param withinMs time limit; default 1 s
+   * @returns place of the link afterwards
    * @throws SriovError `vf-missing` if it is not one of ours, `simulation-name-taken`; NetlinkError
    */
   async ensureVf(pciAddress: string, withinMs = netnsTeardownMs): Promise<VfPlace> {
@@ -84,8 +84,8 @@ export class SimulatedNic {
   }
 
   /**
-   * The same, but a VF that stays elsewhere is recreated: deleting the host's end of the pair deletes the other one, in
-   * whatever namespace it is.
+   * Like {@link ensureVf}, but recreates a VF that stays elsewhere: deleting the host's end of the pair deletes the other
+   * one, in any namespace.
    * @returns whether it was recreated
    * @throws as {@link ensureVf}
    */
@@ -100,7 +100,7 @@ export class SimulatedNic {
     return true;
   }
 
-  /** Existing links with these names, looked up one by one: a node has hundreds of links. */
+  /** Returns existing links with these names, looked up one by one: a node has hundreds of links. */
   async #linksNamed(...names: string[]): Promise<Link[]> {
     const found = await Promise.all(names.map((name) => this.#options.connection.link({ name })));
     // The lookup also finds links by alternative names: those are not ours.
@@ -123,7 +123,7 @@ export class SimulatedNic {
       bridge = await this.#read(name);
     }
     if (!isSimulatedPf(bridge, this.#options.namePrefix)) throw nameTaken(bridge);
-    // One that is down later was set down, which is how a simulated PF loses its carrier.
+    // A bridge that is down later was set down, which is how a simulated PF loses its carrier.
     if (bridge.alias !== alias) await connection.setLink(bridge.index, { alias, up: true });
     return bridge;
   }
@@ -148,7 +148,7 @@ export class SimulatedNic {
     const end = links.find(({ index }) => index === peer.lower) ?? (await connection.link({ index: peer.lower }));
     if (end === undefined) return 'elsewhere';
     if (end.alias !== vf.alias) await connection.setLink(end.index, { alias: vf.alias });
-    // It came back with the name that it had in the pod. Older kernels rename only links that are down.
+    // It returned with its name in the pod. Older kernels rename only links that are down.
     if (end.name !== name) {
       await connection.setLink(end.index, { up: false });
       await connection.setLink(end.index, { name });
@@ -185,7 +185,7 @@ function nameTaken({ name }: Link): SriovError {
   return new SriovError('simulation-name-taken', message, { device: name, hint });
 }
 
-/** Two instances of the driver can start at the same time, and a pod can end: then another has made the change. */
+/** Ignores an error of a change that was already made: another instance may start at the same time, and a pod can end. */
 async function unlessErrno(errno: 'EEXIST' | 'ENODEV', change: Promise<void>): Promise<void> {
   await change.catch((error: unknown) => {
     if (!(error instanceof NetlinkError && error.errno === errno)) throw error;

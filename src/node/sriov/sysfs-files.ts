@@ -5,35 +5,35 @@ import { SriovError } from './errors.ts';
 
 // All of these functions throw SriovError `sysfs-unreadable`, and `sysfs-malformed` for what the kernel does not document.
 
-/** Missing files, and attributes that the driver does not have for this device or not now. */
+/** Errors of missing files, and of attributes that the driver does not have for this device or not now. */
 const absent = ['ENOENT', 'EOPNOTSUPP', 'ENOTSUP'];
 
 export async function readText(path: string): Promise<string> {
   return (await attempt(path, () => readAttribute(path))).trim();
 }
 
-/** `undefined` if the kernel has no such value. */
+/** Reads a text; `undefined` if the kernel has no such value. */
 export async function readOptionalText(path: string): Promise<string | undefined> {
   return (await unlessAbsent(path, () => readAttribute(path)))?.trim();
 }
 
 /**
- * The same of an interface, which can leave at any moment: the kernel answers EINVAL while it is being unregistered, and ENODEV if
- * that began when the file was open.
+ * Reads a text of an interface, which can disappear at any moment: the kernel answers EINVAL while it is being
+ * unregistered, and ENODEV if that began when the file was open.
  */
 export async function readInterfaceText(path: string): Promise<string | undefined> {
   return (await unlessAbsent(path, () => readAttribute(path), [...absent, 'EINVAL', 'ENODEV']))?.trim();
 }
 
 /**
- * PCI attributes are in memory, and there are many: a trip to the thread pool for each file took a third of a processor
- * with 256 VFs. Attributes of interfaces may have to wait while another process changes interfaces.
+ * Reads an attribute synchronously if it is in memory, as PCI attributes are: a trip to the thread pool for each file took
+ * a third of a processor with 256 VFs. Attributes of interfaces may have to wait while another process changes interfaces.
  */
 function readAttribute(path: string): string | Promise<string> {
   return path.includes('/net/') ? readFile(path, 'utf8') : readFileSync(path, 'utf8');
 }
 
-/** Four hexadecimal digits, without the prefix that the kernel writes. */
+/** Reads four hexadecimal digits, without the prefix that the kernel writes. */
 export async function readId(path: string): Promise<string> {
   const text = await readText(path);
   const [, digits] = /^0x([0-9a-f]{4})$/.exec(text) ?? [];
@@ -41,12 +41,12 @@ export async function readId(path: string): Promise<string> {
   return digits;
 }
 
-/** Where a symbolic link points to, as it is written there; `undefined` if there is none. */
+/** Returns the target of a symbolic link, as written; `undefined` if there is no link. */
 export async function linkTarget(path: string): Promise<string | undefined> {
   return await unlessAbsent(path, () => readlinkSync(path));
 }
 
-/** Names in a directory, sorted; `undefined` if there is none. */
+/** Returns the names in a directory, sorted; `undefined` if it does not exist. */
 export async function listOptionalDir(path: string): Promise<string[] | undefined> {
   return (await unlessAbsent(path, () => readdirSync(path)))?.sort();
 }

@@ -23,25 +23,25 @@ import { isBusy, numVfsHint } from './write-hints.ts';
 
 /** Facts that do not change while a function exists. */
 interface FixedFacts {
-  /** Four hexadecimal digits: `8086`. */
+  /** Vendor ID, four hexadecimal digits: `8086`. */
   vendor: string;
-  /** Four hexadecimal digits: `154c`. */
+  /** Device ID, four hexadecimal digits: `154c`. */
   device: string;
-  /** Absent on machines with one node, and where the firmware does not report it. */
+  /** NUMA node; absent on machines with one node, and where the firmware does not report it. */
   numaNode?: number;
-  /** `pci0000:3a`: devices with the same one share a root complex. */
+  /** Root complex, which devices share if they have the same one: `pci0000:3a`. */
   pcieRoot?: string;
 }
 
-/** What sysfs shows of a PCI function. */
+/** Facts of sysfs about a PCI function. */
 export interface PciFunction extends FixedFacts {
-  /** With domain: `0000:3b:02.1`. */
+  /** PCI address with domain: `0000:3b:02.1`. */
   pciAddress: string;
   /** Kernel driver; absent when none is bound. */
   driver?: string;
-  /** Number of the group; absent without an IOMMU. */
+  /** Number of the IOMMU group; absent without an IOMMU. */
   iommuGroup?: string;
-  /** The other members of that group, without bridges: all of them have to go to user space together. */
+  /** Other members of that group, without bridges: all of them are assigned to user space together. */
   iommuPeers: string[];
 }
 
@@ -54,7 +54,7 @@ export interface Pf extends PciFunction {
 
 export interface Vf extends PciFunction {
   pfAddress: string;
-  /** Its number at the PF, from 0. */
+  /** Number of the VF at its PF, from 0. */
   vfIndex: number;
 }
 
@@ -64,7 +64,7 @@ export interface NetworkFunctions {
   pfs: string[];
   /** Functions that cannot have VFs and are not VFs. */
   others: string[];
-  /** Why it is not known of some functions what they are; absent: it is known of all. */
+  /** Why the kind of some functions is unknown; absent: all are known. */
   problems?: SriovError[];
 }
 
@@ -79,8 +79,8 @@ interface Known {
 type FunctionKind = 'pf' | 'vf' | 'other' | 'bridge' | 'no-network';
 
 /**
- * Reads PCI functions and their virtual functions. Designed for repeated calls: facts that cannot change while a
- * function exists are read once. Reading throws SriovError `sysfs-unreadable` (`retriable` if the function is gone) or
+ * Reads PCI functions and their virtual functions. Designed for repeated calls: facts that cannot change while a function
+ * exists are read once. Reading throws SriovError `sysfs-unreadable` (`retriable` if the function no longer exists) or
  * `sysfs-malformed`.
  * Source: kernel Documentation/ABI/testing/sysfs-bus-pci, sysfs-class-net, sysfs-class-infiniband.
  */
@@ -94,8 +94,8 @@ export class Sysfs {
   readonly #clock: Clock;
 
   /**
-   * @param root where sysfs is mounted
-   * @param write for files whose writes the kernel acts upon
+   * @param root mount point of sysfs
+   * @param write writes files on which the kernel acts
    */
   constructor(root = '/sys', write: WriteFile = (path, text) => writeFile(path, text), clock: Clock = systemClock) {
     this.#root = root;
@@ -163,20 +163,20 @@ export class Sysfs {
     };
   }
 
-  /** Interfaces of a function that are in the network namespace that sysfs was mounted in. */
+  /** Returns the function's interfaces in the network namespace in which sysfs was mounted. */
   async interfaces(pciAddress: string): Promise<NetInterface[]> {
     return await readNetInterfaces(this.#dirOf(pciAddress));
   }
 
   /**
-   * The names of these interfaces; `undefined` if the function has none in any network namespace: their directory, unlike
-   * them, is always visible.
+   * Returns the names of these interfaces; `undefined` if the function has none in any network namespace: their directory,
+   * unlike them, is always visible.
    */
   async interfaceNames(pciAddress: string): Promise<string[] | undefined> {
     return await listOptionalDir(join(this.#dirOf(pciAddress), 'net'));
   }
 
-  /** The same without representors, which drivers put below their PF. */
+  /** Returns these names without representors, which drivers register below their PF. */
   async portNames(pciAddress: string): Promise<string[]> {
     const names = (await this.interfaceNames(pciAddress)) ?? [];
     const ports = names.map((name) => readInterfaceText(join(this.#dirOf(pciAddress), 'net', name, 'phys_port_name')));
@@ -184,22 +184,22 @@ export class Sysfs {
     return names.filter((_, index) => !isRepresentor(defined({ portName: portNames[index] })));
   }
 
-  /** Whether one of these interfaces is administratively up; `undefined` if it has left. */
+  /** Returns whether one of these interfaces is administratively up; `undefined` if it disappeared. */
   async isUp(pciAddress: string, interfaceName: string): Promise<boolean | undefined> {
     return await readIsUp(this.#dirOf(pciAddress), interfaceName);
   }
 
-  /** The port of one of these interfaces. */
+  /** Reads the port of one of these interfaces. */
   async port(pciAddress: string, interfaceName: string): Promise<Port> {
     return await readPort(this.#dirOf(pciAddress), interfaceName);
   }
 
-  /** The names of RDMA devices by the PCI address of their function, such as `mlx5_2`. */
+  /** Returns the names of RDMA devices, such as `mlx5_2`, by the PCI address of their function. */
   async rdmaDevices(): Promise<Map<string, string[]>> {
     const dir = join(this.#root, 'class/infiniband');
     const devices = new Map<string, string[]>();
     for (const name of (await listOptionalDir(dir)) ?? []) {
-      // Those without hardware, such as rxe, are below no PCI function.
+      // RDMA devices without hardware, such as rxe, are below no PCI function.
       const pciAddress = (await linkTarget(join(dir, name)))?.split(sep).findLast(isPciAddress);
       if (pciAddress !== undefined) devices.set(pciAddress, [...(devices.get(pciAddress) ?? []), name]);
     }
@@ -226,7 +226,10 @@ export class Sysfs {
     }
   }
 
-  /** The other members of a group, without bridges, which need no vfio driver for a group to go to user space. */
+  /**
+   * Returns the other members of a group, without bridges, which need no vfio driver for a group to be assigned to user
+   * space.
+   */
   async #peers(group: string, pciAddress: string): Promise<string[]> {
     const dir = join(this.#root, 'kernel/iommu_groups', group, 'devices');
     const members = this.#groups.get(group) ?? (await attempt(dir, () => readdir(dir)));
@@ -243,7 +246,10 @@ export class Sysfs {
     }
   }
 
-  /** The kind of the function at an address never changes, even if it is recreated: it follows from the card. */
+  /**
+   * Returns the kind of a function, which never changes for an address, even if the function is recreated: it follows from
+   * the card.
+   */
   async #kindOf(pciAddress: string): Promise<FunctionKind> {
     const known = this.#kinds.get(pciAddress);
     // A VF looks like another function for the moment between its registration and that of its link to the PF.
@@ -265,7 +271,7 @@ export class Sysfs {
     return { vendor, device, ...defined({ numaNode, pcieRoot }) };
   }
 
-  /** The devices are links into the tree of buses; the root complex is the first part of that path. */
+  /** Returns the root complex, the first part of the path that a device's link points to. */
   async #pcieRoot(dir: string): Promise<string | undefined> {
     const path = await attempt(dir, async () => relative(realpathSync.native(this.#root), realpathSync.native(dir)));
     return path.split(sep).find(isRootComplex);
@@ -277,15 +283,15 @@ export class Sysfs {
 }
 
 /**
- * sysfs never reuses a directory's number; other file systems do, but with another birth time. Read synchronously like
- * the attributes of a function: there are many, and the kernel has them in memory.
+ * Identifies a directory: sysfs never reuses its number; other file systems do, but with another birth time. Read
+ * synchronously, like the attributes of a function: there are many, and the kernel has them in memory.
  */
 async function readIdentity(dir: string): Promise<string> {
   const { ino, birthtimeNs } = await attempt(dir, () => statSync(dir, { bigint: true }));
   return `${ino} ${birthtimeNs}`;
 }
 
-/** PCI base classes, as in the file `class`: 02 is network controllers, 06 bridges. */
+/** Reads the kind from the PCI base class in the file `class`: 02 is network controllers, 06 bridges. */
 async function readKind(dir: string): Promise<FunctionKind> {
   const [, baseClass] = /^0x([0-9a-f]{2})[0-9a-f]{4}$/.exec(await readText(join(dir, 'class'))) ?? [];
   if (baseClass === '06') return 'bridge';
@@ -294,7 +300,7 @@ async function readKind(dir: string): Promise<FunctionKind> {
   return (await readOptionalText(join(dir, 'sriov_totalvfs'))) === undefined ? 'other' : 'pf';
 }
 
-/** Kernels without NUMA have no such file; -1 means that the firmware does not report it. */
+/** Reads the NUMA node. Kernels without NUMA have no such file; -1 means that the firmware does not report it. */
 async function readNumaNode(path: string): Promise<number | undefined> {
   const text = await readOptionalText(path);
   if (text === undefined || text === '-1') return undefined;

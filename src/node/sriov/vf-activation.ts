@@ -5,9 +5,9 @@ import { isRepresentor, type Link, type RtnlConnection } from '../netlink/index.
 import { SriovError } from './errors.ts';
 import type { Pf, Sysfs } from './sysfs.ts';
 
-/** Most cards need a few seconds. */
+/** Time for VFs to appear before the caller continues, ms: most cards need a few seconds. */
 const waitMs = 10_000;
-/** How long the VFs may take to appear after the kernel has taken their number. */
+/** Time for the VFs to appear after the kernel has accepted their number. */
 const appear = { forMs: 2_000, everyMs: 100 };
 /** Each attempt can interrupt the card. */
 const pauses = { firstMs: 30_000, longestMs: 1_800_000 };
@@ -15,7 +15,7 @@ const pauses = { firstMs: 30_000, longestMs: 1_800_000 };
 /** A PF with its links on the host. */
 export type LinkedPf = Pf & { links: Link[] };
 
-/** The VFs that a PF has, and why they are not those that were asked for. */
+/** The VFs of a PF, and why they are not those requested. */
 export interface VfsOfPf {
   vfs: Pf['vfs'];
   problem?: SriovError;
@@ -31,21 +31,21 @@ export interface VfActivationOptions {
 interface FailedAttempt {
   problem: SriovError;
   numVfs: number;
-  /** In a row. */
+  /** Number of consecutive failures. */
   count: number;
   retryAtMs: number;
 }
 
 /**
- * Sets PFs up and switches their VFs on, and looks whether that had an effect. A card may take minutes, or hang: after a
- * while the caller continues without its VFs, and learns the outcome at a later call. A card that fails is left alone for
- * a time that doubles with each failure; its problem stays the same meanwhile.
+ * Sets PFs up, switches their VFs on, and checks the effect. A card may take minutes, or hang: after some time the caller
+ * continues without its VFs, and learns the outcome at a later call. A card that fails is left alone for a time that
+ * doubles with each failure; its problem stays the same meanwhile.
  */
 export class VfActivation {
   readonly #options: VfActivationOptions;
-  /** PFs that are worked on, by PCI address, and whether they had VFs before. */
+  /** PFs in progress, by PCI address, and whether they had VFs before. */
   readonly #pending = new Map<string, boolean>();
-  /** By PCI address. */
+  /** Failures by PCI address. */
   readonly #failures = new Map<string, FailedAttempt>();
 
   constructor(options: VfActivationOptions) {
@@ -53,7 +53,7 @@ export class VfActivation {
   }
 
   /**
-   * Makes sure that a PF has VFs.
+   * Ensures that a PF has VFs.
    * @param numVfs how many are switched on if it has none; 0: none are
    * @throws SriovError if the PF cannot be read
    */

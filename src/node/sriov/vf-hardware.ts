@@ -38,7 +38,7 @@ export interface VfHardwareOptions {
   binding: DriverBinding;
   /** Connection into the namespace that the PFs' interfaces are in. */
   host: LinkFinder & VfInfoAccess & LinkStateConnection;
-  /** For the same namespace; absent: ethtool settings are neither read nor restored. */
+  /** Ethtool in the same namespace; absent: its settings are neither read nor restored. */
   ethtool?: LinkEthtool;
   clock: Clock;
   nodes?: DeviceNodes;
@@ -66,15 +66,15 @@ export class VfHardware {
   }
 
   /**
-   * Takes the snapshot, whatever the claim requests: the VF's pod, or its CNI plugin, may change all of it. What the PF
-   * does not report is missing in it, unless it is about to be changed.
+   * Takes the snapshot, whatever the claim requests: the VF's pod, or its CNI plugin, may change all of it. Leaves out what
+   * the PF does not report, unless it is about to be changed.
    * @throws SriovError `vf-state-unknown`, `property-unsupported`, `vf-missing` if the snapshot lacks what is changed
    */
   async snapshot(address: VfAddress, { wanted = {}, byOthers = false }: SnapshotOptions = {}): Promise<VfSnapshot> {
     const driver = await this.#binding.driverOf(address.pciAddress);
     const driverOverride = await this.#binding.overrideOf(address.pciAddress);
     let problem: UnknownVfStateError | undefined;
-    // First, since it waits for a VF that is being reset, whose interface may be gone until then.
+    // First, since it waits for a VF that is being reset, whose interface may be missing until then.
     const vf = await this.#properties.read(address).catch((error: unknown): VfChange => {
       if (!(error instanceof UnknownVfStateError)) throw error;
       problem = error;
@@ -91,10 +91,11 @@ export class VfHardware {
 
   /**
    * Sets what is requested and leaves the rest; the VF's interface keeps its name. Afterwards the VF is with vfio or has an
-   * interface. Whatever rules out the whole request is checked first. Decides by the VF's current state, so that it finishes
+   * interface. First checks whatever rules out the whole request. Decides by the VF's current state, so that it finishes
    * what an earlier attempt began.
-   * @throws SriovError `binding-failed`, `interface-missing`, `iommu-group-shared`, `property-unsupported`, `property-refused`,
-   * `vf-missing`, `vf-state-unknown`, `restore-incomplete` if the interface could not be restored after the driver was bound
+   * @throws SriovError `binding-failed`, `interface-missing`, `iommu-group-shared`, `property-unsupported`,
+   * `property-refused`, `vf-missing`, `vf-state-unknown`, `restore-incomplete` if the interface could not be restored after
+   * the driver was bound
    */
   async configure(address: VfAddress, wanted: VfWanted, before: VfSnapshot): Promise<void> {
     const { pciAddress } = address;
@@ -107,7 +108,7 @@ export class VfHardware {
     const isNewAddress = await this.#properties.set(address, vf, before.vf);
     const kept = vf.hardwareAddress ?? addressToKeep(before);
     if (toUserSpace && kept !== undefined && !isNewAddress) await this.#properties.pinAddress(address, kept);
-    // Without a driver it may have been left by an interrupted attempt.
+    // An interrupted attempt may have left it without a driver.
     await this.#bind(pciAddress, driver ?? current ?? before.driver);
     const isSame = (await this.#binding.driverOf(pciAddress)) === current;
     if (isSame && address.pfAddress !== undefined) await this.#rebindForAddress(pciAddress, vf.hardwareAddress);
@@ -116,16 +117,16 @@ export class VfHardware {
     if (before.link === undefined || isLeft) return;
     const { hardwareAddress: _new, ...link } = before.link;
     const failures = await this.#restoreLink(pciAddress, link);
-    // A name that another link has taken does not matter to the pod.
+    // The pod does not care about a name that another link has taken.
     const grave = failures.filter(({ property }) => property !== 'name');
     if (grave.length > 0) throw incomplete(pciAddress, linkFailures(grave));
   }
 
   /**
-   * Restores the VF, whatever changed it and whether its interface was moved back or came back by itself. Can be
-   * repeated, and finishes an earlier attempt. A failed step does not stop the others; the failures are thrown at the
-   * end. Finally the PF's settings are read back. They are the PF's, and stay although the function is gone: of a VF that its PF
-   * still reports they are restored all the same, and the rest comes back as new.
+   * Restores the VF, whatever changed it and whether its interface was moved back or returned by itself. Can be repeated,
+   * and finishes an earlier attempt. A failed step does not stop the others; the failures are thrown at the end. Finally
+   * reads the PF's settings back. They belong to the PF and survive the function: of a VF that no longer exists but that
+   * its PF still reports they are restored, too, and the rest is new when the VF returns.
    * @throws SriovError `restore-incomplete` with the properties; `vf` if the PF does not report the VF
    */
   async restore(
@@ -164,7 +165,7 @@ export class VfHardware {
   }
 
   /**
-   * What containers need to access the VF in its present state.
+   * Returns what containers need to access the VF in its present state.
    * @throws SriovError `device-node-missing` with what to do
    */
   async access({ pciAddress }: VfAddress, { vhost, rdma }: AccessWanted): Promise<VfAccess> {
@@ -180,7 +181,7 @@ export class VfHardware {
     };
   }
 
-  /** The present name of its RDMA device: udev renames it some time after it appears. */
+  /** Returns the present name of its RDMA device: udev renames it some time after it appears. */
   async rdmaDevice({ pciAddress }: VfAddress): Promise<string | undefined> {
     return await this.#nodes.rdmaDevice(pciAddress);
   }
@@ -191,12 +192,12 @@ export class VfHardware {
     return limitsOf(await this.#links.find(pciAddress), pf);
   }
 
-  /** The other devices that go to user space with this one: those of its IOMMU group, without bridges. */
+  /** Returns the devices that are assigned to user space together with this one: those of its IOMMU group, without bridges. */
   async groupMembers({ pciAddress }: VfAddress): Promise<string[]> {
     return (await this.#binding.iommuGroup(pciAddress)).others;
   }
 
-  /** The PF's settings: all that can be known of a VF without an interface. @throws UnknownVfStateError */
+  /** Returns the PF's settings: all that can be known of a VF without an interface. @throws UnknownVfStateError */
   async info(address: VfAddress): Promise<VfInfo | undefined> {
     return await this.#properties.info(address);
   }
@@ -215,12 +216,15 @@ export class VfHardware {
     await this.#properties.set(address, wanted, before.vf);
   }
 
-  /** What the PF makes of the link of its VF. @throws SriovError `property-unsupported`, `property-refused`; UnknownVfStateError */
+  /**
+   * Sets the link state that the PF enforces for a VF. @throws SriovError `property-unsupported`, `property-refused`;
+   * UnknownVfStateError
+   */
   async setLinkState(address: VfAddress, linkState: NonNullable<VfChange['linkState']>): Promise<void> {
     await this.#properties.set(address, { linkState });
   }
 
-  /** Nothing here gives a pod access to a function by a driver of user space other than vfio: it gets the kernel's choice. */
+  /** Binds a driver. User-space drivers other than vfio are replaced by the kernel's choice: pods get no access through them. */
   async #bind(pciAddress: string, driver: string | undefined): Promise<void> {
     if (driver !== 'default' && (isVfio(driver) || !hasNoInterface(driver)))
       return await this.#binding.bind(pciAddress, driver);
@@ -228,9 +232,9 @@ export class VfHardware {
   }
 
   /**
-   * Waits for the interface of a function that is not with vfio: some drivers make it only after their probe. One that makes
-   * none is bound once more.
-   * @returns whether it was
+   * Waits for the interface of a function that is not with vfio: some drivers create it only after their probe. A driver
+   * that creates none is bound once more.
+   * @returns whether it was bound again
    * @throws SriovError `interface-missing`
    */
   async #ensureInterface(pciAddress: string): Promise<boolean> {
@@ -247,7 +251,7 @@ export class VfHardware {
     return await poll(this.#options.clock, appears, () => this.#binding.hasInterface(pciAddress));
   }
 
-  /** Some drivers, such as igbvf, learn of the VF's address only when they are bound. */
+  /** Rebinds drivers that learn the VF's address only when they are bound, such as igbvf. */
   async #rebindForAddress(pciAddress: string, hardwareAddress: string | undefined): Promise<void> {
     const driver = await this.#binding.driverOf(pciAddress);
     if (hardwareAddress === undefined || hasNoInterface(driver)) return;
@@ -256,9 +260,9 @@ export class VfHardware {
   }
 
   /**
-   * The address that the PF reports may be the VF's own, to which its interface can return: setting it through the PF
-   * would make it administrative, and no later pod could choose another. If it is administrative, the interface accepts
-   * no other address.
+   * Restores an administrative address. The address that the PF reports may be the VF's own, to which its interface can
+   * return: setting it through the PF would make it administrative, and no later pod could choose another. If it is
+   * administrative, the interface accepts no other address.
    */
   async #restoreAdminAddress(address: VfAddress, wanted: string | undefined, before?: LinkState): Promise<void> {
     if (wanted === undefined || (await this.#properties.read(address)).hardwareAddress === wanted) return;
@@ -293,12 +297,12 @@ export class VfHardware {
     }
     if (reset) return await this.#binding.rebind(pciAddress);
     const { hardwareAddress } = before.vf;
-    // If the interface had the PF's address, its driver has to learn of it again.
+    // If the interface had the PF's address, its driver must learn of it again.
     const wasKnown = hardwareAddress === before.link?.hardwareAddress;
     if (wasKnown) await this.#rebindForAddress(pciAddress, hardwareAddress);
   }
 
-  /** Whether the VF's interface has the address that its PF has set, and so cannot have any other. */
+  /** Returns whether the VF's interface has the address that its PF has set, and so cannot have any other. */
   async #hasAdminAddress(address: VfAddress): Promise<boolean> {
     const { hardwareAddress } = await this.#properties.read(address);
     if (hardwareAddress === undefined) return false;
@@ -312,7 +316,7 @@ export class VfHardware {
       : await restoreInterface({ ...this.#options, links: this.#links }, pciAddress, wanted);
   }
 
-  /** Drivers add the RDMA device later than the interface. */
+  /** Waits for the RDMA device, which drivers add later than the interface. */
   async #awaitRdma(pciAddress: string): Promise<RdmaAccess> {
     const { clock } = this.#options;
     for (const endsAt = clock.nowMs() + appears.forMs; ; await clock.sleep(appears.everyMs)) {

@@ -35,7 +35,7 @@ interface VfPropertiesOptions {
   clock: Clock;
 }
 
-/** The field of VFConfig that each property comes from. */
+/** Field of VFConfig for each property. */
 const fieldsOf: Readonly<Record<VfProperty, string>> = {
   hardwareAddress: 'macAddress',
   vlan: 'vf.vlan, vf.qos and vf.vlanProto',
@@ -45,7 +45,7 @@ const fieldsOf: Readonly<Record<VfProperty, string>> = {
   rate: 'vf.minTxRate and vf.maxTxRate',
 };
 
-/** A property that could not be set, and why. */
+/** A property that could not be set, and the reason. */
 type Failed = PropertyFailure & { property: VfProperty };
 
 /** Reads and sets the PFs' settings for their VFs. */
@@ -59,10 +59,10 @@ export class VfProperties {
   }
 
   /**
-   * All that can be known of a VF without an interface; `undefined` for plain NICs, and for VFs whose PF has no interface
-   * either (it may be in user space itself). Only Ethernet addresses are included: an InfiniBand PF reports the beginning
-   * of a longer one, which nothing here can set. It has no VLANs either, so that a VF which it does not report lacks
-   * nothing. Waits a little for a VF that is being reset.
+   * Returns all that can be known of a VF without an interface; `undefined` for plain NICs, and for VFs whose PF has no
+   * interface either (it may be in user space itself). Includes only Ethernet addresses: an InfiniBand PF reports the
+   * beginning of a longer one, which nothing here can set. It has no VLANs either, so that a VF which it does not report
+   * lacks nothing. Waits for a VF that is being reset.
    * @throws UnknownVfStateError if the PF does not report the VF
    */
   async info(address: VfAddress): Promise<VfInfo | undefined> {
@@ -70,8 +70,8 @@ export class VfProperties {
   }
 
   /**
-   * The current properties, in the form in which they can be set again; none if there is no PF that could set them. Waits
-   * a little for a VF that is being reset.
+   * Returns the current properties, in the form in which they can be set again; none if there is no PF that could set them.
+   * Waits for a VF that is being reset.
    * @throws UnknownVfStateError if the PF does not report the VF
    */
   async read(address: VfAddress): Promise<VfChange> {
@@ -99,8 +99,8 @@ export class VfProperties {
   }
 
   /**
-   * Sets the properties that differ: many drivers refuse to set what they do not support, even to its present value.
-   * Each property is set separately, and a failure does not stop the others. The result is read back.
+   * Sets the properties that differ: many drivers refuse to set what they do not support, even to its present value. Sets
+   * each property separately, and a failure does not stop the others. Reads the result back.
    * @param before snapshot, which must have whatever is changed; absent: this restores one
    * @returns whether the VF has another administrative address than before
    * @throws SriovError `property-unsupported` and `property-refused` with the properties, `no-vf`, `vf-missing`;
@@ -131,8 +131,8 @@ export class VfProperties {
   }
 
   /**
-   * Makes an address administrative, even if the PF already reports it: some, such as igb, report the one that the VF
-   * has chosen itself, which is lost at its next reset. A PF that cannot set addresses is left alone.
+   * Makes an address administrative, even if the PF already reports it: some, such as igb, report the address that the VF
+   * has chosen itself, which is lost at its next reset. Leaves a PF alone that cannot set addresses.
    * @throws SriovError `property-refused`, `vf-missing`; UnknownVfStateError
    */
   async pinAddress(address: VfAddress, hardwareAddress: string): Promise<void> {
@@ -169,9 +169,9 @@ export class VfProperties {
   }
 
   /**
-   * Asserts that a VF is as it was, as its PF reports it.
-   * @param changed what the claim has set: those of its properties that the snapshot lacks must have other values now
-   * @param except properties that are not looked at
+   * Asserts that a VF is restored, as its PF reports it.
+   * @param changed settings of the claim: those that the snapshot lacks must have other values now
+   * @param except properties to ignore
    * @throws SriovError `restore-incomplete` with the properties; UnknownVfStateError if the PF does not report the VF
    */
   async assertRestored(
@@ -254,7 +254,7 @@ export class VfProperties {
     return await this.#lists.poll(address, () => this.#now(address), isDone);
   }
 
-  /** Drivers report success for what the card's firmware ignores. */
+  /** Asserts that a change had an effect: drivers report success for what the card's firmware ignores. */
   async #assertEffect(address: VfAddress, change: VfChange, before: VfChange): Promise<void> {
     if (propertiesOf(change).length === 0) return;
     const missing = (now: VfChange) => withoutEffect(change, before, now);
@@ -333,7 +333,10 @@ function fieldsOfAll(properties: readonly VfProperty[]): string {
   return properties.map((property) => fieldsOf[property]).join(', ');
 }
 
-/** Without the address that an InfiniBand PF reports: it is the beginning of a longer one. */
+/**
+ * Returns the change that restores the reported settings, without the address of an InfiniBand PF: it is the beginning of a
+ * longer one.
+ */
 function changeOf(info: VfInfo, pf: Link): VfChange {
   const { hardwareAddress, ...rest } = toChange(info);
   return hardwareAddress === undefined || isInfiniBand(pf) ? rest : { hardwareAddress, ...rest };

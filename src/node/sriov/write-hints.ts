@@ -3,7 +3,7 @@ import { errnoCode } from '../../lib/errors.ts';
 const mount = 'sysfs must be mounted writable, and the driver must run as root';
 const gone = 'the device was removed, or its driver is bound anew: this is tried again';
 
-/** What refusals of the kernel mean for any file of sysfs. */
+/** What the kernel's refusals mean for any file of sysfs. */
 const common: Readonly<Record<string, string>> = {
   EROFS: mount,
   EACCES: mount,
@@ -14,13 +14,16 @@ const common: Readonly<Record<string, string>> = {
   EBUSY: 'end the process or virtual machine that holds the device',
 };
 
-/** Whether a write was refused only for the moment: the driver or the card's firmware may be busy, with a reset for example. */
+/**
+ * Returns whether a write was refused only temporarily: the driver or the card's firmware may be busy, with a reset for
+ * example.
+ */
 export function isBusy(cause: unknown): boolean {
   return ['EAGAIN', 'EBUSY'].includes(errnoCode(cause) ?? '');
 }
 
 /**
- * What to do about a write into sysfs that failed.
+ * Returns what to do about a failed write into sysfs.
  * @param own hints by errno for this file, before the common ones
  */
 export function writeHint(cause: unknown, own: Readonly<Record<string, string>> = {}): string {
@@ -29,7 +32,8 @@ export function writeHint(cause: unknown, own: Readonly<Record<string, string>> 
 }
 
 /**
- * For `sriov_numvfs`, by what the kernel's `sriov_numvfs_store` and `sriov_enable` return, and the drivers that they call.
+ * Returns the hint for `sriov_numvfs`, by what the kernel's `sriov_numvfs_store` and `sriov_enable` return, and the drivers
+ * that they call.
  */
 export function numVfsHint(cause: unknown, totalVfs: number): string {
   const limit =

@@ -3,11 +3,11 @@ import { type ChildProcess, spawn } from 'node:child_process';
 export interface WriterProcessOptions {
   /** Ends the process while writes hang in it. Default: SIGKILL, which takes effect when the kernel returns from them. */
   end?: (process: ChildProcess) => void;
-  /** Called when the process is gone. */
+  /** Called when the process has ended. */
   onExit: () => void;
 }
 
-/** How a write has ended. */
+/** Result of a write. */
 export interface WriteResult {
   error?: { code?: string; message: string };
 }
@@ -15,20 +15,20 @@ export interface WriteResult {
 export interface RunningWrite {
   /** Resolves also if the process ends first. */
   result: Promise<WriteResult>;
-  /** Says that the write hangs: the process takes no more writes, and is ended when no other ones are left in it. */
+  /** Reports that the write hangs: the process gets no more writes, and is ended when no other ones are left in it. */
   abandon(): void;
 }
 
-/** How long a process without writes waits for another one before it ends, ms. */
+/** Time after which a process without writes ends, ms. */
 const idleMs = 30_000;
-/** How many writes it makes at once. None waits behind others, which may hang. A thread without a write takes some kilobytes. */
+/** Limit for concurrent writes. None waits behind others, which may hang. A thread without a write takes some kilobytes. */
 const threads = 64;
-/** Of the message that says that it is ready. */
+/** ID of the message that reports readiness. */
 const readyId = 0;
 
 /**
- * The program. It is passed on the command line, so that the image needs no file for it. It creates nothing and reads nothing:
- * the kernel lets no process read `unbind`, not even one of root.
+ * The program, passed on the command line, so that the image needs no file for it. It creates and reads nothing: the kernel
+ * lets no process read `unbind`, not even one of root.
  */
 const program = `
 const { constants, writeFile } = require('node:fs');
@@ -44,13 +44,16 @@ process.send({ id: ${readyId} });`;
 export class WriterProcess implements Disposable {
   readonly #child: ChildProcess;
   readonly #options: WriterProcessOptions;
-  /** Writes that have not ended, by their id. */
+  /** Callbacks of writes that have not ended, by id. */
   readonly #running = new Map<number, (result: WriteResult) => void>();
   readonly #abandoned = new Set<number>();
   #isOpen = true;
   #lastId = readyId;
   #idle: NodeJS.Timeout | undefined;
-  /** Starting may take long on a busy machine, which is no device's fault. Rejects if it does not start. */
+  /**
+   * Resolves when the process runs, and rejects if it does not start. Starting may take long on a busy machine, which is no
+   * device's fault.
+   */
   readonly ready: Promise<void>;
 
   constructor(options: WriterProcessOptions) {
@@ -59,7 +62,7 @@ export class WriterProcess implements Disposable {
       stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
       env: { UV_THREADPOOL_SIZE: String(threads) },
     });
-    // It must not keep the driver from ending.
+    // The process must not keep the driver from ending.
     this.#child.unref();
     this.#child.on('message', ({ id, ...result }: WriteResult & { id: number }) => this.#ended(id, result));
     this.#child.once('exit', () => this.#gone('it has ended'));
