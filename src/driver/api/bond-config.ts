@@ -11,7 +11,7 @@ import type { BondConfig } from '../model/index.ts';
 import type { FieldsOf } from './fields-of.ts';
 import { isArpTarget, isInterfaceName } from './text-checks.ts';
 
-/** Options of bonds that the kernel has in some modes only. */
+/** Options that the kernel's bonds have in some modes only. */
 export const bondOptionModes = {
   failOverMac: ['active-backup'],
   arpInterval: ['balance-rr', 'active-backup', 'balance-xor', 'broadcast'],

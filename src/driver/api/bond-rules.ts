@@ -2,11 +2,11 @@ import { isDeepStrictEqual } from 'node:util';
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { interfaceSettings, invalidConfig, type StoredDevice } from '../model/index.ts';
 
-/** What the members of a bond ask for together: it is set on the bond. */
+/** Fields that the members of a bond share, since they are set on the bond. */
 const fieldsOfBond = ['bond', 'mtu', 'addresses', ...interfaceSettings, 'ipam'] as const;
 
 /**
- * Checks that each bond of a claim has several members, of several PFs, and that all of them ask for the same.
+ * Checks that each bond of a claim has several members, of several PFs, with equal settings.
  * @throws DriverError `config-invalid`
  */
 export function checkBonds(claim: AllocatedClaim, devices: readonly StoredDevice[]): void {
@@ -38,7 +38,7 @@ function problemOf(members: readonly StoredDevice[]): string | undefined {
   return `has ${names}, all of PF ${[...pfs].join()}: give the claim the constraint distinctAttribute: sriov.netdra.dev/pfPciAddress`;
 }
 
-/** Rules for IPoIB, whose hardware address cannot be set. Source: Linux `bond_enslave`. */
+/** Checks members with IPoIB, whose hardware address cannot be set. Source: Linux `bond_enslave`. */
 function linkTypeProblem(members: readonly StoredDevice[]): string | undefined {
   const [first, ...others] = members;
   const typeOf = ({ offered }: StoredDevice) => offered.linkType ?? 'ethernet';

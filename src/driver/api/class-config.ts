@@ -59,9 +59,7 @@ const limits = z
   .describe('Limits on claims of the class.');
 export type ClassLimits = z.infer<typeof limits>;
 
-/**
- * What a DeviceClass may configure: a VFConfig, and what is left to claims. Described for users in docs/vfconfig.md.
- */
+/** Configuration of a DeviceClass: a VFConfig, and what claims may decide. Described for users in docs/vfconfig.md. */
 export const classConfigSchema = vfConfigSchema.extend({
   overridable: z
     .array(z.enum(claimFields))

@@ -18,7 +18,7 @@ import { checkRoutes, isInOne, overLimit } from './route-limits.ts';
 
 /** What the driver knows about the node when it checks claims. */
 export interface ClaimRules {
-  /** Closed fields that the operator opens to claims of all classes that do not set them. */
+  /** Closed fields that the operator opens to claims of every class that does not set them. */
   open: readonly ClosedField[];
   /** Networks of the node itself, to which claims may not have routes. */
   nodeNetworks: readonly Cidr[];
@@ -26,7 +26,7 @@ export interface ClaimRules {
 
 const acceptRa = 'net.ipv6.conf.IFNAME.accept_ra';
 
-/** Fields with which a claim leaves its addresses and routes to something else: to Multus, for example, or to a plugin. */
+/** Fields by which a claim leaves its addresses and routes to another component: to Multus, for example, or to a plugin. */
 const chosenElsewhere = [
   {
     field: 'sysctls',
@@ -89,7 +89,7 @@ export function checkClaimConfig(
 }
 
 /**
- * Devices that the claim may only observe (`adminAccess`) are not counted.
+ * Checks the number of devices, except those that the claim may only observe (`adminAccess`).
  * @throws DriverError `config-invalid` if the claim has more devices of the request's class than it allows
  */
 export function checkDeviceCount(claim: AllocatedClaim, request: string, ofClass: readonly ClassConfig[]): void {
@@ -101,7 +101,7 @@ export function checkDeviceCount(claim: AllocatedClaim, request: string, ofClass
   if (count > most) throw overLimit(claim, 'maxDevices', `has ${count} devices of class ${className}`, `${most}`);
 }
 
-/** The name of a request's class, from the claim's specification; `undefined` if it has no such request. */
+/** Returns the name of a request's class, from the claim's specification; `undefined` if it has no such request. */
 export function classOf({ object }: AllocatedClaim, request: string): string | undefined {
   const [base, subrequest] = [baseRequest(request), request.split('/')[1]];
   const found = object.spec.devices?.requests?.find(({ name }) => name === base);
@@ -109,14 +109,14 @@ export function classOf({ object }: AllocatedClaim, request: string): string | u
   return found?.firstAvailable?.find(({ name }) => name === subrequest)?.deviceClassName;
 }
 
-/** Naming the claim's own namespace is the same as naming none, and so is naming the default mode of a bond. */
+/** Returns what the claim requests: naming its own namespace, or the default mode of a bond, counts as not setting the field. */
 function askedOf({ identity }: AllocatedClaim, config: VfConfig, field: ClaimField): unknown {
   const value = fieldOf(config, field);
   if (field === 'networkAttachmentDefinition.namespace' && value === identity.namespace) return undefined;
   return field === 'bond.mode' && value === 'active-backup' ? undefined : value;
 }
 
-/** Of settings that count by themselves, a claim may repeat some. */
+/** Returns whether a claim repeats the class's value: of settings that count by themselves, it may repeat some. */
 function isSame(field: ClaimField, value: unknown, fixed: unknown): boolean {
   const whole = field === 'sysctls' ? { ...Object(fixed), ...Object(value) } : value;
   return isDeepStrictEqual(whole, fixed);
@@ -128,7 +128,10 @@ function isClosed(field: ClaimField, ofClass: VfConfig, open: readonly ClosedFie
   return closedFields.some((each) => each === field && !open.includes(each));
 }
 
-/** Limits would have no effect on addresses and routes that are chosen elsewhere, although the class does not say so. */
+/**
+ * Checks that limits can take effect: they cannot on addresses and routes that are chosen elsewhere, although the class
+ * does not say so.
+ */
 function checkElsewhere(claim: AllocatedClaim, limits: ClassLimits, { field, what }: (typeof chosenElsewhere)[number]) {
   const limit = (['addressRanges', 'maxAddresses', 'routes', 'maxRoutes'] as const).find(
     (each) => limits[each] !== undefined,
@@ -156,7 +159,7 @@ function checkConfigLimits(claim: AllocatedClaim, config: VfConfig, limits: Clas
   }
 }
 
-/** The address by itself: its network counts as a route. */
+/** Returns the address without its network, which counts as a route. */
 function hostOf(address: string): string {
   return `${address.split('/')[0]}/${address.includes(':') ? 128 : 32}`;
 }

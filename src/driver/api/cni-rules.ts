@@ -2,12 +2,12 @@ import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { type DriverError, refusal, type VfConfig } from '../model/index.ts';
 import { type CniUse, cniUses } from './cni-uses.ts';
 
-/** What the operator lets CNI plugins do: they run as root on the node. `'*'` in a list stands for everything. */
+/** The operator's rules for CNI plugins, which run as root on the node. `'*'` in a list stands for everything. */
 export interface CniRules {
   uses: readonly CniUse[];
   /** File names of plugins. */
   allowedPlugins: readonly string[];
-  /** Namespaces whose NetworkAttachmentDefinitions may say which plugins run; their authors then decide it. */
+  /** Namespaces whose NetworkAttachmentDefinitions may name the plugins that run; their authors then decide it. */
   definitionNamespaces: readonly string[];
 }
 
@@ -35,7 +35,7 @@ export function checkCniUse(claim: AllocatedClaim, config: VfConfig, rules: CniR
 
 /**
  * Checks the plugins themselves.
- * @param types of all that run, including those that another plugin calls for addresses
+ * @param types all types that run, including those that another plugin calls for addresses
  * @throws DriverError `cni-refused`
  */
 export function checkCniPlugins(claim: AllocatedClaim, types: readonly string[], { allowedPlugins }: CniRules): void {

@@ -1,3 +1,3 @@
-/** What CNI plugins may be used for: to attach VFs, and to give addresses. */
+/** Uses of CNI plugins: to attach VFs, and to assign addresses. */
 export const cniUses = ['attach', 'ipam'] as const;
 export type CniUse = (typeof cniUses)[number];

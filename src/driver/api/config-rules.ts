@@ -12,7 +12,7 @@ import { interfaceSettings, type RouteConfig, type VfConfig } from '../model/ind
 
 /** Fields that netdra applies only if it moves the VF itself. */
 const netlinkOnly = ['ipam', 'interfaceName', 'mtu', 'addresses', ...interfaceSettings] as const;
-/** Fields that need an interface that netdra sets up. */
+/** Fields that need an interface that netdra configures. */
 const interfaceOnly = [...interfaceSettings, 'rdma'] as const;
 
 /**
@@ -32,7 +32,7 @@ export function findContradictions(config: VfConfig): string[] {
   ];
 }
 
-/** Finds what a VF without an interface cannot have. `driver` is the VF's, no matter what has bound it. */
+/** Finds settings that a VF without an interface cannot have. `driver` is the VF's, whatever has bound it. */
 export function findUserSpaceProblems(config: VfConfig, driver: string): string[] {
   const { attach = 'netlink' } = config;
   const problems = asked(config, interfaceOnly).map(
@@ -84,7 +84,7 @@ function propertyProblems({ vf = {} }: VfConfig): string[] {
 }
 
 const disableIpv6 = 'net.ipv6.conf.IFNAME.disable_ipv6';
-/** The kernel has no IPv6 on a link with less. Source: RFC 8200, 5. */
+/** Smallest MTU of a link with IPv6. Source: RFC 8200, 5. */
 const minIpv6MtuBytes = 1_280;
 
 function ipv6Problems({ addresses = [], routes = [], neighbors = [], mtu, sysctls = {} }: VfConfig): string[] {
@@ -104,8 +104,9 @@ function ipv6Problems({ addresses = [], routes = [], neighbors = [], mtu, sysctl
 }
 
 /**
- * The kernel has one route of an interface to a destination, in a table and with a metric: another one would be left out without an
- * error. A route from an address that the interface does not have is refused.
+ * Finds contradictions between routes. The kernel has one route of an interface to a destination, in a table and with a
+ * metric: another one would be left out without an error. It refuses a route from an address that the interface does not
+ * have.
  */
 function routeProblems({ routes = [], addresses = [], ipam }: VfConfig): string[] {
   const all = routes.map((route) => {
@@ -144,7 +145,10 @@ function findRepeated(values: readonly string[]): string | undefined {
   return values.find((value, index) => values.indexOf(value) !== index);
 }
 
-/** The routes that the kernel adds for IPv4 addresses, as in Linux `fib_add_ifaddr`. Those of IPv6 have a metric that no default equals. */
+/**
+ * Returns the routes that the kernel adds for IPv4 addresses, as in Linux `fib_add_ifaddr`. Those of IPv6 have a metric
+ * that no default equals.
+ */
 function connectedRoutes(addresses: readonly string[]): { key: string; source: string }[] {
   return addresses.flatMap((text) => {
     const { family, prefixLength, octets } = networkOf(parseCidr(text));
@@ -158,14 +162,17 @@ function leadsElsewhere({ gateway, nextHops, source }: Partial<RouteConfig> = {}
   return gateway !== undefined || nextHops !== undefined || (source ?? address) !== address;
 }
 
-/** Everything of a route that does not identify it, in one notation. */
+/** Returns everything of a route that does not identify it, in one notation. */
 function pathOf({ gateway, nextHops = [], onlink = false, source, scope }: RouteConfig): string {
   const hops: RouteHop[] = gateway === undefined ? nextHops : [{ gateway }];
   const gateways = hops.map((hop) => [quickCanonicalAddress(hop.gateway), hop.weight ?? 1]);
   return JSON.stringify([gateways, onlink, source && quickCanonicalAddress(source), scope]);
 }
 
-/** The kernel drops the neighbors of a bond when it changes its MAC. Source: Linux `neigh_changeaddr`, `bond_do_fail_over_mac`. */
+/**
+ * Finds neighbors that the kernel would drop when a bond changes its MAC. Source: Linux `neigh_changeaddr`,
+ * `bond_do_fail_over_mac`.
+ */
 function bondNeighborProblems({ bond, neighbors = [] }: VfConfig): string[] {
   const { name, mode = 'active-backup', failOverMac } = bond ?? {};
   if (bond === undefined || neighbors.length === 0 || mode !== 'active-backup' || failOverMac === 'none') return [];
@@ -183,7 +190,10 @@ function neighborProblems({ neighbors = [] }: VfConfig): string[] {
   });
 }
 
-/** The fields that ask for something. `false` and empty lists do not, so that a claim can undo what its class asks. */
+/**
+ * Returns the fields that request something. `false` and empty lists do not, so that a claim can undo what its class
+ * requests.
+ */
 function asked<Field extends keyof VfConfig>(config: VfConfig, fields: readonly Field[]): Field[] {
   return fields.filter((field) => {
     const value = config[field];

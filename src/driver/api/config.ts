@@ -16,12 +16,12 @@ import { vfConfigSchema } from './vf-config.ts';
 export const entriesPerTurn = 4;
 
 /**
- * The settings for a request: those of its class, and those that the claim adds. Each entry of `vf` and `sysctls`
- * counts by itself. The settings of the class are final, except for the fields in its `overridable`; of several entries
- * of the class, or of the claim, later ones win.
- * Source of the scoping rules: resource.k8s.io/v1 `DeviceAllocationConfiguration`.
- * @throws DriverError `config-invalid` with the path of the field and what is allowed; `config-conflict` with the
- * values of claim and class; CniError `cni-config-invalid`
+ * Returns the settings for a request: those of its class, and those that the claim adds. Each entry of `vf` and `sysctls`
+ * counts by itself. The settings of the class are final, except for the fields in its `overridable`; of several entries of
+ * the class, or of the claim, later ones win. Source of the scoping rules: resource.k8s.io/v1
+ * `DeviceAllocationConfiguration`.
+ * @throws DriverError `config-invalid` with the path of the field and what is allowed; `config-conflict` with the values of
+ * claim and class; CniError `cni-config-invalid`
  */
 export function resolveVfConfig(
   driver: string,
@@ -39,7 +39,7 @@ export function resolveVfConfig(
     checkClaimConfig(claim, config, ofClass, rules);
     checks.push({ config, ofClass });
   }
-  // Together, too: the routes of one entry and the addresses of another add up.
+  // Checked together, too: the routes of one entry and the addresses of another add up.
   if (ofClaim.length > 1) checkClaimConfig(claim, ofClaim.reduce(mergeVfConfigs, {}), ofClass, rules);
   const settings = ofClass.map(({ overridable: _overridable, limits: _limits, ...config }): VfConfig => config);
   const merged = [...settings, ...ofClaim].reduce(mergeVfConfigs, {});
@@ -69,7 +69,7 @@ function parseClaimEntry(claim: AllocatedClaim, parameters: unknown): VfConfig {
   return parsedOnce(parameters, vfConfigSchema, () => parse(claim, vfConfigSchema, parameters, ', from the claim'));
 }
 
-/** Resolved configurations of the requests of a claim, since most requests share entries. */
+/** Resolved configurations of a claim's requests, since most requests share entries. */
 interface Resolved {
   merges: { ofClass: readonly ClassConfig[]; ofClaim: readonly VfConfig[]; merged: VfConfig }[];
   checks: { config: VfConfig; ofClass: readonly ClassConfig[] }[];
@@ -89,7 +89,7 @@ function isSameList(one: readonly unknown[], other: readonly unknown[]): boolean
 }
 
 /**
- * The settings of a request's class, one entry for each of its configurations.
+ * Returns the settings of a request's class, one entry for each of its configurations.
  * @throws DriverError `config-invalid`
  */
 export function classConfigsOf(driver: string, claim: AllocatedClaim, request: string): ClassConfig[] {
@@ -107,7 +107,10 @@ function checkWhole(claim: AllocatedClaim, config: VfConfig): void {
   parseCni(claim, config);
 }
 
-/** Types of the CNI plugins that a configuration runs, also of those that a plugin calls for addresses. @throws CniError */
+/**
+ * Returns the types of the CNI plugins that a configuration runs, including those that a plugin calls for addresses.
+ * @throws CniError
+ */
 export function cniPluginTypes(claim: AllocatedClaim, config: VfConfig): string[] {
   const { network, ipam } = parseCni(claim, config);
   const types = network?.plugins.flatMap((plugin) => [plugin.type, plugin.ipam?.type]) ?? [];
@@ -128,8 +131,8 @@ function covers(requests: string[], request: string): boolean {
 }
 
 /**
- * The opaque parameters for a request, in the order of `entries`, by default those of the allocation.
- * {@link withoutRepeats}
+ * Returns the opaque parameters for a request, in the order of `entries`, by default those of the allocation. {@link
+ * withoutRepeats}
  */
 export function entriesFor(
   driver: string,
@@ -145,7 +148,7 @@ export function entriesFor(
   return withoutRepeats(parameters);
 }
 
-/** The settings of a configuration, without its kind. */
+/** Returns the settings of a configuration, without its kind. */
 function parse<T extends { apiVersion: string; kind: string }>(
   claim: AllocatedClaim,
   schema: z.ZodType<T>,
@@ -170,7 +173,7 @@ function hasOwnProto(value: unknown): boolean {
 }
 
 /**
- * The settings for one of several devices of a request.
+ * Returns the settings for one of several devices of a request.
  * @throws DriverError `config-invalid` if a setting that can exist only once is used for several devices
  */
 export function configForDevice(config: VfConfig, subject: string, index: number, count: number): VfConfig {

@@ -14,8 +14,8 @@ const resourceName = z
   );
 
 /**
- * Which older dialects containers get besides the metadata file; absent: none. For a DeviceClass, which says what the
- * images of its pods were made for.
+ * Older dialects that containers get besides the metadata file; absent: none. Set in a DeviceClass, which knows the images
+ * of its pods.
  */
 export const dialectsSchema = z
   .strictObject({

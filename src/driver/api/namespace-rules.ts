@@ -2,14 +2,14 @@ import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { refusal } from '../model/index.ts';
 import type { ClassConfig, LabelSelector } from './class-config.ts';
 
-/** Labels of namespaces, from the API server. */
+/** Reads labels of namespaces from the API server. */
 export interface NamespaceReader {
   /** @throws KubeError `api-not-found`, `api-forbidden`, … */
   readLabels(namespace: string, signal: AbortSignal): Promise<Record<string, string>>;
 }
 
 /**
- * Checks that claims of this namespace may use the class. Labels are read only if the name does not decide.
+ * Checks that claims of this namespace may use the class. Reads labels only if the name does not decide.
  * @throws DriverError `namespace-refused`; `namespace-unreadable`, which is retriable
  */
 export async function checkNamespace(
@@ -40,7 +40,7 @@ export async function checkNamespace(
   }
 }
 
-/** Source: meta/v1 `LabelSelector`; an empty one matches everything. */
+/** Returns whether labels match a selector; an empty one matches everything. Source: meta/v1 `LabelSelector`. */
 export function matches(labels: Record<string, string>, selector: LabelSelector): boolean {
   const { matchLabels = {}, matchExpressions = [] } = selector;
   const has = (key: string) => Object.hasOwn(labels, key);

@@ -1,11 +1,11 @@
 /**
- * Cached results for opaque parameters. Each request of a claim has the same entries, up to 32 of 10 KiB, so the cache serializes
- * and parses each entry once for all requests. Objects from the API server never change.
+ * Cached texts of opaque parameters. Each request of a claim has the same entries, up to 32 of 10 KiB, so that the cache
+ * serializes and parses each entry once for all requests. Objects from the API server never change.
  */
 const texts = new WeakMap<object, string>();
 const configs = new WeakMap<object, Map<unknown, unknown>>();
 
-/** @returns what `parse` returned for these parameters and this schema the first time; what it throws is not kept */
+/** @returns the first result of `parse` for these parameters and this schema; exceptions are not kept */
 export function parsedOnce<T>(parameters: unknown, schema: unknown, parse: () => T): T {
   if (!isObject(parameters)) return parse();
   const bySchema = configs.get(parameters) ?? new Map<unknown, unknown>();
@@ -15,8 +15,8 @@ export function parsedOnce<T>(parameters: unknown, schema: unknown, parse: () =>
 }
 
 /**
- * Keeps only the last of equal parameters, which has the same effect, since later ones win. The schedulers of Kubernetes 1.34
- * to 1.36 repeat an entry of a claim in the allocation, once for each request that it names.
+ * Keeps only the last of equal parameters, which has the same effect, since later ones win. The schedulers of Kubernetes
+ * 1.34 to 1.36 repeat an entry of a claim in the allocation, once for each request that it names.
  */
 export function withoutRepeats(parameters: readonly unknown[]): unknown[] {
   const later = new Set<string>();

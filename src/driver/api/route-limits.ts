@@ -7,7 +7,7 @@ import type { ClassLimits } from './class-config.ts';
 interface AddedRoute {
   network: Cidr;
   destination: string;
-  /** Absent for `routes`. */
+  /** Address whose network it is; absent for `routes`. */
   address?: string;
 }
 
@@ -59,7 +59,10 @@ function checkDestinations(
   }
 }
 
-/** Without `limits.routes` of the class: neither default routes, nor large parts of them, nor routes to the node. */
+/**
+ * Checks a route without `limits.routes` of the class: neither default routes, nor large parts of them, nor routes to the
+ * node.
+ */
 function checkUnlimited(claim: AllocatedClaim, route: AddedRoute, nodeNetworks: readonly Cidr[]): void {
   const { network, destination, address } = route;
   const refuse = (what: string) => {
@@ -83,24 +86,27 @@ function adding({ destination }: AddedRoute): string {
   return `which adds a route to ${destination}`;
 }
 
-/** In one piece, or a large part of one: a few such routes together reach nearly everything. `fc00::/7` has all local addresses. */
+/**
+ * Returns whether a route is a default route, or a large part of one: a few such routes together reach nearly everything.
+ * `fc00::/7` has all local addresses.
+ */
 export function isDefaultRoute({ family, prefixLength }: Cidr): boolean {
   return prefixLength < (family === AddressFamily.ipv4 ? 8 : 7);
 }
 
-/** Whether one of the ranges, in CIDR notation, has all of the network. */
+/** Returns whether one of the ranges, in CIDR notation, contains the whole network. */
 export function isInOne(network: Cidr, ranges: readonly string[]): boolean {
   return ranges.some((range) => isWithin(network, parseCidr(range)));
 }
 
-/** The network that the kernel makes reachable with an address; none if the prefix leaves no other host. */
+/** Returns the network that the kernel makes reachable with an address; none if the prefix leaves no other host. */
 function routeOf(address: string): AddedRoute[] {
   const network = networkOf(parseCidr(address));
   if (network.prefixLength === 8 * network.octets.length) return [];
   return [{ network, destination: formatCidr(network.octets, network.prefixLength), address }];
 }
 
-/** The error for what `limits` of a class do not allow. */
+/** Returns the error for a value that the `limits` of a class do not allow. */
 export function overLimit(
   claim: AllocatedClaim,
   limit: keyof ClassLimits,

@@ -2,18 +2,18 @@ import type * as z from 'zod';
 
 type Issue = z.core.$ZodIssue;
 
-/** What is wrong with something that a user has written. */
+/** A fault in what a user has written. */
 export interface SchemaFault {
-  /** The field: `pfs.0.select.vendor`. */
+  /** Field: `pfs.0.select.vendor`. */
   field: string;
-  /** What is wrong with it, in plain words. */
+  /** The fault, in plain words. */
   message: string;
-  /** Where that is. */
+  /** Path of the field. */
   path: PropertyKey[];
 }
 
 /**
- * Checks a value for people who have never seen its schema.
+ * Checks a value, with messages for users who do not know its schema.
  * @param page lists the fields: `docs/inventory.md`
  * @param root names the value itself
  */
@@ -29,7 +29,7 @@ export function checkSchema<T>(
     : { faults: result.error.issues.flatMap((issue) => describeIssue(issue, { page, root })) };
 }
 
-/** For a field with several forms, the one most likely meant is described. */
+/** Describes an issue; for a field with several forms, the form that was most likely meant. */
 function describeIssue(issue: Issue, names: { page: string; root: string }, above: PropertyKey[] = []): SchemaFault[] {
   const path = [...above, ...issue.path];
   if (issue.code === 'invalid_union' && issue.errors.length > 0) {

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { AddressFamily, isUnicast, parseCidr, parseHardwareAddress, parseIpAddress } from '../../node/netlink/index.ts';
 
-/** @param format how deploy/admission writes the same check in CEL */
+/** @param format name of the same check in CEL, in deploy/admission */
 export const checked = (format: string, check: (text: string) => boolean, what: string) =>
   z
     .string()
@@ -10,10 +10,10 @@ export const checked = (format: string, check: (text: string) => boolean, what: 
 
 /** Printable ASCII without blank, `/` and `:`, and at most one `%`, as `%d`. */
 const interfaceNamePattern = /^[!-$&-.0-9;-~]*(%d[!-$&-.0-9;-~]*)?$/;
-/** The kernel keeps sysctls of all interfaces under `all` and `default`: an interface of that name would share them. */
+/** Names that would share sysctls: the kernel keeps those for all interfaces under `all` and `default`. */
 const reservedInterfaceNames = ['.', '..', 'all', 'default'];
 
-/** IPv4 in the form of IPv6 is refused: admission policies cannot read it. */
+/** Returns whether a text is a CIDR. IPv4 in the form of IPv6 is refused: admission policies cannot read it. */
 export function isCidr(text: string): boolean {
   return succeeds(() => parseCidr(text)) && !isMapped(text);
 }
@@ -27,12 +27,12 @@ export function isIpAddress(text: string): boolean {
   return !text.includes('/') && isCidr(`${text}/${text.includes(':') ? 128 : 32}`);
 }
 
-/** One that packets can be sent to or from. */
+/** Returns whether packets can be sent to and from an address. */
 export function isHostAddress(text: string): boolean {
   return isIpAddress(text) && isUnicast(parseCidr(`${text}/${text.includes(':') ? 128 : 32}`));
 }
 
-/** As the kernel wants them: Linux `bond_is_ip_target_ok`. */
+/** Returns whether the kernel accepts an address as ARP target: Linux `bond_is_ip_target_ok`. */
 export function isArpTarget(text: string): boolean {
   return isIpAddress(text) && !text.includes(':') && !text.startsWith('0.') && text !== '255.255.255.255';
 }

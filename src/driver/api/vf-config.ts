@@ -181,8 +181,8 @@ const offloadLimits = z
   .describe('Bytes of the largest packets that the kernel passes to the interface, or makes of received ones.');
 
 /**
- * What a claim or a DeviceClass may ask for its VFs: opaque parameters of kind `VFConfig`, `netdra.dev/v1alpha1`.
- * Everything is optional; what is absent stays as the VF has it. Described for users in docs/vfconfig.md.
+ * Settings of a claim or a DeviceClass for its VFs: opaque parameters of kind `VFConfig`, `netdra.dev/v1alpha1`. All are
+ * optional; an absent one leaves the VF unchanged. Described for users in docs/vfconfig.md.
  */
 export const vfConfigSchema = z.strictObject({
   apiVersion: z.literal('netdra.dev/v1alpha1'),

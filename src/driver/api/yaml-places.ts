@@ -3,35 +3,35 @@ import type { Event } from 'js-yaml';
 /** js-yaml's parser, which the caller has loaded. */
 type Parser = Pick<typeof import('js-yaml'), 'EVENT_ID' | 'getScalarValue' | 'parseEvents'>;
 
-/** Where something is in a text; both count from 1. */
+/** Place in a text; line and column count from 1. */
 export interface TextPlace {
   line: number;
   column: number;
 }
 
-/** @returns the place of a field; of one that is missing, that of what should have it */
+/** @returns the place of a field; for a missing one, the place of its parent */
 export type FindPlace = (path: readonly PropertyKey[]) => TextPlace;
 
-/** A value of a document, with those in it. */
+/** A value of a document, and the values in it. */
 interface YamlValue {
   offset: number;
   fields: Map<string, YamlValue>;
 }
 
-/** A list or a mapping that is being read. */
+/** A list or a mapping during parsing. */
 interface OpenValue {
   place: YamlValue;
   isMapping: boolean;
   /** Number of values in it so far. */
   length: number;
-  /** The key that was read last, until its value has been. */
+  /** The last key, until its value is read. */
   key?: { name: string; offset: number };
 }
 
 /**
- * Finds the places of the fields of YAML documents. js-yaml keeps no positions of what it has read. The work grows with the text,
- * not with its depth or the number of places that are asked for.
- * @returns one for each document
+ * Finds the places of the fields of YAML documents, which js-yaml does not keep. The work grows with the text, not with its
+ * depth or the number of places requested.
+ * @returns one function for each document
  * @throws YAMLException
  */
 export function yamlPlaces(text: string, parser: Parser): FindPlace[] {

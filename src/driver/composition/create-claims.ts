@@ -17,10 +17,13 @@ import type { Attachments } from '../vf/index.ts';
 import type { NodeContext } from './node-context.ts';
 import { cdiClasses, type KubeletConnection } from './ports.ts';
 
-/** One look for the claims of many pods that start at once. What changes within this time could as well change after a prepare. */
+/**
+ * How long one reading of the node's networks serves the claims of many pods that start at once. A change within this time
+ * could as well come after a prepare.
+ */
 const nodeNetworksKeptMs = 1_000;
 
-/** The driver towards the kubelet. */
+/** Creates the driver for the kubelet's calls. */
 export function createClaims(
   { kube, resources, kernel, disk, settings, stack, ...base }: NodeContext,
   {
@@ -72,7 +75,7 @@ export function createClaims(
   return { driver: networkDriver, control };
 }
 
-/** From here on, calls of the kubelet are served. */
+/** Starts to serve calls of the kubelet. */
 export async function serveKubelet(
   { kubelet, disk: { locks }, observer, resources, settings, stack }: NodeContext,
   plugin: DraPlugin,

@@ -9,7 +9,7 @@ import { createPolicySource } from './create-policy-source.ts';
 import type { NodeContext } from './node-context.ts';
 
 /**
- * Finds the devices of the node. Before, the claims of earlier boots are ended, which takes their metadata.
+ * Finds the devices of the node, after ending the claims of earlier boots, which withdraws their metadata.
  * @param onPending called for a claim whose containers wait for metadata again
  */
 export async function createDevices(

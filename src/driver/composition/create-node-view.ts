@@ -10,7 +10,7 @@ export interface NodeViewParts {
   sliceApi: SliceApi;
 }
 
-/** Shows the devices of the node in the API, if that is wanted. */
+/** Creates the writer of NodeNetworkDevices, if the settings want it. */
 export function createNodeView(context: NodeContext, parts: NodeViewParts): NodeViewWriter | undefined {
   const { clock, now, logger, random, kube, observer, disk, settings } = context;
   const { devices, slicesFailure, sliceApi } = parts;

@@ -29,12 +29,12 @@ export interface NetworkNode extends AsyncDisposable {
   start(): Promise<void>;
   /** Waits until the runtime delivers pod events. @throws ConnectionClosedError if the driver stops first */
   whenConnected(): Promise<void>;
-  /** The devices, for the tools of the node. @throws NetdraError `devices-unlisted`; StateError */
+  /** Returns the devices, for the tools of the node. @throws NetdraError `devices-unlisted`; StateError */
   inventory(): InventoryView;
 }
 
 /**
- * Composes the driver of a node from its parts. From here on, calls of the kubelet are served.
+ * Composes the driver of a node from its parts. From here on, it serves the kubelet's calls.
  * @throws NetdraError of the part that cannot be created
  */
 export async function createNode(ports: NodePorts, settings: NodeSettings): Promise<NetworkNode> {
@@ -46,7 +46,7 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
   const resources = new ResourceApi(kube);
   const context: NodeContext = { ...ports, settings, stack, decorate, resources, podUidsOf, drift: new DriftRecord() };
 
-  // Until it exists, this instance has served no sandbox, and serves all of them once it does.
+  // Until the registry exists, this instance has served no sandbox; then it serves all of them.
   let sandboxes: SandboxRegistry | undefined;
   const { metadata, devices } = await createDevices(context, (claim) => sandboxes?.requeuePods(podUidsOf(claim)));
   const moving = createAttachments(context, devices, (podUid) => sandboxes?.requeuePods([podUid]));
@@ -71,7 +71,7 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
   return {
     async start() {
       await files.restore();
-      // The runtime registers us once every sandbox has answered it; one whose containers are waiting does not answer.
+      // The runtime registers us once every sandbox has answered it; a sandbox whose containers wait does not answer.
       await waitingSandboxes.serve();
       runtime.start();
       for (const part of [waitingSandboxes, moving.cniCleanUp, reconciler, deletedPods]) part.start();
@@ -90,7 +90,7 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
   };
 }
 
-/** A plugin for the container runtime, which connects once it is started. */
+/** Creates a plugin for the container runtime, which connects once it is started. */
 function connectRuntime(
   { runtime, observer, stack }: NodeContext,
   hooks: SandboxServices['hooks'],
@@ -108,7 +108,7 @@ function connectRuntime(
   );
 }
 
-/** Pods of a claim; none if the store cannot be read, which the work that needs it reports. */
+/** Returns a function for the pods of a claim; none if the store cannot be read, which the work that needs it reports. */
 function podUidsFrom(store: Store) {
   return ({ uid }: ClaimIdentity): string[] => {
     try {
@@ -119,7 +119,7 @@ function podUidsFrom(store: Store) {
   };
 }
 
-/** What is to be called after each look at the devices. */
+/** Returns the functions to call after each look at the devices. */
 function createFollowers(
   context: NodeContext,
   parts: NodeReports & { devices: DeviceList; control: VfControl },

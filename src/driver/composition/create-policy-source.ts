@@ -4,7 +4,10 @@ import { PolicyFile, type PolicySource } from '../devices/policy-file.ts';
 import { PolicyObjects } from '../policy/policy-objects.ts';
 import type { NodeContext } from './node-context.ts';
 
-/** The objects of the API server, if they are wanted; otherwise the file of the settings, if there is one. */
+/**
+ * Creates the source of the policy: objects of the API server, if the settings want them; otherwise the file, if there is
+ * one.
+ */
 export function createPolicySource({ settings, stack, ...ports }: NodeContext): PolicySource | undefined {
   const { nodeName: node, inventoryPolicy: filePath, stateDir } = settings;
   const { clock, logger, random, kube } = ports;

@@ -12,11 +12,11 @@ import type { NodeContext } from './node-context.ts';
 interface NodeSlices {
   sliceApi: SliceApi;
   publisher: SlicePublisher;
-  /** Why the API server does not have the slices; `undefined`: it has them; `null`: not known yet. */
+  /** Returns why the API server does not have the slices; `undefined`: it has them; `null`: not known yet. */
   slicesFailure: () => string | undefined | null;
 }
 
-/** What reports to the API server. */
+/** Everything that reports to the API server. */
 export interface NodeReports extends NodeSlices {
   events: FailureEvents;
   statusWriter: ClaimStatusWriter;
@@ -25,7 +25,7 @@ export interface NodeReports extends NodeSlices {
   drifted: DriftReport;
 }
 
-/** Reports to the API server; they may be late. */
+/** Creates what reports to the API server; reports may be late. */
 export function createReports(context: NodeContext, devices: DeviceList, metadata: ClaimMetadata): NodeReports {
   const { kube, resources, observer, stack, podUidsOf, drift, clock, logger, random, disk, settings } = context;
   const { driverName: driver, nodeName } = settings;

@@ -3,7 +3,7 @@ import type { ClaimIdentity } from '../../framework/metadata/index.ts';
 import type { DriftRecord } from '../drift/index.ts';
 import type { NodePorts, NodeSettings } from './ports.ts';
 
-/** What each step of the composition needs: the ports and settings, and what is there before any part. */
+/** Context of each step of the composition: ports and settings, and what exists before any part. */
 export interface NodeContext extends NodePorts {
   settings: NodeSettings;
   /** Owner of the parts. */

@@ -12,10 +12,13 @@ export interface FactSources {
   sandboxes: SandboxRegistry;
 }
 
-/** PFs are asked at most this often, however often metrics are scraped: cards answer slowly, and the kernel waits for them. */
+/**
+ * How long one reading of the PFs serves metrics, however often they are scraped: cards answer slowly, and the kernel waits
+ * for them.
+ */
 const trafficKeptMs = 1_000;
 
-/** The figures of a node, read when they are asked for. */
+/** Returns the figures of a node, which are read on demand. */
 export function nodeFacts(context: NodeContext, { devices, metadata, sandboxes }: FactSources): NodeFacts {
   const { clock, disk, kernel, logger, settings } = context;
   const { store } = disk;

@@ -23,7 +23,7 @@ import type { Networks } from '../vf/networks.ts';
 /** Classes of the driver's own CDI specs: device files, and variables of older dialects. */
 export const cdiClasses = { devices: 'device', dialects: 'dialects' } as const;
 
-/** What the driver does, independent of the machine that it runs on. Directories are absolute. */
+/** Settings of the driver that do not depend on the machine. Directories are absolute. */
 export interface NodeSettings extends SimulationSettings {
   driverName: string;
   nodeName: string;
@@ -40,7 +40,7 @@ export interface NodeSettings extends SimulationSettings {
   /** Host directory for device-info files. */
   deviceInfoDir: string;
   enableDeviceMetadata: boolean;
-  /** Whether the traffic of VFs is among the figures of the node. */
+  /** Whether to report the traffic of VFs. */
   vfTraffic: boolean;
   /** Whether metadata follows changes in running pods. */
   liveUpdates: boolean;
@@ -48,27 +48,27 @@ export interface NodeSettings extends SimulationSettings {
   openClaimFields: ClosedField[];
   /** What CNI plugins may do. */
   cni: CniRules;
-  /** Whether NUMA nodes are offered as lists. */
+  /** Whether to offer NUMA nodes as lists. */
   listAttributes: boolean;
-  /** Whether the API shows the devices of the node: NodeNetworkDevices. */
+  /** Whether to publish the node's devices in the API: NodeNetworkDevices. */
   nodeView: boolean;
-  /** Of the driver. */
+  /** Version of the driver. */
   version: string;
   /** Path of a file with an InventoryPolicy. */
   inventoryPolicy?: string | undefined;
-  /** Whether NetworkDevicePolicies of the API server come before that file. */
+  /** Whether NetworkDevicePolicies of the API server take precedence over that file. */
   policyObjects: boolean;
-  /** How often stored and actual state are compared, ms. */
+  /** Interval of reconciliation rounds, ms. */
   reconcileIntervalMs: number;
 }
 
 /** Everything outside of the driver: the operating system and its neighbours, real or simulated (`npm run simulate`). */
 export interface NodePorts {
   clock: Clock;
-  /** The time that files have. */
+  /** Clock for times that are stored or shown. */
   now: () => Date;
   logger: Logger;
-  /** From 0 up to 1: spreads requests of many nodes to the API server. */
+  /** Returns numbers from 0 up to 1, to spread the requests of many nodes to the API server. */
   random: () => number;
   kernel: KernelPort;
   disk: DiskPort;
@@ -84,31 +84,31 @@ export interface NodePorts {
 
 export interface KernelPort extends Pick<OpenDevicesOptions, 'openCard' | 'policy' | 'nearNodes' | 'devicePlugins'> {
   networks: Networks & { readonly host: { readonly connection: OpenDevicesOptions['host'] } };
-  /** The NUMA nodes of the machine. @throws Error if they cannot be read */
+  /** Returns the NUMA nodes of the machine. @throws Error if they cannot be read */
   numaNodes: () => NumaNodes;
   /** Reports changes of the host's devices and interfaces. */
   watchHost: (onChange: () => void) => Disposable;
 }
 
 export interface DiskPort {
-  /** Of the node's current boot. */
+  /** ID of the node's current boot. */
   bootId: string;
   store: Store;
   /** The policy file, and the driver's own text files. */
   files: TextFiles;
   /** Shared with other instances of the driver. All work on a claim holds its `claimKey`. */
   locks: Locks;
-  /** The start gate's program, once it is installed, and who runs it. */
+  /** The start gate's installed program, and the handlers that run it. */
   gate: StartGatePort;
   /** Runs the removal of files later, and ignores its errors; absent: unprepare waits for it. */
   later?: NonNullable<ClaimMetadataOptions['later']>;
 }
 
-/** What keeps containers of this node from starting before their devices are ready. */
+/** Keeps containers of this node from starting before their devices are ready. */
 export interface StartGatePort {
-  /** Absent: containers lack their metadata file until then. */
+  /** OCI hook; absent: containers lack their metadata file until then. */
   hook?: NonNullable<ClaimMetadataOptions['gate']>;
-  /** Whether containers of a runtime handler run the hook. */
+  /** Returns whether containers of a runtime handler run the hook. */
   runsHooks: (runtimeHandler: string) => boolean;
 }
 
@@ -126,11 +126,11 @@ export type KubeletConnection = MetadataCalls &
   AsyncDisposable;
 
 export interface RuntimePort {
-  /** A plugin that connects to the container runtime once it is started. */
+  /** Creates a plugin that connects to the container runtime once it is started. */
   connect(handlers: PluginHandlers): Pick<Plugin, 'start' | 'whenConnected'> & AsyncDisposable;
 }
 
-/** What operators see: metrics and readiness. */
+/** Receives everything that operators see: metrics and readiness. */
 export interface NodeObserver {
   plugin(plugin: DraPlugin): DraPlugin;
   files(files: MetadataCalls): MetadataCalls;
@@ -139,15 +139,15 @@ export interface NodeObserver {
   connected(peer: 'kubelet' | 'nri', failure?: string): void;
   /** @param failure why the API server does not have the slices as wanted */
   published(failure?: string): void;
-  /** Counts a claim that was not prepared, since its metadata or its CDI specs could not be written. */
+  /** Counts a claim that was not prepared because its metadata or its CDI specs could not be written. */
   metadataFailed(error: Error): void;
-  /** A write to the API server has failed, and is logged. */
+  /** Counts a failed write to the API server, which is already logged. */
   writeFailed(object: ApiObject, error: unknown): void;
   /** Counts a pod that no longer waits for its VFs. */
   waited(result: WaitResult, times: WaitTimes): void;
   /** Counts a failed attempt to attach the VFs of a claim. */
   attachFailed(error: unknown): void;
-  /** A container with exclusive CPUs was compared with the NUMA nodes of its devices. */
+  /** Counts the comparison of a container with exclusive CPUs with the NUMA nodes of its devices. */
   numaCompared(result: NumaResult | 'refused'): void;
   /** Counts a setting of a VF in a pod that differs from class and claim. */
   drifted(setting: string, result: DriftResult): void;
@@ -157,33 +157,33 @@ export interface NodeObserver {
   started(facts: NodeFacts): void;
 }
 
-/** What the driver writes to the API server. */
+/** Kinds of objects that the driver writes to the API server. */
 export type ApiObject = 'slices' | 'status' | 'events' | 'nodes';
 
 /** Figures that may be read at any time. */
 export interface NodeFacts {
-  /** How many devices are offered to the scheduler. */
+  /** Returns the number of devices offered to the scheduler. */
   devicesOffered(): number;
   deviceCounts(): DeviceCounts;
-  /** How many problems there are with reading the node's devices. */
+  /** Returns the number of problems with reading the node's devices. */
   deviceProblems(): number;
-  /** Whether the newest inventory policy, if there is one, is in force. */
+  /** Returns whether the newest inventory policy, if there is one, is in force. */
   isPolicyValid(): boolean;
-  /** How many claims are in each state of the store. */
+  /** Returns the number of claims in each state of the store. */
   claimsByState(): Record<string, number>;
-  /** How many devices claims have. */
+  /** Returns the number of claimed devices. */
   devicesUsed(): number;
-  /** How many devices are in a pod's sandbox now. */
+  /** Returns the number of devices that are in a pod's sandbox now. */
   devicesAttached(): number;
-  /** How long each pod that waits for its VFs has waited, ms. */
+  /** Returns how long each pod that waits for its VFs has waited, ms. */
   waitsMs(): number[];
-  /** Absent: it is not wanted. */
+  /** Reads the traffic of VFs; absent: not wanted. */
   vfTraffic?: () => Promise<TrafficReport>;
-  /** How many requests have a metadata file. */
+  /** Returns the number of requests with a metadata file. */
   metadataFiles(): Promise<number>;
 }
 
-/** The parts that {@link NodePorts.decorate} gets. */
+/** Parts that {@link NodePorts.decorate} gets. */
 export interface NodeParts {
   vfs: VfHost;
   control: VfControl;

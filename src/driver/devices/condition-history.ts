@@ -5,14 +5,14 @@ import type { ConditionReading, FunctionCondition } from '../../node/inventory/i
 import { StateError, type StoredCondition } from '../model/index.ts';
 import type { Store } from '../state/index.ts';
 
-/** How long a condition has to be over before that is reported: twice as long after each flap. */
+/** How long a condition must be over before its end is reported, ms: twice as long after each flap. */
 const holdMs = { first: 10_000, longest: 640_000 };
-/** How long the flaps of a condition that is over are remembered. */
+/** How long the flaps of an ended condition are remembered, ms. */
 const forgetMs = 1_800_000;
 
 export interface ConditionHistoryOptions {
   store: Pick<Store, 'conditions' | 'putCondition' | 'deleteCondition'>;
-  /** Times have to be those of earlier processes, too. */
+  /** Wall clock, since times come from earlier processes, too. */
   now: () => Date;
   logger: Logger;
 }
@@ -21,16 +21,16 @@ export interface ConditionHistoryOptions {
 export type ActiveCondition = StoredCondition & { sinceMs: number };
 
 /**
- * Which conditions are in force. One begins with the first reading of it, and ends when it has been over for some time, so that a link
- * that flaps changes little for the scheduler. All of it is in the store: a restart neither ends a condition nor forgets its flaps, and
- * two instances publish the same.
- * Decision: docs/decisions/0035-devices-that-say-they-are-broken.md
+ * Which conditions are in force. A condition begins with its first reading, and ends when it has been over for some time,
+ * so that a link that flaps changes little for the scheduler. All of it is in the store: a restart neither ends a condition
+ * nor forgets its flaps, and two instances publish the same. Decision:
+ * docs/decisions/0035-devices-that-say-they-are-broken.md
  */
 export class ConditionHistory {
   readonly #options: ConditionHistoryOptions;
-  /** By subject and condition. */
+  /** Conditions by subject and name. */
   #entries = new Map<string, StoredCondition>();
-  /** Changes that the store has not taken yet; `undefined`: the entry is to be deleted. */
+  /** Changes that the store has not accepted yet; `undefined`: the entry is to be deleted. */
   readonly #unstored = new Map<string, StoredCondition | undefined>();
   #failure: string | undefined;
 
@@ -38,16 +38,17 @@ export class ConditionHistory {
     this.#options = options;
   }
 
-  /** As of the last {@link observe}. */
+  /** Returns the conditions in force as of the last {@link observe}. */
   get active(): readonly ActiveCondition[] {
     return [...this.#entries.values()].filter((entry): entry is ActiveCondition => entry.sinceMs !== undefined);
   }
 
   /**
-   * Takes note of what was seen, and of the time.
-   * @param readings what is missing is unknown, and stays as it was
-   * @param functions PCI addresses of all functions of the node; a function that is gone has no condition. Absent: not all are known
-   * @returns whether another condition is in force than before
+   * Records readings and the time.
+   * @param readings missing ones are unknown and stay as they were
+   * @param functions PCI addresses of all functions of the node; a function that no longer exists has no condition. Absent:
+   * not all are known
+   * @returns whether other conditions are in force than before
    * @throws StateError `store-unusable` if the store cannot be read
    */
   observe(readings: readonly ConditionReading[], functions?: ReadonlySet<string>): boolean {
@@ -101,7 +102,7 @@ export class ConditionHistory {
     this.#set(keyOf(entry), entry);
   }
 
-  /** @param entry `undefined`: the entry is deleted. What is in force does not depend on whether the store takes it */
+  /** @param entry `undefined`: deletes the entry. The conditions in force do not depend on whether the store accepts it */
   #set(key: string, entry: StoredCondition | undefined): void {
     const { store, logger } = this.#options;
     const known = this.#entries.get(key);

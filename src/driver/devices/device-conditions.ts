@@ -14,45 +14,45 @@ import type { ActiveCondition } from './condition-history.ts';
 /** An API server that drops taints may be upgraded to one that stores them. */
 const retryTaintsMs = 3_600_000;
 
-/** What can be wrong with a device. */
+/** Everything that can be wrong with a device. */
 export const conditionNames = [...linkConditions, 'hung', 'unrestored', 'settings-lost'] as const;
 export type ConditionName = (typeof conditionNames)[number];
 
 export interface DeviceConditionsOptions {
   clock: Clock;
-  /** Name of the driver: the prefix of its taints. */
+  /** Name of the driver, which prefixes its taints. */
   driver: string;
-  /** Devices that are prepared for claims now. */
+  /** Returns the devices that are prepared for claims now. */
   held: () => HeldDevices;
-  /** VFs that no claim gets until they are restored. */
+  /** Returns VFs that no claim gets until they are restored. */
   unrestored: () => readonly UnrestoredVf[];
-  /** VFs in pods whose PF does not keep what class and claim ask for. Default: none. */
+  /** Returns VFs in pods whose PF does not keep the settings of class and claim. Default: none. */
   settingsLost?: () => readonly { pciAddress: string; message: string }[];
 }
 
-/** Where conditions come from, and what is to follow from them. */
+/** Sources of conditions, and the policy for their effects. */
 export interface ConditionSource {
-  /** Writes that the kernel has not returned from. */
+  /** Returns writes from which the kernel has not returned. */
   hung: () => readonly HungWrite[];
-  /** Conditions of functions that are in force. */
+  /** Returns the conditions of functions in force. */
   active: () => readonly ActiveCondition[];
   policy: () => InventoryPolicy;
 }
 
-/** Something that is wrong with a device. */
+/** A condition of a device. */
 export interface DeviceCondition {
   name: ConditionName;
   effect: DeviceTaint['effect'];
-  /** Unix time, ms; absent if it is not known. */
+  /** Time of its beginning: Unix time, ms; absent if unknown. */
   sinceMs?: number;
   /** What is wrong, and what to do. */
   message: string;
 }
 
-/** Something that is wrong with a card or a single VF, for people. */
+/** A condition of a card or a single VF, for people. */
 export interface CardCondition {
   name: ConditionName;
-  /** `PF ens1f0 (0000:3b:00.0)` */
+  /** Card or VF: `PF ens1f0 (0000:3b:00.0)` */
   subject: string;
   /** What is wrong, what follows for new claims, and what to do. */
   message: string;
@@ -62,14 +62,13 @@ export interface CardCondition {
 export type ConditionedDevice = { pciAddress: string; pfAddress?: string };
 
 /**
- * The only place that decides what a fault of a device leads to: a taint (or, if the API server stores no taints, no offer), and
- * whether the device can be prepared.
- * Decision: docs/decisions/0035-devices-that-say-they-are-broken.md
+ * Decides what a fault of a device leads to: a taint (or, if the API server stores no taints, no offer), and whether the
+ * device can be prepared. No other code decides this. Decision: docs/decisions/0035-devices-that-say-they-are-broken.md
  */
 export class DeviceConditions {
   readonly #options: DeviceConditionsOptions;
   readonly #source: ConditionSource;
-  /** Until when taints are not tried. */
+  /** Time until which taints are not tried. */
   #noTaintsUntilMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: DeviceConditionsOptions, source: ConditionSource) {
@@ -81,7 +80,7 @@ export class DeviceConditions {
     return this.#source.hung();
   }
 
-  /** Whether devices in such a condition have a taint; otherwise they are withdrawn. */
+  /** Whether devices in such a condition get a taint; otherwise they are withdrawn. */
   get keepsTaints(): boolean {
     return this.#options.clock.nowMs() >= this.#noTaintsUntilMs;
   }
@@ -90,12 +89,12 @@ export class DeviceConditions {
     return this.hung.some(({ device }) => device === pciAddress);
   }
 
-  /** For an API server that does not store taints: for an hour, devices that would have one and that no claim holds are withdrawn. */
+  /** Withdraws unclaimed devices that would have a taint, for an hour: the API server does not store taints. */
   dropTaints(): void {
     this.#noTaintsUntilMs = this.#options.clock.nowMs() + retryTaintsMs;
   }
 
-  /** @returns whether the error says that the API server drops taints */
+  /** @returns whether the error shows that the API server drops taints */
   learn(error: Error): boolean {
     if (!dropsTaints(error)) return false;
     this.dropTaints();
@@ -103,14 +102,15 @@ export class DeviceConditions {
   }
 
   /**
-   * What is wrong with a device. An unrestored VF that hangs only hangs: what can be restored is known when the kernel returns.
+   * Returns the conditions of a device. An unrestored VF that hangs is only reported as hung: what can be restored is known
+   * when the kernel returns.
    */
   of({ pciAddress, pfAddress }: ConditionedDevice): DeviceCondition[] {
     const hung = this.hung.find(({ device }) => device === pciAddress);
     const unrestored = this.#options.unrestored().find(({ device }) => device.pciAddress === pciAddress);
     const lost = this.#lost().find((each) => each.pciAddress === pciAddress);
     const active = this.#source.active().filter((each) => [pciAddress, pfAddress].includes(each.pciAddress));
-    // A PF and the representor of a VF can lack a carrier both.
+    // A PF and the representor of a VF can both lack a carrier.
     const own = [...new Map(active.map((each) => [each.condition, each])).values()];
     return [
       ...own.map((each): DeviceCondition => {
@@ -129,7 +129,7 @@ export class DeviceConditions {
     ];
   }
 
-  /** What is wrong with functions of cards, which can be many devices at once. */
+  /** Returns the conditions of functions of cards, which can affect many devices at once. */
   ofCards(): CardCondition[] {
     return this.#source.active().map((each) => {
       const { condition: name, pciAddress } = each;
@@ -141,7 +141,7 @@ export class DeviceConditions {
     });
   }
 
-  /** How many of these devices are in each condition. @param which `withheld`: only conditions that keep them from new claims */
+  /** Counts these devices in each condition. @param which `withheld`: only conditions that keep them from new claims */
   counts(
     devices: readonly ConditionedDevice[],
     which: 'all' | 'withheld' = 'all',
@@ -165,7 +165,7 @@ export class DeviceConditions {
     return effects[name] ?? 'NoSchedule';
   }
 
-  /** Why devices are withdrawn, by PCI address; the others are offered. */
+  /** Returns why devices are withdrawn, by PCI address; the others are offered. */
   withdrawals(devices: readonly ConditionedDevice[]): Map<string, DeviceCondition> {
     if (this.keepsTaints) return new Map();
     const held = this.#options.held();
@@ -178,7 +178,7 @@ export class DeviceConditions {
     );
   }
 
-  /** The API's own effect `None` is left out: not every API server need know it. */
+  /** Returns the taints of a device. The API's own effect `None` is left out: not every API server knows it. */
   taintsOf(device: ConditionedDevice): { taints?: DeviceTaint[] } {
     if (!this.keepsTaints) return {};
     const taints = this.of(device).flatMap(({ name, effect, sinceMs }): DeviceTaint[] => {
@@ -214,7 +214,7 @@ export class DeviceConditions {
     });
   }
 
-  /** Differs when other devices are to be offered, or withdrawn, by what the store and the kernel's writes say. */
+  /** Returns a text that differs when the store and the kernel's writes require other devices to be offered or withdrawn. */
   fingerprint(): string {
     const unrestored = this.#options.unrestored().map(({ device }) => device.pciAddress);
     return JSON.stringify([unrestored, this.hung.map(({ device }) => device), this.#lost()]);
@@ -225,7 +225,7 @@ export class DeviceConditions {
   }
 }
 
-/** PCI addresses of PFs whose lost LACP partner is passed on to VFs, as the policy asks. */
+/** Returns PCI addresses of PFs whose lost LACP partner is passed on to VFs, as the policy requests. */
 export function pfsWithoutLacpPartner(
   policy: InventoryPolicy | undefined,
   conditions: readonly ActiveCondition[],
@@ -235,7 +235,7 @@ export function pfsWithoutLacpPartner(
   return new Set(lost.map(({ pciAddress }) => pciAddress));
 }
 
-/** RFC 3339 in whole seconds, as the API server stores times. */
+/** Formats a time as RFC 3339 in whole seconds, as the API server stores it. */
 function formatSeconds(unixMs: number): string {
   return new Date(unixMs).toISOString().replace(/\.\d+Z$/, 'Z');
 }
@@ -252,7 +252,7 @@ const whatIsWrong: Record<LinkCondition, (kind: ConditionSubject['kind']) => str
     'has no kernel driver: load it, or bind it again; if its probe fails, the kernel log says why',
 };
 
-/** `PF ens1f0 (0000:3b:00.0) has no carrier: …` */
+/** Returns `PF ens1f0 (0000:3b:00.0) has no carrier: …` */
 export function describeCondition(condition: ActiveCondition): string {
   return `${subjectOf(condition)} ${whatIsWrong[condition.condition](condition.kind)}`;
 }

@@ -1,26 +1,29 @@
 import type { InventoryReport, NetworkDevice } from '../../node/inventory/index.ts';
 import { conditionNames, type DeviceConditions } from './device-conditions.ts';
 
-/** A PF, as an operator looks at it. */
+/** Numbers of a PF for operators. */
 export interface PfCounts {
-  /** Its interface; the PCI address if it has none. */
+  /** Its interface; without one, the PCI address. */
   pf: string;
   pciAddress: string;
-  /** Absent if the PF has no interface, or one that is down. It becomes true ten seconds after the carrier returns. */
+  /**
+   * Whether it has a carrier; absent if the PF has no interface, or one that is down. Becomes true ten seconds after the
+   * carrier returns.
+   */
   hasCarrier?: boolean;
-  /** Its interface is down, and its VFs are offered. */
+  /** Set if its interface is down and its VFs are offered. */
   isDown?: true;
-  /** How many of its VFs are in slices, of claims, what new claims can get, not for new claims, and hung. */
+  /** Numbers of its VFs: in slices, claimed, available to new claims, withheld from new claims, and hung. */
   vfs: Record<'offered' | 'used' | 'free' | 'withheld' | 'hung', number>;
 }
 
 /** Numbers of devices. */
 export interface DeviceCounts {
-  /** How many devices new claims cannot get, by reason: that of an exclusion, or a condition with a taint. */
+  /** Numbers of devices that new claims cannot get, by reason: that of an exclusion, or a condition with a taint. */
   withheld: Record<string, number>;
-  /** How many devices are in each condition; each one is there. */
+  /** Numbers of devices in each condition, also of conditions without any. */
   inCondition: Record<string, number>;
-  /** How many devices new claims can get. */
+  /** Number of devices that new claims can get. */
   free: number;
   pfs: PfCounts[];
 }
@@ -29,7 +32,7 @@ export interface CountedDevices {
   report: InventoryReport;
   devices: readonly NetworkDevice[];
   conditions: Pick<DeviceConditions, 'counts' | 'hung' | 'isHung' | 'of' | 'withdrawals'>;
-  /** How many VFs are not restored after their last claim. */
+  /** Number of VFs that are not restored after their last claim. */
   unrestored: number;
   /** Devices that are prepared for claims, by PCI address. */
   held: { has(pciAddress: string): boolean };
@@ -61,7 +64,7 @@ function countVfs({ pciAddress, names: [name] }: InventoryReport['pfs'][number],
   const vfs = devices.filter((device) => device.kind === 'vf' && device.pfAddress === pciAddress);
   const withdrawn = conditions.withdrawals(vfs);
   const isSeen = report.readings.some((each) => each.condition === 'no-carrier' && each.pciAddress === pciAddress);
-  // Looked at more often than the report is made.
+  // Read more often than the report is made.
   const names = conditions.of({ pciAddress }).map((each) => each.name);
   const isLost = names.includes('no-carrier');
   return {

@@ -3,10 +3,10 @@ import type { StoredClaim } from '../model/index.ts';
 import type { DeviceCondition } from './device-conditions.ts';
 
 /**
- * Health of the node's devices as reported to the kubelet. Devices that were found are healthy unless something is wrong with them; a
- * device that a claim holds but that is no longer found is not. While they exist, claimed devices are offered whatever the policy says.
+ * Returns the health of the node's devices for the kubelet. A found device is healthy unless something is wrong with it; a
+ * claimed device that is no longer found is not. While they exist, claimed devices are offered whatever the policy says.
  * @param offered names of the devices that were found
- * @param unhealthy what is wrong with devices, by name
+ * @param unhealthy conditions of devices, by name
  */
 export function deviceHealth(
   poolName: string,

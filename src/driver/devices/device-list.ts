@@ -41,13 +41,13 @@ export interface DeviceListOptions
   devicePlugins?: InventoryOptions['devicePlugins'];
   /** Clock that times scans. Default: the system's. */
   now?: () => Date;
-  /** Where the inventory policy comes from; absent: there is none, and all VFs are offered. */
+  /** Source of the inventory policy; absent: there is none, and all VFs are offered. */
   policy?: PolicySource;
 }
 
-/** The node's VFs and NICs, real or simulated: which there are, and which of them are offered. */
+/** The node's VFs and NICs, real or simulated: which exist, and which of them are offered. */
 export class DeviceList implements AsyncDisposable {
-  /** The same devices, as attachments and the driver reach them on the host. */
+  /** The same devices, as attachments and the driver access them on the host. */
   readonly vfs: HostVfs;
   readonly #options: DeviceListOptions;
   readonly #inventory: Inventory;
@@ -58,9 +58,9 @@ export class DeviceList implements AsyncDisposable {
   readonly #lists: ListAttributes;
   readonly #schedule: ScanSchedule;
   readonly #stop = new AbortController();
-  /** Whether a change has yet to be reported: the store can fail meanwhile. */
+  /** Whether a change is still to be reported: the store can fail meanwhile. */
   #isUnreported = false;
-  /** What the last scan offered. */
+  /** Devices that the last scan offered. */
   #offered: Device[] = [];
   #watching: Promise<void> | undefined;
   #onChange: (() => void) | undefined;
@@ -106,17 +106,17 @@ export class DeviceList implements AsyncDisposable {
     });
   }
 
-  /** Whether the node's devices were ever listed; if not, nothing is known of any of them. */
+  /** Whether the node's devices were ever listed; if not, nothing is known about any device. */
   get isListed(): boolean {
     return this.#known.isListed;
   }
 
-  /** When the last scan that succeeded began. */
+  /** Start of the last successful scan. */
   get scannedAt(): Date {
     return this.#known.scannedAt;
   }
 
-  /** Why the devices could not be listed last time. */
+  /** Why the last scan failed. */
   get failure(): unknown {
     return this.#known.failure;
   }
@@ -126,7 +126,7 @@ export class DeviceList implements AsyncDisposable {
     return this.#policy.fault;
   }
 
-  /** What decides on the offered devices, besides the node and the store. */
+  /** Inputs, besides the node and the store, that determine the offered devices. */
   get state(): DeviceState {
     const { policy, origin: policyOrigin, fault } = this.#policy;
     return {
@@ -142,14 +142,14 @@ export class DeviceList implements AsyncDisposable {
     return this.#known.report;
   }
 
-  /** How many problems there are with reading the node's devices. */
+  /** Number of problems with reading the node's devices. */
   get problemCount(): number {
     return this.#known.report.problems.length + (this.#known.failure === undefined ? 0 : 1);
   }
 
   /**
-   * Scans for the first time. Claims can be served and unprepared without a list of devices, so a failure is only logged,
-   * and {@link watch} tries again.
+   * Scans for the first time. Claims can be served and unprepared without a list of devices, so that a failure is only
+   * logged, and {@link watch} tries again.
    * @throws NetdraError `policy-invalid`
    */
   async start(): Promise<void> {
@@ -169,7 +169,7 @@ export class DeviceList implements AsyncDisposable {
     return await this.#scan();
   }
 
-  /** Scans whenever something may have changed, and from time to time, until disposed. @param onScan called after each scan */
+  /** Scans after changes, and periodically, until disposed. @param onScan called after each scan */
   watch(onChange: () => void, onScan: () => void = () => undefined): void {
     const { signal } = this.#stop;
     this.#onChange = onChange;
@@ -203,7 +203,7 @@ export class DeviceList implements AsyncDisposable {
     await this.#watching;
   }
 
-  /** Offered devices, sorted by PCI address. Those that new claims are to avoid have a taint. */
+  /** Returns the offered devices, sorted by PCI address. Those that new claims should avoid have a taint. */
   offered(): Device[] {
     const withdrawn = this.#conditions.withdrawals(this.#known.all);
     const devices = this.#known.all.filter(({ pciAddress }) => !withdrawn.has(pciAddress));
@@ -215,12 +215,12 @@ export class DeviceList implements AsyncDisposable {
     }));
   }
 
-  /** The ports whose bandwidth the offered devices share. */
+  /** Returns the ports whose bandwidth the offered devices share. */
   sharedCounters(): CounterSet[] {
     return portCounters(this.#known.all);
   }
 
-  /** What is wrong with devices, by their names. */
+  /** Returns the conditions of devices, by their names. */
   unhealthy(): Map<string, DeviceCondition[]> {
     const all = this.#known.all.map((device): [string, DeviceCondition[]] => [
       device.name,
@@ -229,7 +229,7 @@ export class DeviceList implements AsyncDisposable {
     return new Map(all.filter(([, conditions]) => conditions.length > 0));
   }
 
-  /** What tools show. @throws NetdraError `devices-unlisted` */
+  /** Returns the view for tools. @throws NetdraError `devices-unlisted` */
   view(claims: ViewedDevices['claims']): InventoryView {
     this.#known.assertListed();
     const { report, all: devices } = this.#known;
@@ -237,7 +237,7 @@ export class DeviceList implements AsyncDisposable {
     return viewInventory({ report, devices, conditions, claims, ...defined({ policyFault: this.state.policyFault }) });
   }
 
-  /** What is wrong with cards and single VFs, for people. */
+  /** Returns the conditions of cards and single VFs, for people. */
   cardConditions(): CardCondition[] {
     return this.#conditions.ofCards();
   }
@@ -269,7 +269,8 @@ export class DeviceList implements AsyncDisposable {
   }
 
   /**
-   * Reads anew whether a device plugin gives out devices: the last scan may be half a minute old. If so, another scan follows soon.
+   * Reads again whether device plugins manage devices: the last scan may be half a minute old. If so, another scan follows
+   * soon.
    * @returns by PCI address, why a device may not be prepared for a claim; the others may
    */
   async judgePlugins(devices: readonly Pick<NetworkDevice, 'pciAddress'>[]): Promise<Map<string, ExclusionVerdict>> {
@@ -293,8 +294,8 @@ export class DeviceList implements AsyncDisposable {
   }
 
   /**
-   * Recreates simulated VFs that are in another network namespace although no claim holds them: nothing else uses them.
-   * A real one may be in use by a CNI plugin and is left where it is.
+   * Recreates simulated VFs that are in another network namespace although no claim has them: nothing else uses them. A
+   * real one may be in use by a CNI plugin and stays where it is.
    */
   async recreateLost(signal: AbortSignal): Promise<void> {
     if (!this.vfs.isSimulated) return;
@@ -315,7 +316,7 @@ export class DeviceList implements AsyncDisposable {
   }
 
   /**
-   * Looks between two scans whether cards are still healthy: a busy node is seldom scanned.
+   * Checks between two scans whether cards are still healthy: a busy node is seldom scanned.
    * @param hasNews whether the node has reported a change
    * @returns whether other conditions are in force than before
    */

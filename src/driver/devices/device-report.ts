@@ -9,7 +9,7 @@ import type { DeviceState } from './device-state.ts';
 import { longestRescanMs } from './scan-schedule.ts';
 
 export interface DeviceReportOptions {
-  /** Name of the node, and of its pool: so it is unique in the cluster. */
+  /** Name of the node, which is also the name of its pool, and thus unique in the cluster. */
   node: string;
   devices: Pick<
     DeviceList,
@@ -37,12 +37,15 @@ export interface DeviceReportOptions {
   };
 }
 
-/** Any device may get a taint, and with one device that has a taint a slice can have no more than these. */
+/** Any device may get a taint, and a slice with a tainted device holds no more than these. */
 const maxDevicesPerSlice = 64;
-/** How long a device stays healthy without a scan: three have not happened. */
+/** How long a device stays healthy without a scan: three scans were missed. */
 const healthySeconds = (3 * longestRescanMs) / 1_000;
 
-/** Reports the node's devices: to the scheduler in slices, to the kubelet as health, and to users what was lost or is broken. */
+/**
+ * Reports the node's devices: to the scheduler in slices, to the kubelet as health, and to users as events on lost and
+ * broken devices.
+ */
 export function reportDevices(options: DeviceReportOptions): void {
   const { node, devices, store, publisher, events, observer } = options;
   observer.reported(devices.state);
@@ -63,7 +66,7 @@ export function reportDevices(options: DeviceReportOptions): void {
   events.cardsUnhealthy(node, devices.cardConditions());
 }
 
-/** Reports the health of the node's devices to the kubelet: to be repeated after each scan. */
+/** Reports the health of the node's devices to the kubelet. Call it after each scan. */
 export function reportHealth(
   { node, devices, store, kubelet }: DeviceReportOptions,
   names = devices.offered().map(({ name }) => name),

@@ -7,11 +7,11 @@ import type { PolicyOrigin } from './policy-file.ts';
 export interface DeviceState {
   /** The policy in force, if the driver has one. */
   policy?: InventoryPolicy;
-  /** Where that is from. */
+  /** Origin of the policy. */
   policyOrigin?: PolicyOrigin;
   /** Why a newer policy is not in force. */
   policyFault?: string;
-  /** Writes that the kernel has not returned from. */
+  /** Writes from which the kernel has not returned. */
   hungWrites: readonly HungWrite[];
   /** Whether the API server stores the taints of devices; otherwise these are not offered. */
   keepsTaints: boolean;

@@ -2,7 +2,10 @@ import { defined } from '../../lib/defined.ts';
 import type { HeldDevices, HeldFacts } from '../../node/inventory/index.ts';
 import type { StoredClaim, StoredDevice, UnrestoredVf } from '../model/index.ts';
 
-/** Those of the stored claims, found anew only when a claim has changed: each tick of the scans needs them several times. */
+/**
+ * Returns the devices of the stored claims; computed anew only when a claim has changed, since each tick of the scans needs
+ * them several times.
+ */
 export function heldBy(store: { claims(): readonly StoredClaim[] }): () => HeldDevices {
   let known: { claims: readonly StoredClaim[]; held: HeldDevices } | undefined;
   return () => {
@@ -13,7 +16,7 @@ export function heldBy(store: { claims(): readonly StoredClaim[] }): () => HeldD
 }
 
 /**
- * Devices that need not look as they are: those of claims, to be restored, or hung.
+ * Returns the devices whose present state is temporary: claimed, to be restored, or hung.
  * @param hung PCI addresses
  */
 export function unsettledDevices(
@@ -27,7 +30,7 @@ export function unsettledDevices(
   return new Map([...asFound, ...restored, ...held]);
 }
 
-/** Original state of the devices that claims hold, as far as their claims have changed it. */
+/** Returns the original state of claimed devices, as far as their claims have changed it. */
 export function heldDevices(claims: readonly { devices: readonly StoredDevice[] }[]): HeldDevices {
   const devices = claims.flatMap((claim) => claim.devices);
   return new Map(

@@ -21,17 +21,17 @@ export interface InventoryView {
   excluded: ExcludedDevice[];
   /** Messages about devices that cannot be read. */
   problems: string[];
-  /** Rules of the policy that select nothing, and why device plugins are unknown. */
+  /** Rules of the policy that select nothing, and why the devices of device plugins are unknown. */
   warnings: string[];
   /** Why the node offers no device; absent: it offers some. */
   whyNothing?: string;
-  /** Cards whose VFs the driver will switch on when it starts, so they are not listed yet. Empty: the driver runs. */
+  /** Cards whose VFs the driver will switch on when it starts, and which are not listed yet. Empty: the driver runs. */
   switchedOnAtStart: { pciAddress: string; numVfs: number }[];
 }
 
 export interface OfferedDevice {
   name: string;
-  /** The claim that holds it, as `namespace/name`. */
+  /** Claim that has the device, as `namespace/name`. */
   claim?: string;
   /** Attributes as in the ResourceSlice. */
   attributes: Record<string, InventoryAttribute>;
@@ -44,14 +44,14 @@ export interface OfferedDevice {
 
 export interface ExcludedDevice extends Omit<Exclusion, 'reason'> {
   reason: ExclusionReason | ConditionName;
-  /** Explanation for people. */
+  /** Explanation, as text. */
   explanation: string;
 }
 
 /** Inputs of a view. */
 export interface ViewedDevices {
   report: InventoryReport;
-  /** Devices of the report; devices of claims as they were first seen. */
+  /** Devices of the report; claimed devices as they were first seen. */
   devices: readonly NetworkDevice[];
   conditions: Pick<DeviceConditions, 'of' | 'taintsOf' | 'withdrawals'>;
   claims: readonly ClaimDevices[];
@@ -59,7 +59,7 @@ export interface ViewedDevices {
   policyFault?: string;
 }
 
-/** Describes for people which devices the node offers, and why it withholds others. */
+/** Describes which devices the node offers, and why it withholds others. */
 export function viewInventory({ report, devices, conditions, claims, policyFault }: ViewedDevices): InventoryView {
   const { excluded, problems, warnings } = report;
   const withdrawn = conditions.withdrawals(devices);

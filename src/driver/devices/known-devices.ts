@@ -14,58 +14,58 @@ import { unsettledDevices } from './held-devices.ts';
 
 export interface KnownDevicesOptions {
   inventory: { scan(held: HeldDevices): Promise<InventoryReport> };
-  /** Devices that are prepared for claims now. */
+  /** Returns the devices that are prepared for claims now. */
   held: () => HeldDevices;
-  /** VFs that no claim gets until they are restored. */
+  /** Returns VFs that no claim gets until they are restored. */
   unrestored: () => readonly UnrestoredVf[];
   isHung: (pciAddress: string) => boolean;
   /** Clock that times scans. Default: the system's. */
   now?: () => Date;
   /** Called when a scan begins, also when it begins again. */
   onStart: () => void;
-  /** Called with what a scan has read, before it counts. What it throws fails the scan. */
+  /** Called with what a scan has read, before it counts. An exception fails the scan. */
   onRead: (report: InventoryReport) => void;
-  /** Called when another scan is to follow soon. */
+  /** Called when another scan should follow soon. */
   onUnsettled: () => void;
   logger: Logger;
 }
 
 /**
- * The devices of the node, as the scans found them. Devices of claims stay as they were first seen, because a claim's changes are not
- * properties of the device. So do devices to be restored, and hung ones, whatever sysfs shows of them meanwhile.
+ * The devices of the node, as the scans found them. Claimed devices stay as they were first seen, because a claim's changes
+ * are not properties of the device. So do devices to be restored, and hung ones, whatever sysfs shows meanwhile.
  */
 export class KnownDevices {
   readonly #options: KnownDevicesOptions;
   #all: readonly NetworkDevice[] = [];
   #isListed = false;
   #scannedAt = new Date(0);
-  /** Why the last scan failed; absent: it did not. */
+  /** Why the last scan failed; `undefined` if it succeeded. */
   #failure: unknown;
   /** Report of the last successful scan. */
   #report: InventoryReport = emptyReport();
-  /** What was logged of the last scan. */
+  /** Text that was logged for the last scan. */
   #logged = '';
 
   constructor(options: KnownDevicesOptions) {
     this.#options = options;
   }
 
-  /** Sorted by PCI address. */
+  /** All devices, sorted by PCI address. */
   get all(): readonly NetworkDevice[] {
     return this.#all;
   }
 
-  /** Whether the node's devices were ever listed; if not, nothing is known of any of them. */
+  /** Whether the node's devices were ever listed; if not, nothing is known about any device. */
   get isListed(): boolean {
     return this.#isListed;
   }
 
-  /** When the last scan that succeeded began. */
+  /** Start of the last successful scan. */
   get scannedAt(): Date {
     return this.#scannedAt;
   }
 
-  /** Why the devices could not be listed last time. */
+  /** Why the last scan failed. */
   get failure(): unknown {
     return this.#failure;
   }
@@ -94,7 +94,7 @@ export class KnownDevices {
   /**
    * Lists the node's devices.
    * @param follow uses the new list, which counts once it has returned
-   * @returns what `follow` does
+   * @returns the result of `follow`
    * @throws SriovError, NetlinkError; what `onRead` or `follow` throws
    */
   async scan<T>(follow: () => T): Promise<T> {
@@ -104,7 +104,7 @@ export class KnownDevices {
     const before = this.#heldNow();
     const report = await this.#options.inventory.scan(before);
     const after = this.#heldNow();
-    // What the scan saw of a VF that another instance prepared meanwhile may be what its claim made of it.
+    // A scan that began before another instance prepared a VF may have seen the changes of the VF's claim.
     const isMixed = ({ pciAddress }: NetworkDevice) =>
       !known.has(pciAddress) && !isDeepStrictEqual(before.get(pciAddress), after.get(pciAddress));
     if (report.devices.some(isMixed)) return await this.scan(follow);
@@ -122,7 +122,7 @@ export class KnownDevices {
     return result;
   }
 
-  /** Keeps why a scan failed, and logs each failure once. */
+  /** Keeps the reason of a failed scan, and logs each failure once. */
   failed(error: unknown, level: 'warn' | 'error'): void {
     this.#options.onUnsettled();
     const isKnown = this.#failure !== undefined && explain(this.#failure) === explain(error);
@@ -143,7 +143,7 @@ export class KnownDevices {
   }
 
   /**
-   * Logs why devices are not offered, unless that was logged after the last scan already.
+   * Logs why devices are not offered, unless the last scan logged the same.
    * @returns whether it was logged
    */
   #log(report: InventoryReport): boolean {
@@ -160,8 +160,8 @@ export class KnownDevices {
   }
 
   /**
-   * Devices that were there before. A hung one can be missing from sysfs halfway through an unbind, and what a claim has is not gone
-   * because it cannot be read.
+   * Returns devices that were there before. A hung one can be missing from sysfs halfway through an unbind, and an
+   * unreadable claimed device is not lost.
    */
   #unseen(seen: readonly NetworkDevice[]): NetworkDevice[] {
     const isSeen = new Set(seen.map(({ pciAddress }) => pciAddress));

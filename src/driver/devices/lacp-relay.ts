@@ -27,14 +27,14 @@ export interface LacpRelayOptions {
 }
 
 /**
- * Passes the loss of a PF's LACP partner on to pods: the port has a carrier and delivers nothing, so the VFs of claims get the link state
- * `disable`, and bonds or routing in the pods use something else. Only VFs with link state `auto` follow, as they follow the
- * carrier of the port. What was changed is stored with the claim before it is done; unprepare restores the snapshot, which has `auto`.
- * Decision: docs/decisions/0037-vfs-follow-the-lacp-partner.md
+ * Passes the loss of a PF's LACP partner on to pods: the port has a carrier and delivers nothing, so that claimed VFs get
+ * the link state `disable`, and bonds or routing in the pods use another path. Only VFs with link state `auto` follow, as
+ * they follow the carrier of the port. Each change is stored with the claim before it is made; unprepare restores the
+ * snapshot, which has `auto`. Decision: docs/decisions/0037-vfs-follow-the-lacp-partner.md
  */
 export class LacpRelay {
   readonly #options: LacpRelayOptions;
-  /** PFs that could not set the link state of their VFs, as long as they have no partner. */
+  /** PFs that could not set the link state of their VFs, while they have no partner. */
   readonly #unable = new Set<string>();
   /** Failures that were logged, by PCI address. */
   readonly #logged = new Map<string, string>();
@@ -45,7 +45,10 @@ export class LacpRelay {
     this.#options = options;
   }
 
-  /** To be called when conditions, the policy or claims may have changed, and from time to time. Failures are logged, and tried again then. */
+  /**
+   * Updates link states. Call it when conditions, the policy or claims may have changed, and periodically. Failures are
+   * logged, and retried at the next call.
+   */
   async follow(): Promise<void> {
     this.#isDue = true;
     await this.#background.run(
@@ -74,7 +77,7 @@ export class LacpRelay {
 
   async #followAll(): Promise<void> {
     const { devices: list, store, locks } = this.#options;
-    // Before the first look at the node a condition is not over, but unknown.
+    // Before the first look at the node a condition is unknown, not over.
     if (!list.isListed) return;
     const pfs = pfsWithoutLacpPartner(list.state.policy, list.state.conditions);
     for (const pf of this.#unable) if (!pfs.has(pf)) this.#unable.delete(pf);
@@ -125,10 +128,10 @@ export class LacpRelay {
     );
   }
 
-  /** Also if the policy asks for it no longer, or the PF has left its bond. */
+  /** Restores the link state, also when the policy no longer requests the relay, or the PF has left its bond. */
   async #release(claim: StoredClaim, device: StoredDevice): Promise<void> {
     const { control, logger } = this.#options;
-    // If not, the PF was reset, or an administrator has set it.
+    // Otherwise the PF was reset, or an administrator has set it.
     if ((await this.#linkState(device)) === 'disable') await control.setLinkState(device, 'auto');
     this.#put(claim, device, false);
     logger.info({ claim: claimName(claim.identity), device: device.name }, 'VF has the link of its PF again');
@@ -146,7 +149,7 @@ export class LacpRelay {
     this.#options.store.putClaim({ ...claim, devices });
   }
 
-  /** Once for each failure. */
+  /** Logs each failure once. */
   #log(of: string, message: string, error: unknown): void {
     const reason = explain(error);
     if (this.#logged.get(of) === reason) return;
@@ -155,7 +158,7 @@ export class LacpRelay {
   }
 }
 
-/** Whether the link state was `auto`, and its claim has not asked for another. */
+/** Returns whether the link state was `auto`, and the claim requests no other. */
 function isFollowing({ config, before }: StoredDevice): boolean {
   return before?.vf.linkState === 'auto' && (config.vf?.linkState ?? 'auto') === 'auto';
 }

@@ -4,19 +4,22 @@ import type { Clock } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
 
 const numaNode = 'resource.kubernetes.io/numaNode';
-/** An API server that refuses lists may get the feature gate. */
+/** Interval of retries: an API server that refuses lists may get the feature gate. */
 const retryMs = 3_600_000;
 
 export interface ListAttributesOptions {
   clock: Clock;
   logger: Logger;
-  /** Whether the NUMA node is offered as a list. Default: no. */
+  /** Whether to offer the NUMA node as a list. Default: no. */
   listAttributes?: boolean;
-  /** A NUMA node, and those of its socket that are near. @throws Error if they cannot be read */
+  /** Returns a NUMA node, and the near ones of its socket. @throws Error if they cannot be read */
   nearNodes?: (node: number) => readonly number[];
 }
 
-/** Which attributes are offered as lists: the NUMA node, whose list has the other nodes of its socket, if the API server stores lists. */
+/**
+ * Decides which attributes are lists: the NUMA node, whose list has the other nodes of its socket, if the API server stores
+ * lists.
+ */
 export class ListAttributes {
   readonly #options: ListAttributesOptions;
   readonly #lists = new Map<number, number[]>();
@@ -33,7 +36,7 @@ export class ListAttributes {
     return { ...attributes, [numaNode]: { ints: this.#near(Number(own.int)) } };
   }
 
-  /** For an API server that refuses lists: for an hour, single values are offered. @returns whether the error is such a refusal */
+  /** Offers single values for an hour if the API server refuses lists. @returns whether the error is such a refusal */
   learn(error: Error): boolean {
     const { clock, logger } = this.#options;
     if (!refusesLists(error)) return false;
@@ -42,7 +45,7 @@ export class ListAttributes {
     return true;
   }
 
-  /** Read once: NUMA nodes stay as they are until the next boot. */
+  /** Reads near nodes once: NUMA nodes stay the same until the next boot. */
   #near(node: number): number[] {
     const { logger, nearNodes = (only) => [only] } = this.#options;
     let list = this.#lists.get(node);

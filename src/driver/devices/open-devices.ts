@@ -16,7 +16,7 @@ export type OpenDevicesOptions = DeviceListOptions & {
 };
 
 /**
- * Finds the devices of this node, after creating them if they are to be simulated. They may not be listed yet.
+ * Finds the devices of this node, after creating them if they are simulated. They may not be listed yet.
  * @throws SriovError, NetlinkError if they cannot be simulated; NetdraError `policy-invalid`
  */
 export async function openDevices(

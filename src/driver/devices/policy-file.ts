@@ -5,26 +5,26 @@ import { type InventoryPolicy, inventoryPolicySchema } from '../../node/inventor
 import { checkSchema } from '../api/schema-faults.ts';
 import { yamlPlaces } from '../api/yaml-places.ts';
 
-/** Where a policy comes from. */
+/** Origin of a policy. */
 export interface PolicyOrigin {
-  /** Path of its file. */
+  /** Path of the file. */
   source?: string;
-  /** Of a NetworkDevicePolicy. */
+  /** Name of the NetworkDevicePolicy. */
   name?: string;
   generation?: number;
 }
 
 /**
  * Puts another policy in force; `undefined`: no policy applies, and all VFs are offered.
- * @throws NetdraError `policy-refused` if it does not fit the node; the one before stays in force
+ * @throws NetdraError `policy-refused` if it does not fit the node; the previous one stays in force
  */
 export type PutInForce = (policy: InventoryPolicy | undefined, origin?: PolicyOrigin) => void;
 
-/** What the operator wants to be offered, which may change while the driver runs. */
+/** Source of the operator's policy, which may change while the driver runs. */
 export interface PolicySource {
   /**
-   * Reports a policy that is new.
-   * @returns why the newest one is not in force; an earlier one is
+   * Reports a new policy.
+   * @returns why the newest policy is not in force and an earlier one is
    * @throws NetdraError if none is
    */
   follow(onChange: PutInForce): Promise<NetdraError | undefined>;

@@ -2,13 +2,13 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Clock } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
 
-/** On an otherwise quiet node, devices that appear or vanish are noticed within this time. */
+/** Time within which a quiet node notices devices that appear or vanish, ms. */
 const rescanMs = 2_000;
-/** The same on a busy node, for example while pods come and go: reading 80 VFs takes some 35 ms. */
+/** The same for a busy node, for example while pods come and go: reading 80 VFs takes some 35 ms. */
 const busyRescanMs = 10_000;
-/** Changes that no event reports are noticed within this time. */
+/** Time within which changes without an event are noticed, ms. */
 export const longestRescanMs = 30_000;
-/** Scans after a change: the inventory considers a VF lost when it has missed it twice. */
+/** Scans after a change: the inventory considers a VF lost after two scans without it. */
 const scansPerChange = 2;
 
 export interface ScanScheduleOptions {
@@ -18,11 +18,11 @@ export interface ScanScheduleOptions {
   logger: Logger;
 }
 
-/** What a scan depends on besides the node. */
+/** Inputs of a scan besides the node. */
 export interface ScanInputs {
   /** Compared deeply; the same object is known to be the same. */
   held: unknown;
-  /** Differs when other devices are in quarantine. */
+  /** Text that differs when other devices are in quarantine. */
   quarantine: string;
 }
 
@@ -32,7 +32,7 @@ export class ScanSchedule implements Disposable {
   readonly #read: () => ScanInputs;
   #inputs: ScanInputs = { held: new Map(), quarantine: '' };
   #hostWatch: Disposable | undefined;
-  /** Whether changes of the node are reported; otherwise it is scanned at each tick. */
+  /** Whether the node reports its changes; otherwise it is scanned at each tick. */
   #isWatched = true;
   /** Number of scans that are due even without further changes. */
   #scansLeft = 0;
@@ -56,7 +56,7 @@ export class ScanSchedule implements Disposable {
     this.#watchHost();
   }
 
-  /** To be called when a scan starts. */
+  /** Records the start of a scan. */
   started(): void {
     this.#scannedAtMs = this.#options.clock.nowMs();
   }
@@ -66,7 +66,7 @@ export class ScanSchedule implements Disposable {
     this.#scansLeft = scansPerChange;
   }
 
-  /** Whether something may have changed and a scan is due. To be called once for each tick. */
+  /** Returns whether a scan is due, since something may have changed. Call it once for each tick. */
   isDue(): boolean {
     const isUrgent = this.#followInputs();
     const sinceMs = this.#options.clock.nowMs() - this.#scannedAtMs;
@@ -84,7 +84,7 @@ export class ScanSchedule implements Disposable {
     this.#hostWatch?.[Symbol.dispose]();
   }
 
-  /** @returns whether devices are to be withdrawn or offered again */
+  /** @returns whether devices must be withdrawn or offered again */
   #followInputs(): boolean {
     const { held, quarantine } = this.#inputs;
     this.#inputs = this.#read();
@@ -95,8 +95,8 @@ export class ScanSchedule implements Disposable {
   }
 
   /**
-   * Watches the node until its next change. Further messages would cost as much as the first and carry no more
-   * information: each pod that comes or goes causes some forty.
+   * Watches the node until its next change. Further messages would cost as much as the first and carry no more information:
+   * each pod that comes or goes causes some forty.
    */
   #watchHost(): void {
     const { logger, watchHost } = this.#options;

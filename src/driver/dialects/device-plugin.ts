@@ -3,8 +3,8 @@ import type { DialectsConfig } from '../model/index.ts';
 import { type DialectDevice, type Env, nodeOf, rdmaNodes } from './device.ts';
 
 /**
- * The variables of the SR-IOV network device plugin for the devices of one resource: their PCI addresses, separated by
- * commas, and, unless switched off, the details of each as JSON.
+ * Returns the variables of the SR-IOV network device plugin for the devices of one resource: their PCI addresses, separated
+ * by commas, and, unless switched off, the details of each as JSON.
  * Source: sriov-network-device-plugin, README "Pod device information", and its resource server.
  */
 export function devicePluginEnv(

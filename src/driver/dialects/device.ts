@@ -1,29 +1,29 @@
 /** A prepared device, as dialects describe it; the driver's `StoredDevice` is one. */
 export interface DialectDevice {
-  /** In its pool, e.g. `0000-3b-02-1`. */
+  /** Name in its pool, e.g. `0000-3b-02-1`. */
   name: string;
-  /** With domain, e.g. `0000:3b:02.1`. */
+  /** PCI address with domain, e.g. `0000:3b:02.1`. */
   pciAddress: string;
   /** PCI address of the PF, if it is a VF. */
   pfAddress?: string;
   access?: {
-    /** `device` is the path of the group's file. Absent: it is not for user space. */
+    /** VFIO access; `device` is the path of the group's file. Absent: not for user space. */
     vfio?: { device: string };
-    /** e.g. `mlx5_3` */
+    /** RDMA device, e.g. `mlx5_3` */
     rdmaDevice?: string;
     /** Paths of character devices that containers get. */
     nodes: readonly string[];
   };
 }
 
-/** Variables by name. */
+/** Environment variables by name. */
 export type Env = Record<string, string>;
 
 /** Kinds of RDMA files, by the prefix of their names. Source: kernel, drivers/infiniband/core. */
 const rdmaKinds = ['uverbs', 'umad', 'issm', 'rdma_cm'] as const;
 export type RdmaKind = (typeof rdmaKinds)[number];
 
-/** The RDMA files among a device's nodes, by kind; the first one of each. */
+/** Returns the RDMA files among a device's nodes, by kind; the first one of each. */
 export function rdmaNodes({ access }: DialectDevice): Partial<Record<RdmaKind, string>> {
   const found: Partial<Record<RdmaKind, string>> = {};
   for (const node of access?.nodes ?? []) {
@@ -34,7 +34,7 @@ export function rdmaNodes({ access }: DialectDevice): Partial<Record<RdmaKind, s
   return found;
 }
 
-/** The node if the device's containers get it. */
+/** Returns the node if the device's containers get it. */
 export function nodeOf({ access }: DialectDevice, path: string): string | undefined {
   return access?.nodes.find((node) => node === path);
 }

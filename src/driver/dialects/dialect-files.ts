@@ -12,7 +12,7 @@ export interface DialectRequest {
   /** Base name: the part before the slash. */
   name: string;
   config: DialectsConfig;
-  /** In the order of the allocation. */
+  /** Devices in allocation order. */
   devices: readonly DialectDevice[];
 }
 
@@ -26,8 +26,8 @@ export class DialectFiles {
   }
 
   /**
-   * Writes a claim's requests. A device-info file that is there already is replaced: its writer has forgotten it, since the device
-   * belongs to the claim.
+   * Writes a claim's requests. Replaces an existing device-info file: its writer has forgotten it, since the device belongs
+   * to the claim.
    * @param podDevices of all claims of the pod that use the dialect of dra-driver-sriov
    * @returns CDI device ids by request; requests without variables have none
    * @throws MetadataError `metadata-io`
@@ -53,8 +53,8 @@ export class DialectFiles {
   }
 
   /**
-   * Removes specs and device-info files of a claim, and what a killed process left while writing them. Nothing in a device-info file
-   * says who wrote it: one with other content belongs to a device plugin by now, unless the claim was only partly prepared.
+   * Removes specs and device-info files of a claim, and temporary files of a killed process. A device-info file does not
+   * name its writer: one with other content belongs to a device plugin by now, unless the claim was only partly prepared.
    * @param requests those of the claim, as far as they are known
    * @throws MetadataError `metadata-io`
    */

@@ -5,8 +5,8 @@ import { devicePluginEnv } from './device-plugin.ts';
 import { sriovNetworkEnv } from './sriov-network.ts';
 
 /**
- * How consumers of older dialects see a request's devices.
- * @param devices those of one request, in the order of the allocation
+ * Returns what consumers of older dialects see of a request's devices.
+ * @param devices those of one request, in allocation order
  * @returns variables for every container that has the request, and files on the host while the claim is prepared
  */
 export function viewInDialects(
@@ -24,17 +24,17 @@ export function viewInDialects(
   };
 }
 
-/** In the format of `containerEdits.env` of CDI. */
+/** Formats variables for `containerEdits.env` of CDI. */
 export function formatEnv(env: Env): string[] {
   return Object.entries(env).map(([name, value]) => `${name}=${value}`);
 }
 
 /** The variables of a request of a pod. */
 export interface RequestEnv {
-  /** As the user knows it. */
+  /** Request, by its name for the user. */
   request: string;
   env: Env;
-  /** The extended resource that it was made for. */
+  /** Extended resource that the request was made for. */
   extendedResource?: string | undefined;
 }
 
@@ -58,7 +58,7 @@ export function findEnvConflicts(parts: readonly RequestEnv[]): string[] {
   });
 }
 
-/** Whether one container can have both requests, and only the variables of one. */
+/** Returns whether one container can have both requests, and only the variables of one. */
 function canClash(a: RequestEnv, b: RequestEnv): boolean {
   return a.extendedResource === undefined || a.extendedResource !== b.extendedResource;
 }

@@ -11,7 +11,7 @@ interface PodDialectsOptions {
 }
 
 /**
- * Older dialects for the pods that have claims here. One variable describes a whole pod, so each prepare also rewrites
+ * Older dialects for the pods that have claims here. One variable describes a whole pod, so that each prepare also rewrites
  * the files of the pod's other claims: containers start after the last one.
  */
 export class PodDialects {
@@ -49,7 +49,7 @@ export class PodDialects {
   }
 
   /**
-   * Removes the files of a claim that the store has as `unpreparing`, or not at all: then its devices are unknown.
+   * Removes the files of a claim that is `unpreparing` in the store, or missing there: then its devices are unknown.
    * @throws MetadataError `metadata-io`
    */
   remove(identity: ClaimIdentity, devices?: readonly StoredDevice[]): void {
@@ -59,7 +59,7 @@ export class PodDialects {
 
   #writeClaim(claim: ClaimDevices): ReadonlyMap<string, string> {
     const claims = [...this.#othersOf(claim), claim].filter(hasPodVariable);
-    // The order must not depend on which claim came first: all containers have to see the same.
+    // The order must not depend on which claim came first, since all containers must see the same.
     claims.sort((a, b) => compare(a.identity.name, b.identity.name));
     const podDevices = claims.flatMap(({ devices }) =>
       devices.filter(({ config }) => config.dialects?.sriovNetwork !== undefined),
@@ -74,8 +74,8 @@ export class PodDialects {
 }
 
 /**
- * The variables of a container that has several requests for one extended resource: their values describe the devices of all of
- * them, in the order of the allocation.
+ * Returns the variables of a container that has several requests for one extended resource: their values describe the
+ * devices of all of them, in allocation order.
  * @param claims those of the container's pod
  */
 export function containerEnv(claims: readonly ClaimDevices[], container: string): Env {
@@ -94,7 +94,7 @@ function hasPodVariable({ devices }: ClaimDevices): boolean {
   return devices.some(({ config }) => config.dialects?.sriovNetwork !== undefined);
 }
 
-/** The requests that use some dialect, with their devices in the order of the allocation. */
+/** Returns the requests that use a dialect, with their devices in allocation order. */
 function requestsOf(devices: readonly StoredDevice[]) {
   const requests = new Map<string, DialectRequest & { devices: StoredDevice[] }>();
   for (const device of devices) {

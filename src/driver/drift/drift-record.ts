@@ -3,15 +3,15 @@ import type { ClaimDevices, StoredDevice } from '../model/index.ts';
 import { type Drift, describeDrift } from './drift.ts';
 
 /**
- * `lost`: the PF lacks settings that netdra sets again; `others`: the PF has settings that another component, or a trusted pod,
- * may have chosen; `pod`: the interface in the pod is different; `network`: another host has addresses of the VF.
+ * `lost`: the PF lacks settings that netdra restores; `others`: the PF has settings that another component, or a trusted
+ * pod, may have chosen; `pod`: the interface in the pod is different; `network`: another host has addresses of the VF.
  */
 export type DriftSide = 'lost' | 'others' | 'pod' | 'network';
 
-/** Settings that differ from class and claim, with the reason why they stay so. */
+/** Settings that differ from class and claim, and the reason why they stay different. */
 export interface DriftState {
   drifts: readonly Drift[];
-  /** Why netdra does not restore them, or why that does not last. */
+  /** Why netdra does not restore them, or why a restore does not last. */
   reason: string;
 }
 
@@ -45,7 +45,7 @@ export class DriftRecord {
     return true;
   }
 
-  /** Forgets devices that are in no pod any more. */
+  /** Forgets devices that are no longer in a pod. */
   retain(claims: readonly ClaimDevices[]): void {
     const attached = new Set(
       claims.flatMap(({ identity, devices }) =>

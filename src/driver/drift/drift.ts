@@ -46,14 +46,17 @@ function pinned(device: StoredDevice): string | undefined {
   return isUserSpace(device) && device.before !== undefined ? addressToKeep(device.before) : undefined;
 }
 
-/** Returns whether netdra restores a drift at the PF. It does not if a CNI plugin, or another component that attaches the VF, may have set it. */
+/**
+ * Returns whether netdra restores a drift at the PF. It does not if a CNI plugin, or another component that attaches the
+ * VF, may have set the value.
+ */
 export function isRestorable({ config }: StoredDevice, { setting }: PfDrift, now: VfChange): boolean {
   if ((config.attach ?? 'netlink') !== 'netlink') return false;
   // A trusted VF may choose its MAC, and its PF reports that one.
   return setting !== 'hardwareAddress' || (config.vf?.trust ?? now.trust) !== true;
 }
 
-/** @param now what the PF reports of the VF */
+/** @param now the PF's report on the VF */
 export function pfDriftOf(device: StoredDevice, now: VfChange): PfDrift[] {
   const kept = complete(keptBy(device), now);
   return propertiesOf(difference(now, kept)).map((setting) => ({
@@ -101,7 +104,7 @@ export function podDriftOf({ config }: StoredDevice, state: VfState): PodDrift[]
   return [...drifts, ...(state.differences ?? [])];
 }
 
-/** `vlan is none instead of 100, spoofCheck is off instead of on`. */
+/** Returns `vlan is none instead of 100, spoofCheck is off instead of on`. */
 export function describeDrift(drifts: readonly Drift[]): string {
   return drifts.map(({ setting, wanted, found }) => `${setting} is ${found} instead of ${wanted}`).join(', ');
 }

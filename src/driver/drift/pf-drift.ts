@@ -21,16 +21,16 @@ import type { VfControl } from '../vf/index.ts';
 import { describeDrift, isRestorable, keptBy, type PfDrift, pfDriftOf } from './drift.ts';
 import type { DriftState } from './drift-record.ts';
 
-/** Settings that were set again so often within this time have another writer. */
+/** Settings that were restored this often within this time have another writer. */
 const contested = { times: 3, withinMs: 600_000 };
-/** A VF may be missing in the list of its PF for so long, while the card resets it. */
+/** How long a VF may be missing in the list of its PF, while the card resets it, ms. */
 const resetMs = 10_000;
 
 export interface PfDriftOptions {
   store: StoredClaims;
   control: VfControl;
   locks: Locks;
-  /** Called when settings were set again. */
+  /** Called when settings were restored. */
   onRestored: (claim: StoredClaim, device: StoredDevice, drifts: readonly PfDrift[]) => void;
   /** Called for each VF that was compared. */
   onCompared: (claim: StoredClaim, device: StoredDevice, found: PfComparison) => void;
@@ -47,18 +47,18 @@ export interface PfComparison {
 }
 
 interface KnownVf {
-  /** Attempts in a row that have failed. */
+  /** Number of consecutive failures. */
   failures: number;
   nextAttemptMs: number;
-  /** When its settings were last set again. */
+  /** Times of the last restores of its settings. */
   restoredAtMs: number[];
-  /** When its PF stopped reporting it. */
+  /** Time since which its PF does not report it. */
   unknownSinceMs?: number;
-  /** What a card that cannot do better has in place of what was wanted: rates that it rounds, the MAC of before user space. */
+  /** Accepted deviations of a card that cannot do better: rates that it rounds, the MAC of before user space. */
   accepted: Map<string, string>;
-  /** Why the last attempt has failed. */
+  /** Why the last attempt failed. */
   reason?: string;
-  /** Of a VF in user space that another program has taken from its driver. */
+  /** State of a VF in user space that another program has unbound from its driver. */
   driver?: DriftState;
   /** Settings that another program seems to change. */
   contest?: DriftState;
@@ -67,14 +67,13 @@ interface KnownVf {
 type PodVf = { claim: StoredClaim; device: StoredDevice };
 
 /**
- * Compares what PFs have set for VFs in pods with what class and claim ask for, and sets it again: a reset of the card, or another
- * program, would otherwise leave a pod in another network, or without limits. One request for each PF and round, and for each VF
- * whose settings differ.
- * Decision: docs/decisions/0046-settings-are-kept.md
+ * Compares the PFs' settings for VFs in pods with class and claim, and restores them: a reset of the card, or another
+ * program, would otherwise leave a pod in another network, or without limits. Makes one request for each PF and round, and
+ * for each VF whose settings differ. Decision: docs/decisions/0046-settings-are-kept.md
  */
 export class PfDriftSweep {
   readonly #options: PfDriftOptions;
-  /** By claim and VF. */
+  /** Known VFs, by claim and VF. */
   readonly #known = new Map<string, KnownVf>();
 
   constructor(options: PfDriftOptions) {
@@ -97,7 +96,10 @@ export class PfDriftSweep {
     if (failure !== undefined) throw failure.reason;
   }
 
-  /** Looks whether a VF in user space still has the driver that its pod got it with. Binding it anew would not give it back to the pod. */
+  /**
+   * Checks whether a VF in user space still has the driver that its pod got it with. Binding it anew would not return it to
+   * the pod.
+   */
   async #compareDriver(vf: PodVf): Promise<void> {
     const { device } = vf;
     const wanted = device.access?.driver ?? device.config.driver;
@@ -123,7 +125,7 @@ export class PfDriftSweep {
     }
   }
 
-  /** Reports what differs of a VF: its driver, too. */
+  /** Reports the differences of a VF, including its driver. */
   #compared(vf: PodVf, { lost, others }: PfComparison): void {
     const { driver } = this.#of(vf);
     const all =
@@ -168,7 +170,8 @@ export class PfDriftSweep {
       this.#compared(vf, defined({ lost }));
       return;
     }
-    // A claim that is being unprepared, or passes on, is restored meanwhile; and what was read may be from before a change of ours.
+    // A claim that is being unprepared, or passes to another pod, is restored meanwhile, and the reading may predate a
+    // change of ours.
     const setAgain = async () => {
       const settings = (await this.#options.control.settingsOf(pfAddress)).get(vfIndex);
       const current = find();
@@ -177,7 +180,7 @@ export class PfDriftSweep {
     try {
       await locks.run(claimKey(identity), setAgain, signal);
     } catch (error) {
-      // The card is being reset: the next round sees whether it lasts.
+      // The card is being reset: the next round shows whether it lasts.
       if (!(error instanceof UnknownVfStateError)) throw error;
     }
   }
@@ -202,7 +205,7 @@ export class PfDriftSweep {
     this.#compared(vf, defined({ lost, others }));
   }
 
-  /** Sets the settings again. @returns those that could not be set */
+  /** Restores the settings. @returns those that could not be set */
   async #attempt(vf: PodVf, due: readonly PfDrift[], now: VfChange): Promise<DriftState | undefined> {
     const { control, clock, logger, onRestored } = this.#options;
     const { claim, device } = vf;
@@ -229,7 +232,10 @@ export class PfDriftSweep {
     return this.#contestOf(vf, due);
   }
 
-  /** Called when nothing differs any more. @param restored settings that were just restored @returns settings that another program seems to change */
+  /**
+   * Called when nothing differs any more. @param restored settings that were just restored @returns settings that another
+   * program seems to change
+   */
   #contestOf(vf: PodVf, restored: readonly PfDrift[]): DriftState | undefined {
     const known = this.#of(vf);
     known.failures = 0;
@@ -281,7 +287,7 @@ function leftReason({ config: { attach = 'netlink' } }: StoredDevice): string {
     : `netdra leaves it with attach ${attach}: another component may have set it`;
 }
 
-/** A card that has rounded a rate keeps it as it is when the rate is set again. */
+/** Returns whether the only failure is a rounded rate, which stays the same when it is set again. */
 function isRounding(error: NetdraError, wanted: VfPropertiesWanted, now: VfChange): boolean {
   const { rate, ...rest } = complete(wanted, now);
   if (rate === undefined || now.rate === undefined || propertiesOf(rest).length > 0) return false;
@@ -290,7 +296,7 @@ function isRounding(error: NetdraError, wanted: VfPropertiesWanted, now: VfChang
   return hasNoEffect && isRounded(rate, now.rate);
 }
 
-/** The MAC that a VF keeps in user space is left to PFs that cannot set one, as when it is prepared. */
+/** Returns whether the PF cannot set a MAC: the MAC of a VF in user space is then left to it, as when it is prepared. */
 function unpinnable(error: NetdraError, { config }: StoredDevice, due: readonly PfDrift[]): PfDrift | undefined {
   if (!(error instanceof SriovError) || error.code !== 'property-unsupported') return undefined;
   const isAlone = error.properties.length === 1 && config.macAddress === undefined;

@@ -24,9 +24,9 @@ const perObject = { burst: 10, everyMs: 300_000 };
 /** Maximum number of tracked events; more are dropped. */
 const maxEvents = 500;
 const maxFailures = 6;
-/** Not found refers to the namespace. */
+/** Permanent failures. `api-not-found` refers to the namespace. */
 const hopelessCodes: KubeErrorCode[] = ['api-forbidden', 'api-invalid', 'api-not-found', 'api-unserved'];
-/** Part of the 253 characters that a name may have. */
+/** Characters of the object's name in an event's name, which may have 253. */
 const maxObjectNameBytes = 200;
 const maxInstanceBytes = 128;
 
@@ -43,7 +43,7 @@ export interface EventWriterOptions {
 
 interface EventEntry {
   event: KubeEvent;
-  /** How often it has happened, and how many of these the API server knows of. */
+  /** Number of occurrences, and how many of them the API server knows. */
   count: number;
   toldCount: number;
   lastSeen: Date;
@@ -52,9 +52,9 @@ interface EventEntry {
 }
 
 /**
- * Reports problems with objects to users as Kubernetes Events. Calls return at once; the events are written later, and
- * a failed write is retried a few times and then given up, since an event is news and not state. The same event again
- * within six minutes is a series, with a count; different ones about one object are limited.
+ * Reports problems with objects to users as Kubernetes Events. Calls return at once; the events are written later, and a
+ * failed write is retried a few times and then given up, since an event is news and not state. A repeated event within six
+ * minutes is a series, with a count; different ones about one object are limited.
  */
 export class EventWriter implements EventReporter, AsyncDisposable {
   readonly #kube: KubeRequests;
@@ -96,7 +96,7 @@ export class EventWriter implements EventReporter, AsyncDisposable {
     return this.#entries.size;
   }
 
-  /** Events that were not written yet are dropped. */
+  /** Drops events that were not written yet. */
   async [Symbol.asyncDispose]() {
     await this.#background[Symbol.asyncDispose]();
   }
@@ -168,7 +168,7 @@ export class EventWriter implements EventReporter, AsyncDisposable {
     try {
       await this.#kube.request({ method: 'POST', path: pathOf(event), body: event, signal });
     } catch (error) {
-      // The response to an earlier attempt was lost.
+      // A retry whose earlier response was lost.
       if (!isKubeError(error, 'api-conflict')) throw error;
     }
   }
@@ -219,7 +219,7 @@ function pathOf({ metadata: { namespace } }: KubeEvent): string {
   return `/apis/events.k8s.io/v1/namespaces/${namespace}/events`;
 }
 
-/** The object's name and a random suffix, as other controllers do it. */
+/** Returns an event name: the object's name and a random suffix, as other controllers do. */
 function newEventName({ regarding }: EventReport): string {
   const name = regarding.name.slice(0, maxObjectNameBytes).replace(/[^a-z0-9]+$/, '');
   return `${name}.${randomBytes(8).toString('hex')}`;

@@ -8,26 +8,26 @@ export interface ObjectReference {
   uid: string;
 }
 
-/** What an event says. */
+/** Text of an event. */
 export interface EventText {
-  /** CamelCase, for programs: `DeviceNotAttached`. */
+  /** Reason in CamelCase, for programs: `DeviceNotAttached`. */
   reason: string;
-  /** CamelCase, what was being done: `Attaching`. */
+  /** Action in CamelCase: `Attaching`. */
   action: string;
-  /** A sentence for people; anything beyond 1,024 bytes is cut off. */
+  /** A sentence for people; cut after 1,024 bytes. */
   note: string;
 }
 
 /** Something that happened to an object, for users who look at the object. */
 export interface EventReport extends EventText {
   regarding: ObjectReference;
-  /** Another object that the event is about. */
+  /** Another object involved in the event. */
   related?: ObjectReference;
   type: 'Normal' | 'Warning';
 }
 
 export interface EventReporter {
-  /** Returns at once. */
+  /** Queues the event and returns at once. */
   report(event: EventReport): void;
 }
 
@@ -36,7 +36,7 @@ export interface KubeEvent extends EventReport {
   apiVersion: 'events.k8s.io/v1';
   kind: 'Event';
   metadata: { namespace: string; name: string };
-  /** RFC 3339 with microseconds. */
+  /** Time, RFC 3339 with microseconds. */
   eventTime: string;
   reportingController: string;
   reportingInstance: string;
@@ -49,11 +49,11 @@ const maxNoteBytes = 1024;
 export function formatNote(text: string): string {
   if (Buffer.byteLength(text) <= maxNoteBytes) return text;
   const kept = Buffer.from(text).subarray(0, maxNoteBytes - Buffer.byteLength('…'));
-  // A character that is cut in two becomes a replacement character, which is longer.
+  // A character cut in two becomes a replacement character, which is longer.
   return `${kept.toString().replace(/\uFFFD+$/, '')}…`;
 }
 
-/** Kubernetes' `MicroTime`; our clock has milliseconds. */
+/** Formats a Kubernetes `MicroTime`; our clock has milliseconds. */
 export function formatMicroTime(date: Date): string {
   return date.toISOString().replace('Z', '000Z');
 }

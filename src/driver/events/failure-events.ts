@@ -17,11 +17,11 @@ export interface SandboxName extends PodName {
   id: string;
 }
 
-/** Something that is wrong with a card. */
+/** A fault of a card. */
 export interface CardFault {
   /** Kind of fault: `no-carrier` */
   name: string;
-  /** `PF ens1f0 (0000:3b:00.0)` */
+  /** Card: `PF ens1f0 (0000:3b:00.0)` */
   subject: string;
   /** What is wrong, what follows for new claims, and what to do. */
   message: string;
@@ -34,16 +34,16 @@ export class FailureEvents {
   readonly #pods = new Map<string, { name: PodName; sandboxId: string }>();
   /** Devices whose loss was reported. */
   #lost = new Set<string>();
-  /** What was reported to be wrong with cards. */
+  /** Reported faults of cards. */
   #cards: readonly CardFault[] = [];
-  /** What was reported of the node and is not over, by reason. */
+  /** Reported problems of the node that are not over, by reason. */
   readonly #ofNode = new Map<string, ReadonlySet<string>>();
 
   constructor(writer: EventReporter) {
     this.#writer = writer;
   }
 
-  /** The runtime has listed all sandboxes: pods without one get no more events. */
+  /** Drops pods without a sandbox, which get no more events: the runtime has listed all sandboxes. */
   sandboxesPresent(sandboxes: readonly SandboxName[]): void {
     this.#pods.clear();
     for (const sandbox of sandboxes) this.sandboxSeen(sandbox);
@@ -53,7 +53,7 @@ export class FailureEvents {
     this.#pods.set(uid, { name: { namespace, name, uid }, sandboxId });
   }
 
-  /** The end of an earlier sandbox does not end the events of a pod that has a newer one. */
+  /** Drops a pod, unless it already has a newer sandbox. */
   sandboxGone({ id, uid }: SandboxName): void {
     if (this.#pods.get(uid)?.sandboxId === id) this.#pods.delete(uid);
   }
@@ -64,7 +64,7 @@ export class FailureEvents {
     this.#report(identity, consumersOf(claim), { reason: 'DeviceNotPrepared', action: 'Preparing', note });
   }
 
-  /** The pod starts nevertheless. @param what two claims have that they should not, with the other claim */
+  /** Reports a conflict between two claims; the pod starts nevertheless. @param what the conflict, with the other claim */
   portShared(claim: AllocatedClaim, what: string): void {
     const note = `Claim ${claimName(claim.identity)} conflicts with another one of this node: ${what}`;
     this.#report(claim.identity, consumersOf(claim), { reason: 'PortShared', action: 'Preparing', note });
@@ -82,27 +82,27 @@ export class FailureEvents {
     this.#report(claim, pods, { reason: 'DeviceNotAttached', action: 'Attaching', note });
   }
 
-  /** Nothing has failed, but the pod waits. @param progress how far the work is, and with which device of the claim */
+  /** Reports a pod that waits although nothing has failed. @param progress progress of the work, with the current device */
   slowToAttach(pod: SandboxIdentity, claim: ClaimIdentity, progress: string): void {
     const note = `The containers wait until the devices of the pod are attached, one after the other: ${progress}`;
     const what: EventText = { reason: 'WaitingForDevices', action: 'Attaching', note };
     this.#reportSlow(claim, [nameOf(pod)], what);
   }
 
-  /** The same before the pod has a sandbox. */
+  /** Reports a pod that waits before it has a sandbox. */
   slowToPrepare(claim: AllocatedClaim, progress: string): void {
     const note = `The pod waits until its devices are prepared, one after the other: ${progress}`;
     const what: EventText = { reason: 'WaitingForDevices', action: 'Preparing', note };
     this.#reportSlow(claim.identity, consumersOf(claim), what);
   }
 
-  /** A container starts nevertheless. @param reason where its CPUs and its devices are */
+  /** Reports misaligned CPUs; the container starts nevertheless. @param reason NUMA nodes of its CPUs and its devices */
   numaMisaligned(pod: PodName, claim: ClaimIdentity, reason: string): void {
     const note = `Devices of claim ${claimName(claim)} are on another NUMA node than CPUs or memory: ${reason}`;
     this.#report(claim, [pod], { reason: 'NumaMisaligned', action: 'CreatingContainer', note });
   }
 
-  /** Nothing is wrong with the device, but its metadata and status may be out of date. */
+  /** Reports a pod whose network keeps changing: metadata and status may be out of date. */
   flapping(claim: ClaimIdentity, podUids: string[]): void {
     const note = `The pod's network is flapping. Metadata and status of claim ${claimName(claim)} are updated at most every 30 s until it settles.`;
     this.#report(claim, this.#podsOf(podUids), { reason: 'DeviceFlapping', action: 'Watching', note });
@@ -126,13 +126,13 @@ export class FailureEvents {
     this.#report(claim, this.#podsOf(podUids), { reason: 'SettingsChanged', action: 'Reconciling', note });
   }
 
-  /** Both hosts lose traffic. @param what the addresses, and what to do */
+  /** Reports addresses that another host has, so that both lose traffic. @param what the addresses, and what to do */
   duplicateAddresses(claim: ClaimIdentity, podUids: string[], device: StoredDevice, what: string): void {
     const note = `${deviceOf(device)} of claim ${claimName(claim)} shares an address with another host of its network: ${what}`;
     this.#report(claim, this.#podsOf(podUids), { reason: 'DuplicateAddress', action: 'Reconciling', note });
   }
 
-  /** The pod runs, but its claim does not show the state of its devices. */
+  /** Reports that a claim does not show the state of its devices, although the pod runs. */
   statusNotWritten(claim: ClaimIdentity, podUids: string[], error: unknown): void {
     this.#report(claim, this.#podsOf(podUids), {
       reason: 'StatusNotWritten',
@@ -147,7 +147,7 @@ export class FailureEvents {
   }
 
   /**
-   * Reports devices that claims hold but that are no longer on the node, once for each loss.
+   * Reports claimed devices that are no longer on the node, once for each loss.
    * @param present names of the devices that were found
    */
   devicesFound(pool: string, present: readonly string[], claims: readonly StoredClaim[]): void {
@@ -183,7 +183,7 @@ export class FailureEvents {
     this.#reportOnNode(node, { reason: 'DeviceNotRestored', action: 'Restoring' }, notes);
   }
 
-  /** Reports once on the node when something begins to be wrong with a card, and when it is over. */
+  /** Reports once on the node when a condition of a card begins, and when it ends. */
   cardsUnhealthy(node: string, conditions: readonly CardFault[]): void {
     const keyOf = ({ name, subject }: CardFault) => `${subject} ${name}`;
     const notes = conditions.map((each): [string, string] => [keyOf(each), each.message]);
@@ -204,7 +204,7 @@ export class FailureEvents {
     this.#reportOnNode(node, { reason: 'PolicyRejected', action: 'ReadingPolicy' }, notes);
   }
 
-  /** @param error absent: they are published. Failures that pass, such as of the connection, are no news. */
+  /** @param error absent: they are published. Temporary failures, such as of the connection, are not reported. */
   slicesNotPublished(node: string, error: Error | undefined): void {
     if (error instanceof NetdraError && error.retriable) return;
     const note = `ResourceSlices of this node are out of date: ${explain(error)}`;
@@ -212,7 +212,7 @@ export class FailureEvents {
     this.#reportOnNode(node, { reason: 'SlicesNotPublished', action: 'Publishing' }, notes);
   }
 
-  /** Reports each problem once, until it is over. @param notes of the problems that there are now, by a key for each */
+  /** Reports each problem once, until it is over. @param notes current problems, by a key for each */
   #reportOnNode(node: string, what: { reason: string; action: string }, notes: [key: string, note: string][]): void {
     const known = this.#ofNode.get(what.reason);
     const regarding = nodeReference(node);
@@ -244,13 +244,13 @@ function deviceOf({ name, pciAddress }: StoredDevice): string {
   return `Device ${name} (${pciAddress})`;
 }
 
-/** The pods that a claim is reserved for. */
+/** Returns the pods that a claim is reserved for. */
 function consumersOf({ identity: { namespace }, object }: AllocatedClaim): PodName[] {
   const consumers = object.status?.reservedFor?.filter(({ resource }) => resource === 'pods') ?? [];
   return consumers.map(({ name, uid }) => ({ namespace, name, uid }));
 }
 
-/** The kubelet refers to its node in the same way, since it does not know the UID either. */
+/** Returns a reference to a node without its UID, as the kubelet does, which does not know it either. */
 function nodeReference(name: string): ObjectReference {
   return { apiVersion: 'v1', kind: 'Node', name, uid: name };
 }

@@ -4,7 +4,7 @@ import type { DraPlugin, PrepareResult, UnprepareResult } from '../../framework/
 import { intercept } from '../../lib/intercept.ts';
 import type { FailureEvents } from './failure-events.ts';
 
-/** Wraps a driver: claims that it cannot serve get an event. */
+/** Wraps a driver: reports claims that it cannot serve as events. */
 export function withClaimEvents(plugin: DraPlugin, events: FailureEvents): DraPlugin {
   return {
     prepareResourceClaims: async (claims, context) =>
@@ -47,7 +47,7 @@ async function refusing<T>(call: () => T, report: (error: unknown) => void): Pro
   }
 }
 
-/** Wraps handlers: the events learn the names of pods, and a container that is refused gets an event. */
+/** Wraps handlers: records the names of pods, and reports a refused container as an event. */
 export function withPodEvents(handlers: PluginHandlers, events: FailureEvents): PluginHandlers {
   return intercept(handlers, ({ name, args, next }) => {
     if (name === 'synchronize') events.sandboxesPresent(args[0]);

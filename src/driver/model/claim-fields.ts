@@ -3,10 +3,10 @@
  * others. The API decides who may write a claim; only administrators may write a class.
  */
 export const closedFields = [
-  /** vfio gives a program control of the device's memory access, and takes the interface from the node. */
+  /** vfio lets a program control the device's memory access, and removes the interface from the node. */
   'driver',
   'macAddress',
-  /** Settings that the PF enforces: which network the VF is in, and what it may send there. */
+  /** Settings that the PF enforces: the VF's network, and what it may send there. */
   'vf.vlan',
   'vf.qos',
   'vf.vlanProto',
@@ -15,13 +15,13 @@ export const closedFields = [
   'vf.linkState',
   'vf.minTxRate',
   'vf.maxTxRate',
-  /** Other modes than active-backup need the switch's consent: they send LACP frames, or one MAC address by several ports. */
+  /** Modes other than active-backup need the switch's cooperation: they send LACP frames, or one MAC address by several ports. */
   'bond.mode',
   /** Not part of the VF: opens parts of the host's kernel that pods cannot reach otherwise. */
   'vhost',
   /** They choose a routing table for all traffic of the pod, not only that of the VF. */
   'rules',
-  /** The VF receives what others send to each other in its network. */
+  /** The VF receives traffic between others in its network. */
   'promiscuous',
   /** They only affect the interface, but the kubelet refuses them to pods without the administrator's consent. */
   'sysctls',
@@ -31,7 +31,7 @@ export const closedFields = [
   'networkAttachmentDefinition',
   /** Definitions in other namespaces, even if `networkAttachmentDefinition` is open. */
   'networkAttachmentDefinition.namespace',
-  /** Files on the host under names that other software trusts, and data that images of others were made for. */
+  /** Files on the host under names that other software trusts, and variables that other images expect. */
   'dialects',
 ] as const;
 export type ClosedField = (typeof closedFields)[number];

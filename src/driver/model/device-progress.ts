@@ -2,31 +2,31 @@ import { type ClaimIdentity, claimName } from '../../framework/metadata/document
 import type { Clock } from '../../lib/clock.ts';
 import type { StoredDevice } from './stored.ts';
 
-/** A CNI plugin that waits for IPv6 duplicate address detection takes up to 2 s, and is not slow. */
+/** Time before work counts as slow, ms: a CNI plugin that waits for IPv6 duplicate address detection takes up to 2 s. */
 const patienceMs = 3_000;
 
 export interface DeviceProgressOptions<Claim> {
-  /** What is done with the devices. */
+  /** Kind of work. */
   work: 'attached' | 'prepared';
-  /** How many devices there are. */
+  /** Number of devices. */
   total: number;
   clock: Clock;
-  /** Called after 3 s, unless it was disposed of. @param progress how far the work is, and with which device */
+  /** Called after 3 s, unless disposed. @param progress progress of the work, with the current device */
   onSlow: (claim: Claim, progress: string) => void;
 }
 
-/** How far work on the devices of a pod is, which is done for one after the other. To be disposed of when the work ends. */
+/** Progress of work on the devices of a pod, one after the other. Dispose of it when the work ends. */
 export class DeviceProgress<Claim extends { identity: ClaimIdentity }> implements Disposable {
   readonly #options: DeviceProgressOptions<Claim>;
   readonly #end = new AbortController();
   #ready = 0;
   #claim: Claim | undefined;
-  /** What is done of the claim. */
+  /** Current step of the claim. */
   #step: 'before devices' | StoredDevice | 'after devices' = 'before devices';
 
   constructor(options: DeviceProgressOptions<Claim>) {
     this.#options = options;
-    // A claim with `adminAccess` only waits for no device.
+    // A claim with only `adminAccess` waits for no device.
     if (options.total === 0) return;
     options.clock.sleep(patienceMs, this.#end.signal).then(
       () => this.#claim && options.onSlow(this.#claim, this.#describe(this.#claim)),
@@ -63,13 +63,13 @@ export class DeviceProgress<Claim extends { identity: ClaimIdentity }> implement
   }
 }
 
-/** What a claim waits for while the work is with none of its devices. */
+/** What a claim waits for before and after the work on its devices. */
 const beforeDevices = {
   attached: 'waits for other work on it',
   prepared: 'waits for the API server, or for earlier devices of it to be restored',
 };
 
-/** What takes part in the work on a device besides the driver. */
+/** Components that take part in the work on a device besides the driver. */
 const helpOf: Record<DeviceProgressOptions<never>['work'], (device: StoredDevice) => string> = {
   attached: ({ config: { attach, ipam } }) => {
     if (attach === 'cni') return ', with the CNI plugins of its claim';

@@ -4,7 +4,7 @@ import type { ErrorDetails } from '../../lib/errors.ts';
 import { DriverError, type DriverErrorCode } from './driver-error.ts';
 
 /**
- * The error for a claim that the driver refuses.
+ * Returns the error for a claim that the driver refuses.
  * @param problem follows the name of the claim: ` may not set driver`
  */
 export function refusal(

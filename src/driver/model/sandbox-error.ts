@@ -34,8 +34,8 @@ export type SandboxErrorCode =
 export class SandboxError extends NetdraError<SandboxErrorCode> {}
 
 /**
- * One error for several that are independent of each other. A single one, also if it was met repeatedly, is returned as it is.
- * @param texts what to say of each, in the same order; default: its explanation
+ * Combines independent errors into one. Returns a single one, also a repeated one, unchanged.
+ * @param texts a text for each error, in the same order; default: its explanation
  */
 export function asOneError(errors: readonly unknown[], texts: readonly string[] = errors.map(explain)): unknown {
   if (new Set(errors).size <= 1) return errors[0];

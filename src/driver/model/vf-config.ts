@@ -11,7 +11,7 @@ import type {
 } from '../../node/netlink/index.ts';
 import type { DialectsConfig } from './dialects-config.ts';
 
-/** Who moves a VF into its pod: netdra, the CNI plugins of the claim, or another component. */
+/** Component that moves a VF into its pod: netdra, the CNI plugins of the claim, or another one. */
 export const attachModes = ['netlink', 'cni', 'observe'] as const;
 export type AttachMode = (typeof attachModes)[number];
 
@@ -23,13 +23,13 @@ export interface VfSettings {
   spoofCheck?: boolean | undefined;
   trust?: boolean | undefined;
   linkState?: 'auto' | 'enable' | 'disable' | undefined;
-  /** Mbit/s. */
+  /** Guaranteed rate in Mbit/s. */
   minTxRate?: number | undefined;
-  /** Mbit/s. */
+  /** Maximum rate in Mbit/s. */
   maxTxRate?: number | undefined;
 }
 
-/** Bytes of the largest packets that the kernel passes to the VF (GSO), or makes of received ones (GRO). */
+/** Largest packets, in bytes, that the kernel passes to the VF (GSO), or assembles from received ones (GRO). */
 export interface OffloadSizes {
   gsoMaxBytes?: number | undefined;
   groMaxBytes?: number | undefined;
@@ -37,7 +37,7 @@ export interface OffloadSizes {
   groMaxBytesIpv4?: number | undefined;
 }
 
-/** The bond that a VF becomes a member of. */
+/** The bond that a VF joins. */
 export interface BondConfig {
   name: string;
   mode?: BondMode | undefined;
@@ -64,8 +64,8 @@ export interface RouteConfig {
 }
 
 /**
- * The merged settings for one device, as its DeviceClass and its claim ask for them. An absent field leaves the VF as it is.
- * `vfConfigSchema` of `driver/api` describes each field for users, and checks that the two agree.
+ * The merged settings of DeviceClass and claim for one device. An absent field leaves the VF unchanged. `vfConfigSchema` of
+ * `driver/api` describes each field for users, and checks that the two agree.
  */
 export interface VfConfig {
   attach?: AttachMode | undefined;
@@ -78,7 +78,7 @@ export interface VfConfig {
   numa?: 'report' | 'require' | undefined;
   vf?: VfSettings | undefined;
   interfaceName?: string | undefined;
-  /** Bytes. */
+  /** MTU in bytes. */
   mtu?: number | undefined;
   macAddress?: string | undefined;
   addresses?: string[] | undefined;
@@ -105,7 +105,7 @@ export const interfaceSettings = [
   'offloadLimits',
 ] as const satisfies readonly (keyof VfConfig)[];
 
-/** Returns both configurations as one. Fields of `over` win, as do its entries of `vf` and `sysctls`. */
+/** Merges two configurations. Fields of `over` win, as do its entries of `vf` and `sysctls`. */
 export function mergeVfConfigs(base: VfConfig, over: VfConfig): VfConfig {
   const merged = { ...base, ...over };
   for (const field of ['vf', 'sysctls'] as const) {

@@ -17,14 +17,14 @@ import type { NodeView } from './node-view.ts';
 const apiVersion = 'netdra.dev/v1alpha1';
 const kind = 'NodeNetworkDevices';
 /**
- * How long changes are collected before a write, and by how much that is longer at random: one event can change all nodes. Between two
- * writes of a node is at least the last time, while pods come and go.
+ * Time for which changes are collected before a write, and its random part, since one event can change all nodes. Two
+ * writes of a node are at least the last time apart, while pods come and go.
  */
 const collect = { leastMs: 2_000, spreadMs: 8_000, betweenMs: 10_000 };
-/** This long after the start, the instance of the driver that this one replaces in a rolling update has ended. */
+/** Time after the start by which the instance that this one replaces in a rolling update has ended, ms. */
 const replacedMs = 120_000;
 
-/** Failures that end only with a change of the cluster, and what its administrator can do. */
+/** What an administrator can do about failures that end only with a change of the cluster. */
 const remedies: Partial<Record<KubeErrorCode, string>> = {
   'api-unserved': 'install the CustomResourceDefinition of the chart, or set its value nodeView.enabled to false',
   'api-forbidden':
@@ -42,23 +42,23 @@ export interface NodeViewWriterOptions {
   driver: string;
   node: string;
   clock: Clock;
-  /** For the times in conditions. */
+  /** Clock for the times in conditions. */
   now: () => Date;
   logger: Logger;
-  /** From 0 up to 1. */
+  /** Returns numbers from 0 up to 1. */
   random: () => number;
-  /** UID of the Node, to which the object belongs. @throws SliceError, KubeError */
+  /** Returns the UID of the Node, to which the object belongs. @throws SliceError, KubeError */
   nodeUid: (signal: AbortSignal) => Promise<string>;
-  /** @throws NetdraError of what cannot be read */
+  /** Reads the view. @throws NetdraError of what cannot be read */
   read: () => NodeView;
   /** Receives each failure; all are already logged. */
   onError?: (error: unknown) => void;
 }
 
 /**
- * Writes what a node has to its NodeNetworkDevices, when that has changed: changes of a few seconds in one request, and nothing while
- * nothing changes, also after a restart. Failures are logged and retried, and have no effect on anything else.
- * Decision: docs/decisions/0041-a-node-shows-its-devices.md
+ * Writes a node's NodeNetworkDevices when it changes: changes of a few seconds in one request, and nothing while nothing
+ * changes, also after a restart. Failures are logged and retried, and affect nothing else. Decision:
+ * docs/decisions/0041-a-node-shows-its-devices.md
  */
 export class NodeViewWriter implements AsyncDisposable {
   readonly #kube: KubeRequests;
@@ -68,9 +68,12 @@ export class NodeViewWriter implements AsyncDisposable {
   readonly #aloneAtMs: number;
   #isContested = true;
   #nextAtMs = 0;
-  /** As the API server has it; `undefined`: to be read. The object is missing, or belongs to an earlier Node: it has no status. */
+  /**
+   * Object of the API server; `undefined`: to be read. An object that is missing, or belongs to an earlier Node, has no
+   * status.
+   */
   #stored: { nodeUid: string; status: StoredView | undefined } | undefined;
-  /** How often in a row it was forbidden. */
+  /** Number of consecutive refusals. */
   #refusals = 0;
   /** Codes of failures that were logged. */
   readonly #logged = new Set<string>();
@@ -82,7 +85,7 @@ export class NodeViewWriter implements AsyncDisposable {
     this.#aloneAtMs = options.clock.nowMs() + replacedMs;
   }
 
-  /** To be called when something may have changed, and from time to time. */
+  /** Schedules a write if something changed. Call it after possible changes, and periodically. */
   note(): void {
     const { clock, random } = this.#options;
     if (this.#background.signal.aborted || this.#background.isRunning('') || this.#retry.isScheduled) return;
@@ -104,7 +107,7 @@ export class NodeViewWriter implements AsyncDisposable {
     try {
       return this.#stored === undefined || !isDeepStrictEqual(this.#stored.status, this.#wanted());
     } catch {
-      // The attempt to write it reports that.
+      // The attempt to write reports the failure.
       return true;
     }
   }
@@ -120,7 +123,7 @@ export class NodeViewWriter implements AsyncDisposable {
         this.#failed(error);
       }
     });
-    // It may have changed meanwhile.
+    // The view may have changed meanwhile.
     this.note();
   }
 
@@ -130,7 +133,7 @@ export class NodeViewWriter implements AsyncDisposable {
     const { nodeUid, status: before } = this.#stored;
     const status = this.#wanted();
     if (!isDeepStrictEqual(before, status)) {
-      // If the answer is lost, it has to be read again.
+      // Reset first: after a lost answer the object must be read again.
       this.#stored = undefined;
       const owner = { apiVersion: 'v1', kind: 'Node', name: node, uid: nodeUid };
       await this.#kube.request({
@@ -168,7 +171,7 @@ export class NodeViewWriter implements AsyncDisposable {
     return `/apis/${apiVersion}/nodenetworkdevices/${this.#options.node}`;
   }
 
-  /** A condition keeps its time as long as it stays. */
+  /** Returns the wanted view; an unchanged condition keeps its time. */
   #wanted(): StoredView {
     const { read, now } = this.#options;
     const before = this.#stored?.status?.conditions ?? [];

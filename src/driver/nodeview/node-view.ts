@@ -13,24 +13,24 @@ import type { ClaimDevices } from '../model/index.ts';
 import { schemaVersion } from '../state/index.ts';
 
 /**
- * How many entries its lists have at most, and how long its texts are, UTF-16 units: with all of them an object has less than 400 KiB.
- * The numbers of devices count those that are left out, too.
+ * Limits for the entries of its lists, and for the length of its texts in UTF-16 units: a full object has less than 400
+ * KiB. The numbers of devices include omitted entries.
  */
 const most = { pfs: 64, claims: 512, groups: 64, devices: 512, problems: 16, text: 512 };
 
-/** What the API shows of a node: `status` of its NodeNetworkDevices. State only: nothing in it changes by time alone. */
+/** A node in the API: `status` of its NodeNetworkDevices. State only: nothing in it changes by time alone. */
 export interface NodeView {
   driver: { name: string; version: string; stateSchema: number };
   /** Numbers of devices, VFs and NICs, as in {@link PfCounts}. */
   devices: { offered: number; inUse: number; withheld: number };
   pfs: PfView[];
-  /** What claims hold, sorted. */
+  /** Claimed devices, sorted by claim. */
   claims: { namespace: string; name: string; devices: string[] }[];
-  /** Devices that new claims cannot get, those of one PF with one reason together. */
+  /** Devices that new claims cannot get, grouped by PF and reason. */
   withheld: WithheldDevices[];
-  /** `digest`: the same on all nodes where the same policy is in force; absent without one. */
+  /** `digest`: equal on all nodes with the same policy in force; absent without one. */
   policy: PolicyOrigin & { digest?: string; warnings: string[] };
-  /** What cannot be read of devices. */
+  /** Problems with reading devices. */
   problems: string[];
   conditions: StatusCondition[];
 }
@@ -40,11 +40,14 @@ export interface PfView {
   name: string;
   pciAddress: string;
   driver?: string;
-  /** `Down`: its interface is down, and its VFs are offered. Absent: it has no interface, or one that is down without such VFs. */
+  /**
+   * `Down`: its interface is down, and its VFs are offered. Absent: it has no interface, or one that is down without such
+   * VFs.
+   */
   link?: 'Up' | 'NoCarrier' | 'Down';
-  /** As last seen. */
+  /** Speed, as last seen. */
   speedMbps?: number;
-  /** How many VFs it can have, and has. */
+  /** Number of VFs that it can have, and has. */
   totalVfs: number;
   numVfs: number;
   /** As in {@link PfCounts}. */
@@ -52,9 +55,9 @@ export interface PfView {
 }
 
 export interface WithheldDevices {
-  /** Absent: of a NIC. */
+  /** PF of the devices; absent for a NIC. */
   pf?: string;
-  /** An exclusion's, or the name of a condition. */
+  /** Reason of an exclusion, or name of a condition. */
   reason: string;
   message: string;
   devices: string[];
@@ -68,7 +71,7 @@ export interface ViewSources {
     'counts' | 'failure' | 'find' | 'isListed' | 'offered' | 'policyFault' | 'report' | 'state' | 'unhealthy'
   >;
   store: { claims(): readonly ClaimDevices[] };
-  /** Why the API server does not have the slices as wanted; `undefined`: it has; `null`: not known yet. */
+  /** Returns why the API server does not have the slices as wanted; `undefined`: it has; `null`: not known yet. */
   slicesFailure: () => string | undefined | null;
 }
 

@@ -11,16 +11,16 @@ import { checkSchema } from '../api/schema-faults.ts';
 import { PolicyFile, type PolicySource, type PutInForce } from '../devices/policy-file.ts';
 
 const policiesPath = '/apis/netdra.dev/v1alpha1/networkdevicepolicies';
-/** How long a driver that knows nothing yet waits for the API server before it goes on without devices. */
+/** How long a starting driver waits for the API server before it continues without devices, ms. */
 const firstAnswerMs = 2_000;
 
-/** A policy as the API server has it. */
+/** A policy object of the API server. */
 export interface NetworkDevicePolicy {
   metadata: ObjectMeta & { generation?: number };
   spec: { nodeSelector: unknown };
 }
 
-/** What was in force last; without a name, no object was. */
+/** Last policy in force; without a name, no object was. */
 interface StoredChoice {
   name?: string;
   uid?: string;
@@ -33,30 +33,30 @@ export interface PolicyObjectsOptions {
   node: string;
   clock: Clock;
   logger: Logger;
-  /** From 0 up to 1. */
+  /** Returns numbers from 0 up to 1. */
   random: () => number;
   files: TextFiles;
-  /** File in which the choice is kept for the next start. */
+  /** File that keeps the choice for the next start. */
   statePath: string;
-  /** File with the policy of nodes that no object selects. */
+  /** File with the policy for nodes that no object selects. */
   filePath?: string;
 }
 
 /**
- * The NetworkDevicePolicy whose `nodeSelector` selects the node; where none does, the policy of a file. What was in force stays in force
- * while the API server does not answer, also over a restart, while a newer policy is refused, and while several select the node.
- * Decision: docs/decisions/0044-a-policy-is-an-object.md
+ * Follows the NetworkDevicePolicy whose `nodeSelector` selects the node; where none does, the policy of a file. The policy
+ * in force stays while the API server does not answer, also over a restart, while a newer policy is refused, and while
+ * several select the node. Decision: docs/decisions/0044-a-policy-is-an-object.md
  */
 export class PolicyObjects implements PolicySource, AsyncDisposable {
   readonly #options: PolicyObjectsOptions;
   readonly #objects: FollowedList<NetworkDevicePolicy>;
   readonly #node: FollowedList<{ metadata: ObjectMeta }>;
   #isStarted = false;
-  /** `undefined`: not known yet. */
+  /** Current choice; `undefined`: not known yet. */
   #choice: StoredChoice | undefined;
-  /** Followed while no object is in force. */
+  /** Source that is followed while no object is in force. */
   #file: PolicySource | undefined;
-  /** Whether any policy, or none on purpose, was put in force. */
+  /** Whether any policy, or deliberately none, was put in force. */
   #isInForce = false;
 
   constructor(options: PolicyObjectsOptions) {
@@ -101,7 +101,7 @@ export class PolicyObjects implements PolicySource, AsyncDisposable {
     stop.abort();
   }
 
-  /** Decides by what is known of policies and Node. @returns why the newest policy is not in force */
+  /** Chooses by the known policies and the Node. @returns why the newest policy is not in force */
   #choose(onChange: PutInForce): NetdraError | undefined {
     const { objects } = this.#objects;
     const node = this.#node.objects?.get(this.#options.node);
@@ -178,7 +178,7 @@ export class PolicyObjects implements PolicySource, AsyncDisposable {
     return isKubeError(this.#objects.failure, 'api-unserved');
   }
 
-  /** Only what does not pass by itself. */
+  /** Returns a permanent failure to read. */
   #refusedRead(): NetdraError | undefined {
     const cause = [this.#objects, this.#node]
       .map(({ failure }) => failure)
@@ -197,7 +197,7 @@ export class PolicyObjects implements PolicySource, AsyncDisposable {
   }
 }
 
-/** A selector that this version does not know selects the node, and the policy is then refused. */
+/** Returns whether a policy selects the node. A selector of an unknown version does, and the policy is then refused. */
 function selects({ spec }: NetworkDevicePolicy, labels: Record<string, string> = {}): boolean {
   const selector = labelSelector.safeParse(spec.nodeSelector);
   return !selector.success || matches(labels, selector.data);
@@ -207,7 +207,7 @@ const nameOf = ({ metadata }: NetworkDevicePolicy) => metadata.name ?? '';
 const generationOf = ({ metadata }: NetworkDevicePolicy) => metadata.generation ?? 0;
 const byName = (a: NetworkDevicePolicy, b: NetworkDevicePolicy) => (nameOf(a) < nameOf(b) ? -1 : 1);
 
-/** No policy: reported once. */
+/** Returns a source without a policy, which it reports once. */
 function noFile(): PolicySource {
   let isReported = false;
   return {
@@ -219,7 +219,7 @@ function noFile(): PolicySource {
   };
 }
 
-/** @returns `undefined` for a file that is missing or damaged: nothing is known */
+/** @returns `undefined` for a missing or damaged file */
 async function readChoice(files: TextFiles, path: string, logger: Logger): Promise<StoredChoice | undefined> {
   try {
     const choice: StoredChoice = JSON.parse(await files.read(path));

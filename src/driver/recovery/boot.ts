@@ -11,10 +11,10 @@ export interface EndEarlierBootsOptions {
 }
 
 /**
- * Forgets what a reboot has invalidated, before anything else uses it: sandboxes are gone, VFs are as the kernel
- * creates them, and restoring the stored snapshots would undo the work of others. Claims that were prepared are treated
- * as if their prepare had been interrupted: the kubelet prepares them again, and everything is set up anew.
- * @returns how many claims there were
+ * Forgets what a reboot has invalidated, before anything else uses it: sandboxes are gone, VFs are as the kernel creates
+ * them, and restoring the stored snapshots would undo the work of others. Treats prepared claims as if their prepare had
+ * been interrupted: the kubelet prepares them again, and everything is set up anew.
+ * @returns the number of claims
  * @throws StateError `store-unusable`
  */
 export async function endEarlierBoots({ store, withdraw, logger }: EndEarlierBootsOptions): Promise<number> {

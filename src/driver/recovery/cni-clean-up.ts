@@ -4,7 +4,7 @@ import type { CachedAttachment, CniRunner } from '../../node/cni/index.ts';
 import type { StoredClaims } from '../state/index.ts';
 import { cniInterfaceName } from '../vf/cni-attacher.ts';
 
-/** For one attachment: a plugin that hangs must not delay the others. */
+/** Time limit for one attachment, ms: a plugin that hangs must not delay the others. */
 const budgetMs = 30_000;
 
 export interface CniCleanUpOptions {
@@ -18,8 +18,8 @@ export interface CniCleanUpOptions {
  * Deletes CNI attachments of sandboxes that no longer have a prepared VF: the driver was killed between the DEL and the
  * removal of its cache entry, or a failed ADD could not be undone. The runner's cache has every attachment that was begun.
  *
- * This replaces the verb GC of CNI 1.1, which deletes everything in a network that its caller does not name: a network of
- * a NetworkAttachmentDefinition has other users on the node, such as Multus.
+ * This replaces the verb GC of CNI 1.1, which deletes everything in a network that its caller does not name: a network of a
+ * NetworkAttachmentDefinition has other users on the node, such as Multus.
  */
 export class CniCleanUp implements AsyncDisposable {
   readonly #options: CniCleanUpOptions;
@@ -39,7 +39,7 @@ export class CniCleanUp implements AsyncDisposable {
     });
   }
 
-  /** Deletes all unused ones, for the start. Hooks are served meanwhile. @throws CniError `cni-cache-unusable` */
+  /** Deletes all unused attachments when the driver starts. Hooks are served meanwhile. @throws CniError `cni-cache-unusable` */
   async run(): Promise<void> {
     for (const cached of await this.#unused()) {
       if (this.#stop.signal.aborted) return;
@@ -47,7 +47,10 @@ export class CniCleanUp implements AsyncDisposable {
     }
   }
 
-  /** Deletes those that were unused at the last sweep already. To be called periodically. @throws CniError `cni-cache-unusable` */
+  /**
+   * Deletes attachments that were already unused at the last sweep. Call it periodically. @throws CniError
+   * `cni-cache-unusable`
+   */
   async sweep(signal: AbortSignal): Promise<void> {
     const suspects = new Set<string>();
     for (const cached of await this.#unused()) {

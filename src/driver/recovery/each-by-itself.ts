@@ -1,8 +1,8 @@
 import { asOneError } from '../model/index.ts';
 
 /**
- * Runs a task for each item, one after the other. A task that fails does not keep the others from running.
- * @param concernsAll whether a failure affects all items, such as a store that cannot be read: then the rest is not tried
+ * Runs a task for each item, one after the other; a failed task does not keep the others from running.
+ * @param concernsAll whether a failure affects all items, such as an unreadable store: then the rest is not tried
  * @throws the failures as one error when all were tried; a failure that affects all items at once
  */
 export async function eachByItself<Item>(

@@ -8,9 +8,9 @@ import type { SandboxRegistry } from '../sandbox/index.ts';
 import type { StoredClaims } from '../state/index.ts';
 import { eachByItself } from './each-by-itself.ts';
 
-/** This many sweeps in a row: a kubelet that knows the claim repeats a failed call sooner. */
+/** Number of consecutive sweeps before a claim is unprepared: a kubelet that knows the claim repeats a failed call sooner. */
 const sweepsForKubelet = 3;
-/** For one request to the API server. */
+/** Time limit for one request to the API server. */
 const readTimeoutMs = 10_000;
 
 export interface InactiveClaimsOptions {
@@ -28,7 +28,7 @@ export interface InactiveClaimsOptions {
   logger: Logger;
 }
 
-/** What to do with a claim: unprepare it, prepare it for the next pod, or complete its prepare, which was interrupted. */
+/** Action for a claim: unprepare it, prepare it for the next pod, or complete its interrupted prepare. */
 type Verdict = ({ action: 'give-up'; reason: string } | { action: 'hand-over' | 'complete' }) & {
   /** Number of consecutive sweeps that must reach this verdict. */
   sweeps: number;
@@ -38,19 +38,19 @@ type Verdict = ({ action: 'give-up'; reason: string } | { action: 'hand-over' | 
  * Handles claims none of whose pods has a container on the node. A sandbox alone is no evidence: a runtime that was killed
  * while it created one may list the remains long after the pod was deleted. So the API server is asked.
  *
- * Claims that the API server no longer has, or not for this node, are unprepared: no kubelet will ask for that. Otherwise a
- * kubelet that lost its state, or a node that was out of the cluster for a while, would keep their VFs for ever. Not at once:
- * a kubelet that still holds a claim makes no call for the next pod that gets it.
+ * Claims that the API server no longer has, or not for this node, are unprepared: no kubelet will request that. Otherwise a
+ * kubelet that lost its state, or a node that was out of the cluster for a while, would keep their VFs forever. Not at
+ * once: a kubelet that still has a claim makes no call for the next pod that gets it.
  *
  * Claims that are now reserved for other pods are prepared for the next one. The kubelet makes no call for a pod that takes
- * over a prepared claim, so nothing else names that pod to the driver.
+ * over a prepared claim, so that nothing else names that pod to the driver.
  *
- * Claims of pods on the node that are only partly prepared are prepared again: the driver was killed, or failed, while it prepared
- * a claim that had been allocated again.
+ * Claims of pods on the node that are only partly prepared are prepared again: the driver was killed, or failed, while it
+ * prepared a claim that had been allocated again.
  */
 export class InactiveClaims {
   readonly #options: InactiveClaimsOptions;
-  /** By UID: the last verdict on a claim, and in how many sweeps in a row it was that. */
+  /** Last verdict on each claim, by UID, and the number of consecutive sweeps with it. */
   readonly #last = new Map<string, { action: Verdict['action']; sweeps: number }>();
 
   constructor(options: InactiveClaimsOptions) {
@@ -58,8 +58,9 @@ export class InactiveClaims {
   }
 
   /**
-   * Does nothing while the runtime's list is not up to date. An API server that does not answer ends the sweep.
-   * @throws KubeError, StateError; what has failed for single claims, after all were tried
+   * Checks all claims. Does nothing while the runtime's list is not up to date. An API server that does not answer ends the
+   * sweep.
+   * @throws KubeError, StateError; failures of single claims, after all were tried
    */
   async sweep(signal: AbortSignal): Promise<void> {
     const claims = this.#options.store.claims();
@@ -73,7 +74,7 @@ export class InactiveClaims {
     const { helper, logger, sandboxes } = this.#options;
     if (signal.aborted || !sandboxes.isFresh) return;
     const { uid } = claim.identity;
-    // First without waiting for its turn, since most claims need nothing.
+    // First without the claim's lock, since most claims need nothing.
     const verdict = await this.#verdictOn(claim, signal);
     if (verdict === undefined) return void this.#last.delete(uid);
     const { action } = verdict;
@@ -133,9 +134,9 @@ export class InactiveClaims {
     const pods = reservedFor.filter(({ resource }) => resource === 'pods');
     const isKept = pods.length === 0 || pods.some((pod) => podUids.includes(pod.uid));
     if (isKept || results.length === 0) return isOurs ? undefined : giveUp('it has other devices now');
-    // With its old devices or, if it was allocated again between the two pods, with others of this node. A claim that is being
-    // prepared or unprepared is left to the kubelet, unless the next pod has a sandbox already. Otherwise that pod might wait
-    // for a device which this claim still holds.
+    // With its old devices or, if it was allocated again between the two pods, with others of this node. A claim that is
+    // being prepared or unprepared is left to the kubelet, unless the next pod already has a sandbox. Otherwise that pod
+    // might wait for a device which this claim still has.
     const isDue = state === 'prepared' || pods.some((pod) => this.#options.sandboxes.hasPod(pod.uid));
     return { action: 'hand-over', sweeps: isDue ? 1 : sweepsForKubelet };
   }

@@ -8,7 +8,10 @@ import type { StoredClaims } from '../state/index.ts';
 import type { Attachments } from '../vf/index.ts';
 import { eachByItself } from './each-by-itself.ts';
 
-/** The kubelet gives a sandbox four minutes to start; the component that attaches its VFs may need part of that. */
+/**
+ * Time for a sandbox to start, ms, of which the component that attaches its VFs may need a part: the kubelet's limit is
+ * four minutes.
+ */
 const longestStartMs = 240_000;
 
 export interface ObservedVfsOptions {
@@ -26,7 +29,7 @@ export interface ObservedVfsOptions {
  */
 export class ObservedVfs {
   readonly #options: ObservedVfsOptions;
-  /** By claim and VF: since when the VF has been away from the host without a sandbox that the runtime has shown. */
+  /** Times since which VFs have been away from the host without a sandbox in the runtime's list, by claim and VF. */
   readonly #awaySinceMs = new Map<string, number>();
 
   constructor(options: ObservedVfsOptions) {
@@ -45,7 +48,7 @@ export class ObservedVfs {
         unseen,
         async ({ claim, pciAddress }) => {
           if (signal.aborted || !sandboxes.isFresh) return;
-          // Also one that fails: it is tried again in the next sweep, not after another four minutes.
+          // Counts a failed one, too: it is tried again in the next sweep, not after another four minutes.
           away.add(keyOf(claim.uid, pciAddress));
           const isAway = await locks.run(claimKey(claim), () => this.#isAway(claim.uid, pciAddress), signal);
           if (!isAway) away.delete(keyOf(claim.uid, pciAddress));
@@ -78,12 +81,12 @@ export class ObservedVfs {
   }
 }
 
-/** Of the claim, too: the VF may be in the starting sandbox of the claim that has it next. */
+/** Returns a key of claim and VF: the VF may be in the starting sandbox of the claim that has it next. */
 function keyOf(claimUid: string, pciAddress: string): string {
   return `${claimUid}/${pciAddress}`;
 }
 
-/** VFs that another component attaches, and that no hook has found in a sandbox. */
+/** Returns VFs that another component attaches, and that no hook has found in a sandbox. */
 function unseenDevices({ state, devices }: StoredClaim): StoredDevice[] {
   if (state !== 'prepared') return [];
   const isUnseen = ({ config, attachment }: StoredDevice) => config.attach === 'observe' && attachment === undefined;

@@ -7,16 +7,16 @@ import type { StoredClaims } from '../state/index.ts';
 export interface OrphanedFilesOptions {
   store: StoredClaims;
   metadata: Pick<ClaimMetadata, 'dirs' | 'removeDir' | 'removeUnknown'>;
-  /** The driver's own classes. */
+  /** CDI specs of the driver's own classes. */
   specs: readonly CdiSpecs[];
   locks: Locks;
   logger: Logger;
 }
 
 /**
- * Removes the metadata directories, CDI specs and shared files of claims that the store does not have. The store has a claim before
- * its first file is written, and until its last one is removed. But a killed driver leaves directories that it was removing in the
- * background. After a power failure, or with another store, files of unknown claims remain.
+ * Removes the metadata directories, CDI specs and shared files of claims that the store does not have. The store has a
+ * claim before its first file is written, and until its last one is removed. But a killed driver leaves directories that it
+ * was removing in the background, and after a power failure, or with another store, files of unknown claims remain.
  */
 export class OrphanedFiles {
   readonly #options: OrphanedFilesOptions;
@@ -31,14 +31,14 @@ export class OrphanedFiles {
   async sweep(signal: AbortSignal): Promise<void> {
     const { metadata, specs, store, locks, logger } = this.#options;
     const known = () => new Set(store.claims().map(({ identity }) => claimKey(identity)));
-    // In this order: whatever has a directory has a claim by then.
+    // In this order: a claim is in the store before it has a directory.
     const dirs = metadata.dirs();
     const hadClaim = known();
     const problems = new Set<string>();
     for (const dir of dirs.filter((name) => !hadClaim.has(name))) {
       try {
         const remove = async () => {
-          // A claim of the name may have come since.
+          // A claim of the name may have been added since.
           if (known().has(dir)) return;
           metadata.removeDir(dir);
           logger.warn({ dir }, 'removed the metadata directory of a claim that is no longer prepared');

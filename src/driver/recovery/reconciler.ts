@@ -18,21 +18,21 @@ export interface ReconcilerOptions {
 }
 
 /**
- * Reconciles periodically: checks whether the driver's records, the host, the container runtime and the API server
- * still agree, and repairs what does not. One round at a time; a task that fails does not keep the others from running.
+ * Reconciles periodically: checks whether the driver's records, the host, the container runtime and the API server agree,
+ * and repairs differences. One round at a time; a failed task does not keep the others from running.
  *
- * A task that repairs something may request another round. Rounds that tasks request follow each other with growing
- * pauses, since a repair that has no effect would otherwise be repeated without end.
+ * A task that repairs something may request another round. Rounds that tasks request follow each other with growing pauses,
+ * since a repair that has no effect would otherwise be repeated without end.
  */
 export class Reconciler implements AsyncDisposable {
   readonly #options: ReconcilerOptions;
   readonly #stop = new AbortController();
-  /** Distinguishes nudges of tasks, also of work that they leave running, from all others. */
+  /** Distinguishes nudges of tasks, and of work that they leave running, from all others. */
   readonly #inRound = new AsyncLocalStorage<true>();
   #wake = Promise.withResolvers<void>();
   #ownWake = Promise.withResolvers<void>();
   #isOwnNudge = false;
-  /** Rounds in a row in which, or after which, tasks have requested another one. */
+  /** Number of consecutive rounds in which, or after which, tasks requested another one. */
   #ownNudges = 0;
   #loop: Promise<void> = Promise.resolve();
 
@@ -40,14 +40,14 @@ export class Reconciler implements AsyncDisposable {
     this.#options = options;
   }
 
-  /** The first round starts after the first pause, or on request. */
+  /** Starts rounds: the first one after the first pause, or on request. */
   start(): void {
     this.#loop = this.#run();
   }
 
   /**
-   * Requests a round soon, because something has changed: at once, unless a task requests it and the tasks have
-   * requested the last round, too.
+   * Requests a round soon, because something has changed: at once, unless a task requests it and the tasks requested the
+   * last round, too.
    */
   nudge(): void {
     if (this.#inRound.getStore() === true) {
@@ -56,7 +56,7 @@ export class Reconciler implements AsyncDisposable {
     } else this.#wake.resolve();
   }
 
-  /** One round. Never rejects. */
+  /** Runs one round. Never rejects. */
   async round(signal: AbortSignal): Promise<void> {
     await this.#inRound.run(true, () => this.#runTasks(signal));
   }

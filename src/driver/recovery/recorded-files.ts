@@ -6,8 +6,8 @@ interface MetadataRestorer {
 }
 
 /**
- * The files of claims, made again from their records when the driver starts: something may have removed or damaged them while no
- * driver ran. If the disk fails then, it is done in a later round of reconciliation.
+ * Recreates the files of claims from their records when the driver starts: something may have removed or damaged them while
+ * no driver ran. After a disk failure it tries again in a later round of reconciliation.
  */
 export class RecordedFiles {
   readonly #helper: MetadataRestorer;
@@ -19,7 +19,7 @@ export class RecordedFiles {
     this.#logger = logger;
   }
 
-  /** Does nothing once all files could be made. Never rejects. */
+  /** Recreates the files; does nothing once all files were created. Never rejects. */
   async restore(): Promise<void> {
     if (this.#isDone) return;
     const failures = await this.#helper.restoreMetadata().catch((error: unknown) => [error]);

@@ -14,9 +14,9 @@ export interface RestoreVfsOptions {
 }
 
 /**
- * Tries again to restore the VFs that could not be restored when their claims were unprepared, and whether those that had no
- * interface can have one now. All at once: a driver may take ten seconds to make none. Such a VF belongs to no claim, so its PCI
- * address is what is locked.
+ * Tries again to restore the VFs that could not be restored when their claims were unprepared, and checks whether VFs
+ * without an interface can have one now. All at once, since a driver may take ten seconds to create none. Such a VF belongs
+ * to no claim, so that its PCI address is locked.
  * @throws StateError `store-unusable`; the signal's reason if it fires while a VF is locked
  */
 export async function restoreVfs(options: RestoreVfsOptions, signal: AbortSignal): Promise<void> {
@@ -29,7 +29,7 @@ async function restoreOne(
   { store, attachments, control, logger }: RestoreVfsOptions,
   pciAddress: string,
 ): Promise<void> {
-  // Another instance of the driver may have restored it while we waited.
+  // Another instance of the driver may have restored it meanwhile.
   const found = store.unrestored().find(({ device }) => device.pciAddress === pciAddress);
   if (found === undefined) return;
   const { device, reason } = found;
