@@ -63,10 +63,7 @@ export interface NewLink {
 export type NewBond = NewLink & BondOptions;
 
 export interface NewVeth extends NewLink {
-  /**
-   * Other end. It cannot be up or a bridge port from the start (ENOTCONN, or ignored): use {@link RtnlConnection.setLink}
-   * later.
-   */
+  /** Other end. It cannot start up or as a bridge port (ENOTCONN, or ignored): use {@link RtnlConnection.setLink} later. */
   peer: NewLink;
 }
 
@@ -208,10 +205,7 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
     await this.#requests.change(MessageType.delQdisc, encodeQdisc(index, place), subject);
   }
 
-  /**
-   * Returns IPv4 and IPv6 addresses, of one link or of all. At most 1024 of one link: a pod's link can have any number of
-   * them.
-   */
+  /** Returns IPv4 and IPv6 addresses, of one link or of all; at most 1024 of one link, since a pod can add any number. */
   async addresses(index?: number): Promise<Address[]> {
     const { messages, subject } = await this.#dumpAddresses(index);
     return decodeAll(messages, MessageType.newAddress, decodeAddress, subject);

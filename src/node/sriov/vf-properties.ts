@@ -333,10 +333,7 @@ function fieldsOfAll(properties: readonly VfProperty[]): string {
   return properties.map((property) => fieldsOf[property]).join(', ');
 }
 
-/**
- * Returns the change that restores the reported settings, without the address of an InfiniBand PF: it is the beginning of a
- * longer one.
- */
+/** Returns the change that restores reported settings. Omits the address of an InfiniBand PF, the beginning of a longer one. */
 function changeOf(info: VfInfo, pf: Link): VfChange {
   const { hardwareAddress, ...rest } = toChange(info);
   return hardwareAddress === undefined || isInfiniBand(pf) ? rest : { hardwareAddress, ...rest };
