@@ -352,6 +352,9 @@ export class Checks {
     // With such settings nothing shows which containers use a claim, so those with `numa: require` are not prepared.
     const isBlind = this.#node.plan.settings.some(({ metadata, gate }) => !metadata && gate === 'file');
     if (isBlind && withVfs.some(({ plan }) => isNumaRequired(plan))) return false;
+    // Only containers that wait in the start gate can tell a namespace that the runtime has lost.
+    const sandbox = this.#node.runtime.list().findLast((each) => each.pod === pod);
+    if (sandbox?.isNetnsLost === true && this.#node.plan.settings.some(({ gate }) => gate === 'file')) return false;
     // A VF that a process has moved to a namespace of its own stays there until the pod ends.
     if ([...this.#node.runtime.sandboxes.values()].some((each) => each.pod === pod && each.ownNamespace !== undefined))
       return false;

@@ -61,6 +61,7 @@ export class Liveness {
   #isExplained(pod: SimPod): boolean {
     const { apiServer, runtime } = this.#node;
     const claims = pod.claims.flatMap((name) => apiServer.claims.get(name) ?? []);
+    if (this.#isElsewhere(pod, claims)) return true;
     // Its claims went to another pod, or it was evicted. The driver need not report what others decided.
     if (claims.length < pod.claims.length || claims.some(({ reservedFor }) => !reservedFor.includes(pod.uid)))
       return true;
@@ -71,6 +72,13 @@ export class Liveness {
       [pod.uid, ...claims.map(({ uid }) => uid)].some((uid) => this.#events.has(uid)) ||
       claims.some((claim) => this.#isNotReady(claim))
     );
+  }
+
+  /** The runtime said that a device is not on the host, where it moves it from, and it is in another sandbox. */
+  #isElsewhere({ uid }: SimPod, claims: readonly SimClaim[]): boolean {
+    const [, name] = /^Multus: (\S+) is not on the host$/.exec(this.#answers.get(uid) ?? '') ?? [];
+    if (!claims.some(({ devices }) => devices.some(({ device }) => device === name))) return false;
+    return this.#node.hardware.vfs.find((vf) => vf.name === name)?.link?.namespace.isHost === false;
   }
 
   #isNotReady(claim: SimClaim): boolean {

@@ -5,6 +5,7 @@ import { PastStore } from '../../simulation/past-store.ts';
 import type { Plan } from '../../simulation/plan.ts';
 import { plantedBugs } from '../../simulation/planted/bugs.ts';
 import { openSimulation } from '../../simulation/planted/open.ts';
+import { all, inHandlers, inRequests, inSandboxes } from '../../simulation/planted/plant.ts';
 import seeds from '../../simulation/planted/seeds.json' with { type: 'json' };
 import { shrink } from '../../simulation/shrink.ts';
 import { Simulation } from '../../simulation/simulation.ts';
@@ -14,6 +15,16 @@ const kept = Object.entries<{ seed: number; rule: string }>(seeds).map(([name, {
   seed,
   rule,
 }));
+
+/** Containers are refused without a reason, and neither event nor status gives one. */
+const silent = all(
+  inHandlers(() => ({
+    createContainer: () => {
+      throw new Error('not yet');
+    },
+  })),
+  inRequests(async (request, send) => (/events|status$/.test(request.path) ? {} : await send(request))),
+);
 
 describe('a schedule', () => {
   let simulation: Simulation;
@@ -127,6 +138,49 @@ describe('a simulation mode', () => {
   it('liveness fails for a pod that never runs', async () => {
     using simulation = openSimulation('no-handover', 'liveness');
     expect((await simulation.run(40)).violation?.rule).toBe('not-live');
+  });
+
+  const alive = (plan: Plan): Plan => ({ ...plan, isOnlyLive: true });
+  const withoutGate = (plan: Plan): Plan => {
+    return { ...alive(plan), settings: [{ metadata: true, gate: 'file', layouts: ['v1'] }] };
+  };
+  // containerd restarts while it starts the pod's sandbox, whose namespace it does not report from then on.
+  const lostNamespace = (plan: Plan): Plan => {
+    const faults: Plan['faults'] = [{ kind: 'restart runtime', atMs: 1_070, forMs: 100 }];
+    return { ...withoutGate(plan), losesNamespaces: true, faults };
+  };
+  // Another component is to move the VF of a claim into the sandboxes of two pods.
+  const sharedByTwo = (plan: Plan): Plan => {
+    const pods = plan.pods.flatMap((pod) => {
+      const claims = pod.claims.map((claim) => ({
+        ...claim,
+        attach: 'observe' as const,
+        config: { attach: 'observe' },
+      }));
+      return [
+        { ...pod, claims },
+        { ...pod, claims, shares: true, arrivesAtMs: pod.arrivesAtMs + 200 },
+      ];
+    });
+    return { ...alive(plan), pods };
+  };
+
+  it.each([
+    ['the runtime does not report the namespace of its sandbox', lostNamespace, 'the runtime does not report'],
+    ['the device of its claim is in another sandbox', sharedByTwo, 'is not on the host'],
+  ])('liveness accepts a pod that says why: %s', async (_, change, reason) => {
+    using simulation = new Simulation();
+    const { violation, trace } = await simulation.runPlan(change);
+    expect(violation).toBeUndefined();
+    expect(trace.map(([, , what]) => what)).toContainEqual(expect.stringContaining(reason));
+  });
+
+  it.each([
+    ['that the driver keeps quiet about', silent, lostNamespace],
+    ['whose reason is not true', inSandboxes((pod) => ({ ...pod, namespaces: [] })), withoutGate],
+  ])('liveness fails for a pod %s', async (_, plant, change) => {
+    using simulation = new Simulation(plant);
+    expect((await simulation.runPlan(change)).violation?.rule).toBe('not-live');
   });
 
   it('stale reads objects as they were', () => {
