@@ -22,5 +22,5 @@ export function storedDevice(parts: Partial<StoredDevice> = {}): StoredDevice {
   const { pciAddress = '0000:3b:02.1', name = 'dev-1', pfAddress = '0000:3b:00.0', vfIndex = 1 } = parts;
   const place = { pciAddress, name, pfAddress, vfIndex, vendor: '8086', device: '154c' };
   const offered = { ...place, kind: 'vf' as const, simulated: false, rdmaDevices: [], iommuPeers: [] };
-  return { pciAddress, pool: 'node-1', name, request: 'vf', config: {}, offered, ...parts };
+  return { driver: 'sriov.netdra.dev', pool: 'node-1', name, pciAddress, request: 'vf', config: {}, offered, ...parts };
 }

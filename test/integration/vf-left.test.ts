@@ -89,7 +89,6 @@ class Instance implements AsyncDisposable {
     this.metadata = metadata;
     this.side = createSandboxServices({
       ...parts,
-      driver: testDriver,
       locks: new KeyedMutex(),
       metadata,
       clock: systemClock,

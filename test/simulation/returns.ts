@@ -1,4 +1,4 @@
-import { claimKey } from '../../src/framework/metadata/index.ts';
+import { claimKey, formatDeviceKey } from '../../src/framework/metadata/index.ts';
 import type { Namespace, SimLink } from './links.ts';
 import type { Process } from './simulator.ts';
 import type { Node } from './world.ts';
@@ -45,9 +45,10 @@ export class Returns {
     const claim = store?.claim(claimUid);
     if (claim === undefined) return;
     this.#checkLock(process, claimKey(claim.identity), 'stores where VFs are');
-    for (const [pciAddress, attachment] of changes) {
-      const isKnown = claim.devices.some((device) => device.pciAddress === pciAddress && device.attachment);
-      if (attachment !== undefined || !isKnown) continue;
+    for (const [key, attachment] of changes) {
+      const device = claim.devices.find((each) => formatDeviceKey(each) === key);
+      if (attachment !== undefined || device?.attachment === undefined) continue;
+      const { pciAddress } = device;
       this.#checkReturn(pciAddress, claimUid, claim.state === 'unpreparing');
       this.#departures.delete(pciAddress);
     }

@@ -1,5 +1,5 @@
 import { mkdirSync, rmSync } from 'node:fs';
-import type { StoredClaim, StoredCondition } from '../../src/driver/model/index.ts';
+import type { StoredClaim, StoredCondition, StoredDevice } from '../../src/driver/model/index.ts';
 import type { InventoryPolicy } from '../../src/node/inventory/inventory-policy.ts';
 import { ApiServer, type SimClaim } from './api-server.ts';
 import { Checks, Violation } from './checks.ts';
@@ -300,7 +300,7 @@ export class Node {
     const { guarantees, model } = this.checks;
     if (change === 'putClaim') for (const each of [guarantees, model]) each.claimStored(argument as StoredClaim);
     if (change === 'deleteClaim') for (const each of [guarantees, model]) each.claimDeleted(String(argument));
-    if (change === 'deleteUnrestored') model.freed(String(argument), 'a repair');
+    if (change === 'deleteUnrestored') model.freed((argument as StoredDevice).pciAddress, 'a repair');
     if (change === 'putCondition') this.checks.reports.conditionStored(argument as StoredCondition);
     if (/^(release|delete)Claim$/.test(change)) this.checks.reports.released(String(argument), process);
   }

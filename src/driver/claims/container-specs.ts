@@ -4,7 +4,9 @@ import {
   type CdiSpecs,
   type ClaimIdentity,
   type DeviceAttributes,
+  type DeviceName,
 } from '../../framework/metadata/index.ts';
+import { defined } from '../../lib/defined.ts';
 import type { DialectFiles } from '../dialects/index.ts';
 import { PodDialects } from '../dialects/pod-dialects.ts';
 import type { ClaimDevices, StoredDevice } from '../model/index.ts';
@@ -44,12 +46,12 @@ export class ContainerSpecs {
     const dialectIds = new Map(this.#dialects.write(claim));
     const prepared: PreparedDevice[] = [];
     for (const device of claim.devices) {
-      const { request, pool, name } = device;
+      const { request } = device;
       const dialectId = dialectIds.get(baseRequest(request));
       // With the first device: a container with the request has all of its devices.
       dialectIds.delete(baseRequest(request));
       const cdiDeviceIds = [...this.#writeSpec(uid, device), ...(dialectId === undefined ? [] : [dialectId])];
-      prepared.push({ requests: [request], poolName: pool, deviceName: name, cdiDeviceIds, metadata: 'deferred' });
+      prepared.push({ requests: [request], ...toWireName(device), cdiDeviceIds, metadata: 'deferred' });
     }
     const withSpecs = new Set(prepared.flatMap((each) => (each.cdiDeviceIds.length > 0 ? each.requests : [])));
     return prepared.filter(({ requests }) => requests.some((request) => withSpecs.has(request)));
@@ -57,9 +59,9 @@ export class ContainerSpecs {
 
   /** Describes the devices of requests with `adminAccess`, which belong to other claims or to none. */
   observed(claim: AllocatedClaim): PreparedDevice[] {
-    return this.#resolver.observed(claim).map(({ request, pool, name, pciAddress }) => {
-      const metadata = { attributes: this.#options.attributesOf(pciAddress) };
-      return { requests: [request], poolName: pool, deviceName: name, cdiDeviceIds: [], metadata };
+    return this.#resolver.observed(claim).map((device) => {
+      const metadata = { attributes: this.#options.attributesOf(device.pciAddress) };
+      return { requests: [device.request], ...toWireName(device), cdiDeviceIds: [], metadata };
     });
   }
 
@@ -81,4 +83,9 @@ export class ContainerSpecs {
     deviceSpecs.write(claimUid, name, { deviceNodes: nodes.map((path) => ({ path, permissions: 'rw' })) });
     return [deviceSpecs.deviceId(claimUid, name)];
   }
+}
+
+/** The names that the kubelet's API gives to the parts of a device's name. */
+function toWireName({ pool: poolName, name: deviceName, shareId }: DeviceName) {
+  return { poolName, deviceName, ...defined({ shareId }) };
 }

@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
-import { baseRequest, claimName } from '../../framework/metadata/index.ts';
+import { baseRequest, claimName, type DeviceName } from '../../framework/metadata/index.ts';
 import { defined } from '../../lib/defined.ts';
 import type { NetworkDevice } from '../../node/inventory/index.ts';
 import type { Cidr } from '../../node/netlink/index.ts';
@@ -51,10 +51,8 @@ export interface DeviceResolverOptions {
 }
 
 /** A device that a claim may observe, also while another claim has it. */
-export interface ObservedDevice {
+export interface ObservedDevice extends DeviceName {
   pciAddress: string;
-  pool: string;
-  name: string;
   /** Full reference of the request. */
   request: string;
 }
@@ -82,22 +80,24 @@ export class DeviceResolver {
     const results = this.#resultsOf(claim).filter(({ adminAccess }) => adminAccess !== true);
     const rules = { open: this.#options.openClaimFields, nodeNetworks: await networksFor(claim, nodeNetworks) };
     const configs = await this.#configs(claim, new Set(results.map(({ request }) => request)), rules, signal);
-    const devices = results.map(({ pool, device: name, request }): StoredDevice => {
+    const devices = results.map((result): StoredDevice => {
+      const { driver, pool, device: name, shareID: shareId, request } = result;
       const offered = this.#find(claim, name);
       const { pciAddress, pfAddress, vfIndex }: VfAddress = offered;
-      const siblings = results.filter((result) => result.request === request);
-      const index = siblings.findIndex((sibling) => sibling.device === name && sibling.pool === pool);
+      const siblings = results.filter((each) => each.request === request);
+      const index = siblings.indexOf(result);
       const asked = configForDevice(configs.get(request) ?? {}, claimName(claim.identity), index, siblings.length);
       const config = withGuarantee(claim, offered, asked);
       const [extendedResource] = claim.extendedResources?.get(baseRequest(request)) ?? [];
       const sharers = claim.sharers?.get(baseRequest(request));
       return {
-        pciAddress,
+        driver,
         pool,
         name,
+        pciAddress,
         request,
         offered,
-        ...defined({ pfAddress, vfIndex, extendedResource, sharers }),
+        ...defined({ shareId, pfAddress, vfIndex, extendedResource, sharers }),
         config: extendedResource === undefined ? config : withVariables(config, extendedResource),
       };
     });
@@ -111,8 +111,8 @@ export class DeviceResolver {
    */
   observed(claim: AllocatedClaim): ObservedDevice[] {
     const results = this.#resultsOf(claim).filter(({ adminAccess }) => adminAccess === true);
-    return results.map(({ pool, device: name, request }) => {
-      return { pool, name, request, pciAddress: this.#find(claim, name).pciAddress };
+    return results.map(({ pool, device: name, shareID: shareId, request }) => {
+      return { pool, name, request, pciAddress: this.#find(claim, name).pciAddress, ...defined({ shareId }) };
     });
   }
 

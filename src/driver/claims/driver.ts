@@ -1,5 +1,5 @@
 import type { AllocatedClaim, DraPlugin, PrepareResult, UnprepareResult } from '../../framework/kubeletplugin/index.ts';
-import type { ClaimIdentity } from '../../framework/metadata/index.ts';
+import { type ClaimIdentity, formatDeviceKey } from '../../framework/metadata/index.ts';
 import { Batch } from '../../lib/batch.ts';
 import { type ExclusionVerdict, explainExclusion } from '../../node/inventory/index.ts';
 import type { Cidr } from '../../node/netlink/index.ts';
@@ -193,8 +193,8 @@ export class Driver implements DraPlugin {
     }
     if (work.isAgain) return;
     // The first snapshot counts: an earlier attempt may have changed the VF.
-    const earlier = new Map(work.earlier.map((device) => [device.pciAddress, device]));
-    work.devices = work.devices.map((device): StoredDevice => ({ ...earlier.get(device.pciAddress), ...device }));
+    const earlier = new Map(work.earlier.map((device) => [formatDeviceKey(device), device]));
+    work.devices = work.devices.map((device): StoredDevice => ({ ...earlier.get(formatDeviceKey(device)), ...device }));
     // In one transaction with the claim, so that only one of two claims of a pod gets a variable.
     this.#specs.check(work.claim, work.devices);
     const others = () => this.#options.store.claims();

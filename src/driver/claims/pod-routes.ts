@@ -1,5 +1,5 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
-import { claimName } from '../../framework/metadata/index.ts';
+import { claimName, isSameDevice } from '../../framework/metadata/index.ts';
 import { quickCanonicalAddress, routeKey } from '../../node/netlink/index.ts';
 import { type ClaimDevices, invalidConfig, type RouteConfig, type StoredDevice } from '../model/index.ts';
 
@@ -48,7 +48,7 @@ export function checkPodRoutes(
 
 /** Whether both are one device, or members of one bond, which has the routes. A name of a bond is used once in a pod. */
 function areOneInterface(one: StoredDevice, other: StoredDevice): boolean {
-  if (one.pciAddress === other.pciAddress) return true;
+  if (isSameDevice(one, other)) return true;
   return one.config.bond !== undefined && one.config.bond.name === other.config.bond?.name;
 }
 

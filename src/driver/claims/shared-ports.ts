@@ -1,5 +1,5 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
-import { type ClaimIdentity, claimName } from '../../framework/metadata/index.ts';
+import { type ClaimIdentity, claimName, isSameDevice } from '../../framework/metadata/index.ts';
 import { quickCanonicalAddress } from '../../node/netlink/index.ts';
 import { refusal, type StoredClaim, type StoredDevice } from '../model/index.ts';
 
@@ -45,7 +45,7 @@ export function checkPorts(
   for (const device of devices) {
     const port = ports.get(device.pfAddress ?? '');
     if (port === undefined) continue;
-    const isOther = (held: Held) => held.device.pciAddress !== device.pciAddress;
+    const isOther = (held: Held) => !isSameDevice(held.device, device);
     checkLacp(claim, device, port.lacp.find(isOther));
     // Members of one bond share its addresses.
     const isMember = ({ device: { config }, holder }: Held) =>

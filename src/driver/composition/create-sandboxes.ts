@@ -32,7 +32,6 @@ export function createSandboxes(
   const { devices, metadata, attachments, events, status, numa, driver, kubelet, drifted } = parts;
   const { clock, logger, observer } = base;
   const side = createSandboxServices({
-    driver: settings.driverName,
     store,
     locks,
     attachments,

@@ -1,4 +1,4 @@
-import type { ClaimIdentity } from '../../framework/metadata/index.ts';
+import type { ClaimIdentity, DeviceKey } from '../../framework/metadata/index.ts';
 import type { FunctionCondition, NetworkDevice } from '../../node/inventory/index.ts';
 import type { LinkState } from '../../node/netlink/index.ts';
 import type { VfAccess, VfSnapshot } from '../../node/sriov/index.ts';
@@ -31,14 +31,12 @@ export interface Attachment extends SandboxPlace {
   bond?: string;
 }
 
-/** A VF that is prepared for a claim. */
-export interface StoredDevice {
+/** A VF that is prepared for a claim, by the key that its allocation result has. */
+export interface StoredDevice extends DeviceKey {
   pciAddress: string;
   /** PCI address of the PF; absent for a plain NIC. */
   pfAddress?: string;
   vfIndex?: number;
-  pool: string;
-  name: string;
   /** Full reference of the request. */
   request: string;
   config: VfConfig;

@@ -1,4 +1,4 @@
-import { type ClaimIdentity, claimName } from '../../framework/metadata/index.ts';
+import { type ClaimIdentity, claimName, formatDeviceKey } from '../../framework/metadata/index.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { StoredClaim, StoredDevice } from '../model/index.ts';
 import type { Store } from '../state/index.ts';
@@ -26,7 +26,7 @@ export async function endEarlierBoots({ store, withdraw, logger }: EndEarlierBoo
     await withdraw(claim.identity).catch((error: unknown) => {
       logger.error({ ...log, err: error }, 'metadata of an earlier boot cannot be withdrawn');
     });
-    store.setAttachments(uid, new Map(claim.devices.map(({ pciAddress }) => [pciAddress, undefined])));
+    store.setAttachments(uid, new Map(claim.devices.map((device) => [formatDeviceKey(device), undefined])));
     store.putClaim(afterBoot(claim));
     logger.info(log, 'node rebooted; claim must be prepared again');
   }

@@ -1,4 +1,4 @@
-import { claimKey, claimName } from '../../framework/metadata/index.ts';
+import { claimKey, claimName, type DeviceKey, findDevice, formatDeviceKey } from '../../framework/metadata/index.ts';
 import type { Clock } from '../../lib/clock.ts';
 import type { Locks } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
@@ -41,17 +41,17 @@ export class ObservedVfs {
     const { store, sandboxes, locks } = this.#options;
     if (!sandboxes.isFresh) return this.#awaySinceMs.clear();
     const claims = store.claims().map((claim) => [claim.identity, unseenDevices(claim)] as const);
-    const unseen = claims.flatMap(([claim, devices]) => devices.map(({ pciAddress }) => ({ claim, pciAddress })));
+    const unseen = claims.flatMap(([claim, devices]) => devices.map((device) => ({ claim, device })));
     const away = new Set<string>();
     try {
       await eachByItself(
         unseen,
-        async ({ claim, pciAddress }) => {
+        async ({ claim, device }) => {
           if (signal.aborted || !sandboxes.isFresh) return;
           // Counts a failed one, too: it is tried again in the next sweep, not after another four minutes.
-          away.add(keyOf(claim.uid, pciAddress));
-          const isAway = await locks.run(claimKey(claim), () => this.#isAway(claim.uid, pciAddress), signal);
-          if (!isAway) away.delete(keyOf(claim.uid, pciAddress));
+          away.add(keyOf(claim.uid, device));
+          const isAway = await locks.run(claimKey(claim), () => this.#isAway(claim.uid, device), signal);
+          if (!isAway) away.delete(keyOf(claim.uid, device));
         },
         (error) => error instanceof StateError,
       );
@@ -62,13 +62,13 @@ export class ObservedVfs {
   }
 
   /** @returns whether the VF is away from the host, and was not detached */
-  async #isAway(claimUid: string, pciAddress: string): Promise<boolean> {
+  async #isAway(claimUid: string, unseen: DeviceKey): Promise<boolean> {
     const { store, sandboxes, attachments, clock, logger } = this.#options;
     const claim = store.claim(claimUid);
-    const device = claim && unseenDevices(claim).find((each) => each.pciAddress === pciAddress);
+    const device = claim && findDevice(unseenDevices(claim), unseen);
     if (claim === undefined || device === undefined) return false;
     if (claim.podUids.some((uid) => sandboxes.hasPod(uid)) || (await attachments.isOnHost(device))) return false;
-    const key = keyOf(claimUid, pciAddress);
+    const key = keyOf(claimUid, device);
     const sinceMs = this.#awaySinceMs.get(key) ?? clock.nowMs();
     this.#awaySinceMs.set(key, sinceMs);
     if (clock.nowMs() - sinceMs < longestStartMs) return true;
@@ -82,8 +82,8 @@ export class ObservedVfs {
 }
 
 /** Returns a key of claim and VF: the VF may be in the starting sandbox of the claim that has it next. */
-function keyOf(claimUid: string, pciAddress: string): string {
-  return `${claimUid}/${pciAddress}`;
+function keyOf(claimUid: string, device: DeviceKey): string {
+  return `${claimUid}/${formatDeviceKey(device)}`;
 }
 
 /** Returns VFs that another component attaches, and that no hook has found in a sandbox. */

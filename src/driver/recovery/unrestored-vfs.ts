@@ -1,3 +1,4 @@
+import { type DeviceKey, formatDeviceKey, isSameDevice } from '../../framework/metadata/index.ts';
 import { explain } from '../../lib/errors.ts';
 import type { Locks } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
@@ -16,21 +17,18 @@ export interface RestoreVfsOptions {
 /**
  * Tries again to restore the VFs that could not be restored when their claims were unprepared, and checks whether VFs
  * without an interface can have one now. All at once, since a driver may take ten seconds to create none. Such a VF belongs
- * to no claim, so that its PCI address is locked.
+ * to no claim, so that the key of the device is locked.
  * @throws StateError `store-unusable`; the signal's reason if it fires while a VF is locked
  */
 export async function restoreVfs(options: RestoreVfsOptions, signal: AbortSignal): Promise<void> {
-  const restoreLocked = ({ device: { pciAddress } }: UnrestoredVf) =>
-    options.locks.run(pciAddress, () => restoreOne(options, pciAddress), signal);
+  const restoreLocked = ({ device }: UnrestoredVf) =>
+    options.locks.run(formatDeviceKey(device), () => restoreOne(options, device), signal);
   await Promise.all(options.store.unrestored().map(restoreLocked));
 }
 
-async function restoreOne(
-  { store, attachments, control, logger }: RestoreVfsOptions,
-  pciAddress: string,
-): Promise<void> {
+async function restoreOne({ store, attachments, control, logger }: RestoreVfsOptions, key: DeviceKey): Promise<void> {
   // Another instance of the driver may have restored it meanwhile.
-  const found = store.unrestored().find(({ device }) => device.pciAddress === pciAddress);
+  const found = store.unrestored().find(({ device }) => isSameDevice(device, key));
   if (found === undefined) return;
   const { device, reason } = found;
   try {
@@ -41,7 +39,7 @@ async function restoreOne(
     } finally {
       await restore({ attachments, control }, '', { ...device });
     }
-    store.deleteUnrestored(pciAddress);
+    store.deleteUnrestored(key);
     logger.info({ device: device.name }, 'VF restored; it is available again');
   } catch (error) {
     const now = explain(error);

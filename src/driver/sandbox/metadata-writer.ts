@@ -27,7 +27,6 @@ export type MetadataCalls = Pick<
 >;
 
 export interface MetadataWriterOptions {
-  driver: string;
   files: MetadataCalls;
   attributesOf: (pciAddress: string) => DeviceAttributes;
   /**
@@ -53,7 +52,7 @@ export class MetadataWriter {
    * @throws MetadataError, StateError
    */
   async write(identity: ClaimIdentity, sandboxId: string, readings: readonly DeviceReading[]): Promise<void> {
-    const { driver, attributesOf } = this.#options;
+    const { attributesOf } = this.#options;
     const complete = [...byRequest([...readings])].flatMap(([request, entries]) =>
       entries.every(isRead) ? [{ request, entries }] : [],
     );
@@ -62,7 +61,7 @@ export class MetadataWriter {
       complete.map(({ request, entries }) => [
         request,
         entries.map(({ device, state, alignment }) =>
-          toDeviceMetadata(driver, device, attributesOf(device.pciAddress), state, alignment),
+          toDeviceMetadata(device, attributesOf(device.pciAddress), state, alignment),
         ),
       ]),
     );

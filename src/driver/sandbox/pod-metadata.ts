@@ -3,6 +3,7 @@ import {
   type ClaimIdentity,
   type DeviceAttributes,
   type DeviceMetadata,
+  findDevice,
   type MetadataDocument,
   type NetworkDeviceData,
 } from '../../framework/metadata/index.ts';
@@ -21,9 +22,9 @@ export interface MetadataReader {
 export function metadataOf(
   metadata: MetadataReader,
   claim: ClaimIdentity,
-  { request, pool, name }: StoredDevice,
+  device: StoredDevice,
 ): DeviceMetadata | undefined {
-  return metadata.read(claim, request)?.devices.find((each) => each.pool === pool && each.name === name);
+  return findDevice(metadata.read(claim, device.request)?.devices, device);
 }
 
 /** The network data in the API's format; unknown fields are left out. */
@@ -33,17 +34,17 @@ function toNetworkData({ interfaceName, ips, hardwareAddress }: VfState): Networ
 
 /** Metadata of a device: its published attributes, those that its claim changed, and its network data. */
 export function toDeviceMetadata(
-  driver: string,
   device: StoredDevice,
   attributes: DeviceAttributes,
   state: VfState,
   alignment?: NumaResult,
 ): DeviceMetadata {
-  const { pool, name, access, config } = device;
+  const { driver, pool, name, shareId, access, config } = device;
   return {
     driver,
     pool,
     name,
+    ...defined({ shareId }),
     attributes: {
       ...attributes,
       ...(access === undefined ? {} : toAccessAttributes(access)),

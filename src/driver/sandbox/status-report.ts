@@ -67,9 +67,9 @@ export function toDeviceStatuses(
 ): DeviceStatus[] {
   const failure = typeof state === 'string' ? state : undefined;
   return devices.map((device) => {
-    const { pool, name } = device;
+    const { pool, name, shareId } = device;
     const { networkData, attributes } = (typeof state === 'string' ? undefined : state(device)) ?? {};
-    const facts = { pool, device: name, data: toData(device, attributes?.bondActive) };
+    const facts = { pool, device: name, ...defined({ shareId }), data: toData(device, attributes?.bondActive) };
     return networkData !== undefined
       ? { ...facts, ready: true, reason: 'Attached', networkData }
       : { ...facts, ready: false, reason: 'NotAttached', message: failure ?? 'it is not in the network of the pod' };

@@ -1,4 +1,5 @@
-import type { StoredClaim, StoredDevice } from '../model/index.ts';
+import { parseDeviceKey } from '../../framework/metadata/index.ts';
+import type { Attachment, StoredClaim, StoredDevice } from '../model/index.ts';
 
 /** A row of a table, by the names of its columns. */
 export type Row = Record<string, unknown>;
@@ -14,6 +15,12 @@ export function toClaim({ uid, namespace, name, pod_uids, state, allocation }: R
   };
 }
 
-export function toDevice({ pci_address, data }: Row): StoredDevice {
-  return { pciAddress: String(pci_address), ...JSON.parse(String(data)) };
+export function toDevice({ device_key, data }: Row): StoredDevice {
+  return { ...parseDeviceKey(String(device_key)), ...JSON.parse(String(data)) };
+}
+
+/** What the row of a device has beside its key. */
+export function dataOf(device: StoredDevice, attachment: Attachment | undefined): string {
+  const { driver: _1, pool: _2, name: _3, shareId: _4, ...data } = device;
+  return JSON.stringify({ ...data, attachment });
 }

@@ -9,16 +9,19 @@ export type OpenDatabase = (path: string, options: DatabaseSyncOptions) => Datab
 /** Number of the schema, kept in the file. A newer version of the driver that changes the tables gets the next one. */
 export const schemaVersion = 1;
 
-/** `boot_id`: of the boot of the node in which a row was last written. `records`: those of the framework. */
+/**
+ * `boot_id`: of the boot of the node in which a row was last written. `device_key`: see `formatDeviceKey`. `records`: those of the
+ * framework.
+ */
 const tables = `
   CREATE TABLE claims (
     uid TEXT PRIMARY KEY, namespace TEXT NOT NULL, name TEXT NOT NULL, pod_uids TEXT NOT NULL, state TEXT NOT NULL,
     boot_id TEXT, allocation TEXT NOT NULL
   ) STRICT;
   CREATE TABLE devices (
-    pci_address TEXT PRIMARY KEY, claim_uid TEXT NOT NULL REFERENCES claims (uid) ON DELETE CASCADE, data TEXT NOT NULL
+    device_key TEXT PRIMARY KEY, claim_uid TEXT NOT NULL REFERENCES claims (uid) ON DELETE CASCADE, data TEXT NOT NULL
   ) STRICT;
-  CREATE TABLE unrestored (pci_address TEXT PRIMARY KEY, data TEXT NOT NULL, reason TEXT NOT NULL, boot_id TEXT) STRICT;
+  CREATE TABLE unrestored (device_key TEXT PRIMARY KEY, data TEXT NOT NULL, reason TEXT NOT NULL, boot_id TEXT) STRICT;
   CREATE TABLE records (dir TEXT PRIMARY KEY, record TEXT NOT NULL) STRICT;
   CREATE TABLE conditions (
     pci_address TEXT NOT NULL, condition TEXT NOT NULL, data TEXT NOT NULL, PRIMARY KEY (pci_address, condition)

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import { claimName } from '../../framework/metadata/index.ts';
+import { claimName, type DeviceKey, formatDeviceKey } from '../../framework/metadata/index.ts';
 import { deepFreeze } from '../../lib/freeze.ts';
 import {
   type Attachment,
@@ -11,7 +11,7 @@ import {
 } from '../model/index.ts';
 import { ContentCache } from './content-cache.ts';
 import { RecordTable } from './record-table.ts';
-import { type Row, toClaim, toDevice } from './rows.ts';
+import { dataOf, type Row, toClaim, toDevice } from './rows.ts';
 import { StoreDatabase, type StoreDatabaseOptions } from './store-database.ts';
 
 export interface StoreOptions extends StoreDatabaseOptions {
@@ -112,8 +112,8 @@ export class Store implements StoredClaims, Disposable {
   putClaim(claim: StoredClaim, unrestored: readonly UnrestoredVf[] = []): void {
     this.together(() => {
       for (const each of unrestored) this.putUnrestored(each);
-      const stored = new Map(this.#devicesOf(claim.identity.uid).map((device) => [device.pciAddress, device]));
-      const added = claim.devices.filter(({ pciAddress }) => unrestored.length > 0 || !stored.has(pciAddress));
+      const stored = new Map(this.#devicesOf(claim.identity.uid).map((device) => [formatDeviceKey(device), device]));
+      const added = claim.devices.filter((device) => unrestored.length > 0 || !stored.has(formatDeviceKey(device)));
       this.#checkFree(claim, added);
       this.#putClaimRow(claim);
       this.#putDevices(claim, stored);
@@ -150,17 +150,16 @@ export class Store implements StoredClaims, Disposable {
 
   /**
    * Changes the attachments of devices of a claim in one transaction.
-   * @param changes by PCI address; `undefined` removes the attachment. Devices that the claim no longer has are ignored
+   * @param changes by `formatDeviceKey`; `undefined` removes the attachment. Devices that the claim no longer has are ignored
    */
   setAttachments(claimUid: string, changes: ReadonlyMap<string, Attachment | undefined>): void {
     if (changes.size === 0) return;
     this.together(() => {
       const devices = this.#devicesOf(claimUid);
       this.#content.changed(claimUid);
-      for (const { pciAddress, ...rest } of devices) {
-        if (!changes.has(pciAddress)) continue;
-        const data = JSON.stringify({ ...rest, attachment: changes.get(pciAddress) });
-        this.#database.query('UPDATE devices SET data = ? WHERE pci_address = ?', data, pciAddress);
+      for (const device of devices) {
+        const key = formatDeviceKey(device);
+        if (changes.has(key)) this.#updateDevice(key, dataOf(device, changes.get(key)));
       }
     });
   }
@@ -173,14 +172,20 @@ export class Store implements StoredClaims, Disposable {
   }
 
   /** Adds a VF, or updates why it is not restored. */
-  putUnrestored({ device: { pciAddress, ...rest }, reason }: UnrestoredVf): void {
-    const statement = 'INSERT OR REPLACE INTO unrestored (pci_address, data, reason, boot_id) VALUES (?, ?, ?, ?)';
-    this.#database.query(statement, pciAddress, JSON.stringify(rest), reason, this.#bootId ?? null);
+  putUnrestored({ device, reason }: UnrestoredVf): void {
+    const statement = 'INSERT OR REPLACE INTO unrestored (device_key, data, reason, boot_id) VALUES (?, ?, ?, ?)';
+    this.#database.query(
+      statement,
+      formatDeviceKey(device),
+      dataOf(device, device.attachment),
+      reason,
+      this.#bootId ?? null,
+    );
     this.#content.forget('unrestored');
   }
 
-  deleteUnrestored(pciAddress: string): void {
-    this.#database.query('DELETE FROM unrestored WHERE pci_address = ?', pciAddress);
+  deleteUnrestored(device: DeviceKey): void {
+    this.#database.query('DELETE FROM unrestored WHERE device_key = ?', formatDeviceKey(device));
     this.#content.forget('unrestored');
   }
 
@@ -233,30 +238,32 @@ export class Store implements StoredClaims, Disposable {
 
   /** A claim is put several times while it is prepared: its rows are changed in place, so that no index changes with them. */
   #putDevices({ identity: { uid }, devices }: StoredClaim, stored: ReadonlyMap<string, StoredDevice>): void {
-    const isSame = isDeepStrictEqual(
-      devices.map(({ pciAddress }) => pciAddress),
-      [...stored.keys()],
-    );
+    const isSame = isDeepStrictEqual(devices.map(formatDeviceKey), [...stored.keys()]);
     // The rows of a claim are in the order of its allocation.
     if (!isSame) this.#database.query('DELETE FROM devices WHERE claim_uid = ?', uid);
-    for (const { pciAddress, attachment: given, ...rest } of devices) {
-      const known = stored.get(pciAddress);
-      const attachment = known === undefined ? given : known.attachment;
-      const data = JSON.stringify({ ...rest, attachment });
-      if (isSame) this.#database.query('UPDATE devices SET data = ? WHERE pci_address = ?', data, pciAddress);
-      else
-        this.#database.query(
-          'INSERT INTO devices (pci_address, claim_uid, data) VALUES (?, ?, ?)',
-          pciAddress,
-          uid,
-          data,
-        );
+    for (const given of devices) {
+      const key = formatDeviceKey(given);
+      const data = dataOf(given, (stored.get(key) ?? given).attachment);
+      if (isSame) this.#updateDevice(key, data);
+      else {
+        const statement = 'INSERT INTO devices (device_key, claim_uid, data) VALUES (?, ?, ?)';
+        this.#database.query(statement, key, uid, data);
+      }
     }
   }
 
-  #checkFree({ identity }: StoredClaim, devices: readonly StoredDevice[]): void {
+  #updateDevice(key: string, data: string): void {
+    this.#database.query('UPDATE devices SET data = ? WHERE device_key = ?', data, key);
+  }
+
+  #checkFree({ identity, devices: all }: StoredClaim, devices: readonly StoredDevice[]): void {
     const claim = claimName(identity);
     for (const { pciAddress, name } of devices) {
+      if (all.filter((each) => each.pciAddress === pciAddress).length > 1) {
+        const message = `device ${name} (${pciAddress}) cannot be prepared for claim ${claim}: it is allocated to it twice`;
+        const hint = 'it goes to the pod as a whole: request another device in place of the second share';
+        throw new StateError('device-in-use', message, { claim, device: name, hint });
+      }
       const unrestored = this.unrestored().find(({ device }) => device.pciAddress === pciAddress);
       if (unrestored !== undefined) {
         const message = `device ${name} (${pciAddress}) cannot be prepared for claim ${claim}: restoring it after its last claim failed: ${unrestored.reason}`;
@@ -272,7 +279,7 @@ export class Store implements StoredClaims, Disposable {
   }
 
   #unrestored(): readonly UnrestoredVf[] {
-    const rows = this.#database.query('SELECT * FROM unrestored ORDER BY pci_address');
+    const rows = this.#database.query('SELECT * FROM unrestored ORDER BY device_key');
     return this.#database.guard(() =>
       deepFreeze(rows.map((row) => ({ device: toDevice(row), reason: String(row.reason) }))),
     );
@@ -297,7 +304,7 @@ export class Store implements StoredClaims, Disposable {
         const uid = String(row.uid);
         const claim = claims.get(uid) ?? toClaim(row);
         claims.set(uid, claim);
-        if (row.pci_address !== null) claim.devices.push(toDevice(row));
+        if (row.device_key !== null) claim.devices.push(toDevice(row));
       }
     });
     return deepFreeze([...claims.values()]);

@@ -1,3 +1,4 @@
+import { type DeviceKey, formatDeviceKey } from '../../framework/metadata/index.ts';
 import type { Clock } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
 import {
@@ -51,11 +52,11 @@ interface Subject {
  */
 export class Announcements {
   readonly #options: AnnouncementsOptions;
-  /** By PCI address of a VF: what was announced last. Another object stands for another run, even of the same. */
+  /** By the key of a device: what was announced last. Another object stands for another run, even of the same. */
   readonly #last = new Map<string, Run>();
-  /** By PCI address of a VF: when its addresses were last probed. */
+  /** By the key of a device: when its addresses were last probed. */
   readonly #probedAtMs = new Map<string, number>();
-  /** By PCI address of a VF: IPv4 addresses that others have, with their MAC addresses. */
+  /** By the key of a device: IPv4 addresses that others have, with their MAC addresses. */
   readonly #conflicts = new Map<string, ReadonlyMap<string, string>>();
 
   constructor(options: AnnouncementsOptions) {
@@ -74,15 +75,16 @@ export class Announcements {
    */
   async read(device: StoredDevice, pod: PodLinks, state: VfState): Promise<void> {
     const { hardwareAddress = '', interfaceName = '', linkUp = false, unconfirmed = [] } = state;
-    if (!linkUp) return void this.#last.delete(device.pciAddress);
+    const key = formatDeviceKey(device);
+    if (!linkUp) return void this.#last.delete(key);
     // RFC 4429: an address is not announced before duplicate address detection has ended.
     const ips = state.ips.filter((cidr) => !unconfirmed.includes(cidr));
     const now: Run = { of: JSON.stringify([interfaceName, hardwareAddress, ips]) };
-    const isKnown = this.#last.get(device.pciAddress)?.of === now.of;
-    if (isKnown && (this.#isResting(device) || !this.#conflicts.has(device.pciAddress))) return;
-    this.#last.set(device.pciAddress, now);
+    const isKnown = this.#last.get(key)?.of === now.of;
+    if (isKnown && (this.#isResting(device) || !this.#conflicts.has(key))) return;
+    this.#last.set(key, now);
     // IPoIB has no Ethernet frames; its addresses lead to a queue pair that the kernel resolves anew.
-    if (!isEthernetAddress(hardwareAddress) || ips.length === 0) return void this.#conflicts.delete(device.pciAddress);
+    if (!isEthernetAddress(hardwareAddress) || ips.length === 0) return void this.#conflicts.delete(key);
     try {
       const link = await pod.namespace.connection.link({ name: interfaceName });
       // The interface was renamed or removed since; that change causes another reading.
@@ -95,46 +97,47 @@ export class Announcements {
   }
 
   /** Returns IPv4 addresses of a VF that other hosts of its network have, with their MAC addresses. */
-  conflictsOf({ pciAddress }: { pciAddress: string }): ReadonlyMap<string, string> {
-    return this.#conflicts.get(pciAddress) ?? new Map();
+  conflictsOf(device: DeviceKey): ReadonlyMap<string, string> {
+    return this.#conflicts.get(formatDeviceKey(device)) ?? new Map();
   }
 
   /** Forgets a VF. Call this when it is detached. */
-  forget({ pciAddress }: { pciAddress: string }): void {
-    this.#last.delete(pciAddress);
-    this.#probedAtMs.delete(pciAddress);
-    this.#conflicts.delete(pciAddress);
+  forget(device: DeviceKey): void {
+    const key = formatDeviceKey(device);
+    this.#last.delete(key);
+    this.#probedAtMs.delete(key);
+    this.#conflicts.delete(key);
   }
 
-  #isResting({ pciAddress }: StoredDevice): boolean {
-    const probedAtMs = this.#probedAtMs.get(pciAddress);
+  #isResting(device: StoredDevice): boolean {
+    const probedAtMs = this.#probedAtMs.get(formatDeviceKey(device));
     return probedAtMs !== undefined && this.#options.clock.nowMs() - probedAtMs < restMs;
   }
 
   /** Never rejects. @param run ends when another one begins, also that of the next pod that has the VF */
   async #announce(subject: Subject, socket: Packets, run: Run): Promise<void> {
     const { device, hardwareAddress, ips } = subject;
-    const { pciAddress } = device;
+    const key = formatDeviceKey(device);
     const { clock } = this.#options;
     const probed = ips.filter((cidr) => !cidr.includes(':'));
-    this.#probedAtMs.set(pciAddress, clock.nowMs());
+    this.#probedAtMs.set(key, clock.nowMs());
     try {
       using packets = socket;
       for (const pauseMs of pausesMs) {
         if (pauseMs > 0) await clock.sleep(pauseMs);
-        if (this.#last.get(pciAddress) !== run) return;
+        if (this.#last.get(key) !== run) return;
         for (const cidr of probed) packets.send(encodeArpProbe(hardwareAddress, cidr));
         if (probed.length > 0) await clock.sleep(answerMs);
         const conflicts = await this.#ofOthers(device, answersFor(subject, packets));
-        if (this.#last.get(pciAddress) !== run) return;
+        if (this.#last.get(key) !== run) return;
         for (const cidr of ips) {
           if (!conflicts.has(cidr)) packets.send(encodeAnnouncement(hardwareAddress, cidr));
         }
         this.#note(device, conflicts);
       }
     } catch (error) {
-      if (this.#last.get(pciAddress) !== run) return;
-      if (hasLeft(error)) this.#last.delete(pciAddress);
+      if (this.#last.get(key) !== run) return;
+      if (hasLeft(error)) this.#last.delete(key);
       else this.#failed(device, error);
     }
   }
@@ -150,12 +153,12 @@ export class Announcements {
   }
 
   #note(device: StoredDevice, conflicts: ReadonlyMap<string, string>): void {
-    const { pciAddress } = device;
+    const key = formatDeviceKey(device);
     // Not by MAC addresses: whoever answers can give another one each time.
     const textOf = (found: ReadonlyMap<string, string>) => JSON.stringify([...found.keys()].sort());
     const isNew = textOf(conflicts) !== textOf(this.conflictsOf(device));
-    if (conflicts.size === 0) this.#conflicts.delete(pciAddress);
-    else this.#conflicts.set(pciAddress, conflicts);
+    if (conflicts.size === 0) this.#conflicts.delete(key);
+    else this.#conflicts.set(key, conflicts);
     if (isNew) this.#options.onConflict(device);
   }
 

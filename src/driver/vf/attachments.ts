@@ -1,4 +1,4 @@
-import type { NetworkDeviceData } from '../../framework/metadata/index.ts';
+import { formatDeviceKey, isSameDevice, type NetworkDeviceData } from '../../framework/metadata/index.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';
 import type { Logger } from '../../lib/logger.ts';
@@ -147,7 +147,7 @@ export class Attachments {
     }
     const others = this.#options.store
       .claimsOfPod(place.podUid)
-      .flatMap(({ devices }) => devices.filter(({ pciAddress }) => pciAddress !== device.pciAddress));
+      .flatMap(({ devices }) => devices.filter((other) => !isSameDevice(other, device)));
     const taken = new Set([
       ...others.flatMap(({ config, attachment }) => config.interfaceName ?? attachment?.interfaceName ?? []),
       ...others.flatMap(({ config }) => config.bond?.name ?? []),
@@ -173,7 +173,7 @@ export class Attachments {
 
   /** The device is changed as well, so that later steps of the same pass see what is stored. */
   #record(claimUid: string, device: StoredDevice, attachment: Attachment | undefined): void {
-    this.#options.store.setAttachments(claimUid, new Map([[device.pciAddress, attachment]]));
+    this.#options.store.setAttachments(claimUid, new Map([[formatDeviceKey(device), attachment]]));
     if (attachment === undefined) delete device.attachment;
     else device.attachment = attachment;
   }

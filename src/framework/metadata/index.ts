@@ -1,6 +1,13 @@
 export { type MetadataVersion, metadataVersions } from './document/codec.ts';
 export { type DecodedMetadata, decodeMetadata, decodeStream } from './document/decode.ts';
-export { type DeviceKey, type DeviceName, findDevice, formatDeviceKey, isSameDevice } from './document/device-key.ts';
+export {
+  type DeviceKey,
+  type DeviceName,
+  findDevice,
+  formatDeviceKey,
+  isSameDevice,
+  parseDeviceKey,
+} from './document/device-key.ts';
 export {
   baseRequest,
   type ClaimIdentity,

@@ -5,6 +5,7 @@ import type { PodSandbox } from '../../../nri/index.ts';
 import type { StoredDevice } from '../../../src/driver/model/index.ts';
 import { toVfWanted } from '../../../src/driver/vf/vf-wanted.ts';
 import { formatGate } from '../../../src/framework/metadata/gate/gate.ts';
+import { formatDeviceKey } from '../../../src/framework/metadata/index.ts';
 import { KeyedMutex } from '../../../src/lib/keyed-mutex.ts';
 import type { VfHardware, VfWanted } from '../../../src/node/sriov/index.ts';
 import { fault, faultNearUpdate, pod, restartAtStart } from './needs.ts';
@@ -210,7 +211,7 @@ export const plantedBugs: readonly PlantedBug[] = [
       inStore((store) => ({
         putClaim(claim, unrestored) {
           store.putClaim(claim, unrestored);
-          const given = claim.devices.map(({ pciAddress, attachment }) => [pciAddress, attachment] as const);
+          const given = claim.devices.map((device) => [formatDeviceKey(device), device.attachment] as const);
           store.setAttachments(claim.identity.uid, new Map(given));
         },
       })),

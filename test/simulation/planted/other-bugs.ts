@@ -456,7 +456,7 @@ export const otherBugs: readonly PlantedBug[] = [
     needs: fault('card refuses'),
     plant: inStore((store) => ({
       forgetUnrestoredOfEarlierBoots() {
-        for (const { device } of store.unrestored()) store.deleteUnrestored(device.pciAddress);
+        for (const { device } of store.unrestored()) store.deleteUnrestored(device);
       },
     })),
   },

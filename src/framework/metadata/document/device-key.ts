@@ -1,3 +1,5 @@
+import { defined } from '../../../lib/defined.ts';
+
 /** A device as its driver names it. */
 export interface DeviceName {
   pool: string;
@@ -14,6 +16,15 @@ export interface DeviceKey extends DeviceName {
 /** `driver/pool/name`, with `@` and its share behind it if it has one. A pool may contain slashes; the other parts may not. */
 export function formatDeviceKey({ driver, pool, name, shareId = '' }: DeviceKey): string {
   return `${driver}/${pool}/${name}${shareId === '' ? '' : `@${shareId}`}`;
+}
+
+/** @throws SyntaxError for a text that is none of `formatDeviceKey` */
+export function parseDeviceKey(text: string): DeviceKey {
+  const [, driver, pool, name, shareId] = /^([^/]+)\/(.+)\/([^/@]+)(?:@(.+))?$/.exec(text) ?? [];
+  if (driver === undefined || pool === undefined || name === undefined) {
+    throw new SyntaxError(`${JSON.stringify(text)} is not the key of a device`);
+  }
+  return { driver, pool, name, ...defined({ shareId }) };
 }
 
 /** Whether both are one device of a driver, and the same share of it. */

@@ -2,6 +2,7 @@ import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { StoredDevice } from '../../../../src/driver/model/index.ts';
+import { formatDeviceKey } from '../../../../src/framework/metadata/index.ts';
 import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import { SriovError, type VfSnapshot } from '../../../../src/node/sriov/index.ts';
 import { buildPod } from '../../../doubles/objects.ts';
@@ -17,7 +18,7 @@ describe('preparing a claim again', () => {
     const [device] = bench.store.claim(claim.identity.uid)?.devices ?? [];
     const host = { name: 'v', mtuBytes: 1, up: true };
     const attachment = { podNamespace: 'default', podName: 'app', podUid: 'p', sandboxId: 's', netnsPath: '/n', host };
-    bench.store.setAttachments(claim.identity.uid, new Map([[(device as StoredDevice).pciAddress, attachment]]));
+    bench.store.setAttachments(claim.identity.uid, new Map([[formatDeviceKey(device as StoredDevice), attachment]]));
     expect(await bench.prepare(claim)).toEqual({ devices: [] });
     expect(bench.store.claim(claim.identity.uid)?.devices).toMatchObject([
       { attachment, config: { vf: { trust: true } }, before: { driver: 'igbvf' } },

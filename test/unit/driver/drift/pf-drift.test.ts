@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from 'vitest';
-import { claimKey } from '../../../../src/framework/metadata/index.ts';
+import { claimKey, formatDeviceKey } from '../../../../src/framework/metadata/index.ts';
 import { NetlinkError } from '../../../../src/node/netlink/index.ts';
 import { DriftBench } from './drift-bench.ts';
 
@@ -74,7 +74,10 @@ describe('PfDriftSweep', () => {
   it.each([
     [
       'that is not in a pod',
-      ({ store }: DriftBench) => store.setAttachments('u0', new Map([['0000:01:10.0', undefined]])),
+      ({ store }: DriftBench) => {
+        const [device] = store.claim('u0')!.devices;
+        store.setAttachments('u0', new Map([[formatDeviceKey(device!), undefined]]));
+      },
     ],
     ['whose claim is being unprepared', ({ store }: DriftBench) => store.setState(['u0'], 'unpreparing')],
   ] as const)('leaves a VF alone %s', async (_which, change) => {

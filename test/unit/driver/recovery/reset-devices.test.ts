@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { endEarlierBoots } from '../../../../src/driver/recovery/index.ts';
 import type { AllocatedClaim } from '../../../../src/framework/kubeletplugin/index.ts';
+import { formatDeviceKey } from '../../../../src/framework/metadata/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { allocated, DriverBench, fromClass } from '../claims/driver-bench.ts';
 
@@ -52,7 +53,7 @@ describe('a PF reset (sriov_numvfs 0, then N) while its VF is prepared', () => {
       sandboxId: 's',
       netnsPath: '/run/netns/x',
     };
-    bench.store.setAttachments(first.identity.uid, new Map([[device!.pciAddress, attachment]]));
+    bench.store.setAttachments(first.identity.uid, new Map([[formatDeviceKey(device!), attachment]]));
     resetPf();
     expect(await bench.prepare(first)).toMatchObject({ devices: [{}] });
     await bench.driver.reconfigure(stored, { ...device!, config: { ...device!.config, attach: 'observe' } });

@@ -8,7 +8,7 @@ import { MetadataWriter } from '../../../../src/driver/sandbox/metadata-writer.t
 import type { NumaResult } from '../../../../src/driver/sandbox/numa-placement.ts';
 import { Store } from '../../../../src/driver/state/index.ts';
 import type { Attachments, VfState } from '../../../../src/driver/vf/index.ts';
-import { ClaimMetadata, claimKey, layouts } from '../../../../src/framework/metadata/index.ts';
+import { ClaimMetadata, claimKey, formatDeviceKey, layouts } from '../../../../src/framework/metadata/index.ts';
 import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { testDriver } from '../../../doubles/objects.ts';
@@ -76,7 +76,7 @@ describe('ClaimWork for the VFs of a claim', () => {
       read: async (device: StoredDevice) => find(device),
       attach: async (...[uid, device, , , , reconfigure]: Parameters<Attachments['attach']>) => {
         if (device.attachment !== undefined) await reconfigure?.();
-        store.setAttachments(uid, new Map([[device.pciAddress, place]]));
+        store.setAttachments(uid, new Map([[formatDeviceKey(device), place]]));
         device.attachment = place;
         calls.push(`attach ${device.name}`);
         const state = find(device);
@@ -89,7 +89,7 @@ describe('ClaimWork for the VFs of a claim', () => {
         calls.push(`detach ${device.name}`);
         const error = detachErrors.get(device.name);
         if (error !== undefined) throw error;
-        store.setAttachments(uid, new Map([[device.pciAddress, undefined]]));
+        store.setAttachments(uid, new Map([[formatDeviceKey(device), undefined]]));
       },
     } as unknown as Attachments;
     const files = {
@@ -112,7 +112,7 @@ describe('ClaimWork for the VFs of a claim', () => {
       files,
       metadata,
       numa: { alignmentOf: () => alignment, check: () => false, observe: () => undefined },
-      writer: new MetadataWriter({ driver: testDriver, files, attributesOf: () => ({}), logger }),
+      writer: new MetadataWriter({ files, attributesOf: () => ({}), logger }),
       reconfigure: async (_, { name, attachment }) =>
         void calls.push(`reconfigure ${name}, ${attachment?.sandboxId ?? 'free'}`),
     });
@@ -247,7 +247,7 @@ describe('ClaimWork for the VFs of a claim', () => {
     detachErrors.set('dev-1', new Error('dev-1 is busy'));
     await expect(work.detach(identity, 's1', 'gone')).rejects.toThrow('dev-1 is busy');
     expect([calls, gate()]).toEqual([['detach dev-1', 'detach dev-2'], expect.stringContaining('ended s1')]);
-    store.setAttachments('uid', new Map([['0000:3b:02.2', place]]));
+    store.setAttachments('uid', new Map([[formatDeviceKey(deviceOf(2)), place]]));
     detachErrors.set('dev-2', new Error('dev-2 is busy'));
     await expect(work.detach(identity, 's1', 'gone')).rejects.toThrow('dev-1 is busy; dev-2 is busy');
     // Containers of a sandbox without any of the VFs may wait, too.

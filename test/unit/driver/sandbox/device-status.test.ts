@@ -25,6 +25,15 @@ describe('toDeviceStatuses', () => {
     ]);
   });
 
+  it('names the share of a device that is allocated several times', () => {
+    const shares = ['a', 'b'].map((shareId) => ({ ...device(1), shareId }));
+    const [first, second] = toDeviceStatuses(storedClaim({ devices: shares }), 'it failed');
+    expect([first, second]).toMatchObject([
+      { device: 'dev-1', shareId: 'a' },
+      { device: 'dev-1', shareId: 'b' },
+    ]);
+  });
+
   it('reports no VF of a failed claim as ready, since its containers cannot start', () => {
     const reason = 'device dev-2 is no longer in the network namespace of pod apps/web-0';
     expect(toDeviceStatuses(claim, reason)).toMatchObject(

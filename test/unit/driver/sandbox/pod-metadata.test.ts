@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { StoredDevice } from '../../../../src/driver/model/index.ts';
 import { toDeviceMetadata } from '../../../../src/driver/sandbox/pod-metadata.ts';
-import { testDriver } from '../../../doubles/objects.ts';
 import { storedDevice } from '../../../doubles/stored-claims.ts';
 
 const device = storedDevice({
@@ -19,7 +18,7 @@ const attributes = {
 };
 const state = { hardwareAddress: '02:00:00:00:00:02', ips: ['192.0.2.1/24'], tentative: false };
 const tell = (access: StoredDevice['access'], more: object = {}) =>
-  toDeviceMetadata(testDriver, { ...device, ...(access === undefined ? {} : { access }) }, attributes, {
+  toDeviceMetadata({ ...device, ...(access === undefined ? {} : { access }) }, attributes, {
     ...state,
     ...more,
   });
@@ -64,7 +63,7 @@ describe('toDeviceMetadata', () => {
 
   it('includes the rates of a VF if it has any', () => {
     const config = { vf: { minTxRate: 0, maxTxRate: 400 } };
-    const { attributes: shown } = toDeviceMetadata(testDriver, { ...device, config }, attributes, state);
+    const { attributes: shown } = toDeviceMetadata({ ...device, config }, attributes, state);
     expect(shown).toMatchObject({ maxTxRate: { int: 400 } });
     expect(shown).not.toHaveProperty('minTxRate');
   });

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { SandboxError } from '../../../../src/driver/model/index.ts';
 import { StartGuard } from '../../../../src/driver/sandbox/start-guard.ts';
 import { Store } from '../../../../src/driver/state/index.ts';
-import { ClaimMetadata, layouts } from '../../../../src/framework/metadata/index.ts';
+import { ClaimMetadata, formatDeviceKey, layouts } from '../../../../src/framework/metadata/index.ts';
 import { storedClaim, storedDevice } from '../../../doubles/stored-claims.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 
@@ -103,7 +103,7 @@ describe('StartGuard', () => {
       failureOf: (uid: string) => (uid === identity.uid ? { error: gone, attempts: 9 } : undefined),
     };
     beforeEach(() => {
-      const devices = [{ ...device, pciAddress: '0000:01:10.1' }];
+      const devices = [{ ...device, pciAddress: '0000:01:10.1', name: 'dev-2' }];
       store.putClaim(storedClaim({ identity: ready, podUids: ['pod-1'], devices }));
     });
 
@@ -159,7 +159,7 @@ describe('StartGuard', () => {
 
   it('refuses the claim of another pod also to a container with a claim of its own', () => {
     const own = { namespace: 'ns', name: 'own', uid: 'claim-2' };
-    const devices = [{ ...device, pciAddress: '0000:01:10.1' }];
+    const devices = [{ ...device, pciAddress: '0000:01:10.1', name: 'dev-2' }];
     store.putClaim(storedClaim({ identity: own, podUids: ['pod-2'], devices }));
     const both = container([variable, 'CLAIM_claim_2=ns/own']);
     expect(() => guard.check({ ...pod, uid: 'pod-2' }, both, sandbox(true))).toThrow(
@@ -170,7 +170,7 @@ describe('StartGuard', () => {
   it('lets the runtime continue only if other pods are expected, and all containers wait themselves', () => {
     expect(guard.mayReturnEarly(pod)).toBe(false);
     const other = { namespace: 'ns', name: 'other', uid: 'claim-2' };
-    const devices = [{ ...device, pciAddress: '0000:01:10.1' }];
+    const devices = [{ ...device, pciAddress: '0000:01:10.1', name: 'dev-2' }];
     const second = storedClaim({ identity: other, podUids: ['pod-2'], devices });
     store.putClaim({ ...second, state: 'preparing' });
     expect(guard.mayReturnEarly(pod)).toBe(false);
@@ -188,7 +188,7 @@ describe('StartGuard', () => {
       sandboxId: 's2',
       netnsPath: '/run/netns/2',
     };
-    store.setAttachments('claim-2', new Map([['0000:01:10.1', attachment]]));
+    store.setAttachments('claim-2', new Map([[formatDeviceKey(devices[0]!), attachment]]));
     expect(guard.mayReturnEarly(pod)).toBe(false);
     store[Symbol.dispose]();
     expect(guard.mayReturnEarly(pod)).toBe(false);

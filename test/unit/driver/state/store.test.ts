@@ -4,6 +4,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { it as base, describe, expect } from 'vitest';
 import type { StoredDevice } from '../../../../src/driver/model/index.ts';
 import { Store } from '../../../../src/driver/state/index.ts';
+import { formatDeviceKey } from '../../../../src/framework/metadata/index.ts';
 import { storedClaim, storedDevice } from '../../../doubles/stored-claims.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 
@@ -55,22 +56,24 @@ describe('Store', () => {
   it('commits several changes together, and undoes one that fails alone', async ({ path }) => {
     using store = new Store(path);
     using other = new Store(path);
-    const put = (uid: string, pciAddress: string) =>
-      store.putClaim(storedClaim({ identity: { ...identity, uid }, devices: [{ ...device, pciAddress }] }));
+    const put = (uid: string, index: number) => {
+      const devices = [storedDevice({ pciAddress: `0000:00:00.${index}`, name: `dev-${index}` })];
+      store.putClaim(storedClaim({ identity: { ...identity, uid }, devices }));
+    };
     const uids = () => other.claims().map((claim) => claim.identity.uid);
     const failure = new Error('of the task');
     const broken = () =>
       store.together(() => {
-        put('u', '0000:00:00.1');
+        put('u', 1);
         throw failure;
       });
     expect(broken).toThrow(failure);
     expect(uids()).toEqual([]);
     store.together(() => {
-      put('u', '0000:00:00.1');
+      put('u', 1);
       expect(uids()).toEqual([]);
-      expect(() => put('v', '0000:00:00.1')).toThrow(/it is prepared for claim/);
-      put('w', '0000:00:00.2');
+      expect(() => put('v', 1)).toThrow(/it is prepared for claim/);
+      put('w', 2);
     });
     await otherTurn;
     expect(uids()).toEqual(['u', 'w']);
@@ -157,23 +160,49 @@ describe('Store', () => {
     using store = new Store(path);
     const other = { ...device, pciAddress: '0000:00:00.2', name: 'dev-2' };
     store.putClaim(storedClaim({ identity, devices: [device, other] }));
-    const both = new Map([device, other].map(({ pciAddress }) => [pciAddress, attachment]));
+    const both = new Map([device, other].map((each) => [formatDeviceKey(each), attachment]));
     store.setAttachments('another claim', both);
     expect(store.claim('u')?.devices).toEqual([device, other]);
     store.setAttachments('u', both);
     expect(store.claim('u')?.devices.map((each) => each.attachment)).toEqual([attachment, attachment]);
-    store.setAttachments('u', new Map([[other.pciAddress, undefined]]));
+    store.setAttachments('u', new Map([[formatDeviceKey(other), undefined]]));
     expect(store.claim('u')?.devices).toEqual([{ ...device, attachment }, other]);
+  });
+
+  it('keeps devices by driver, pool, name and share', ({ path }) => {
+    const [share, pool, name] = ['0c3be3a3-4b2a-4b39-9a0c-6f2f4f2c0001', 'rack/node-1', '0000-00-00-1'];
+    const shared = storedDevice({ driver: 'd.example', pool, name, shareId: share, attachment });
+    {
+      using store = new Store(path);
+      store.putClaim(storedClaim({ identity, devices: [shared] }));
+      store.setAttachments('u', new Map([[`d.example/rack/node-1/0000-00-00-1@${share}`, undefined]]));
+    }
+    using store = new Store(path);
+    const { attachment: _attachment, ...detached } = shared;
+    expect(store.claim('u')?.devices).toEqual([detached]);
+    store.deleteClaim('u', [{ device: detached, reason: 'its card hangs' }]);
+    expect(store.unrestored().map(({ device }) => device)).toEqual([detached]);
+    store.deleteUnrestored(detached);
+    expect(store.unrestored()).toEqual([]);
+  });
+
+  it('refuses a claim with two shares of one VF, which only one interface can have', ({ path }) => {
+    using store = new Store(path);
+    const devices = ['a', 'b'].map((shareId) => storedDevice({ shareId }));
+    expect(() => store.putClaim(storedClaim({ identity, devices }))).toThrow(
+      'device dev-1 (0000:3b:02.1) cannot be prepared for claim n/c: it is allocated to it twice',
+    );
+    expect(store.claims()).toEqual([]);
   });
 
   it('keeps the location of a VF when its claim is stored again from an older reading', ({ path }) => {
     using store = new Store(path);
     const put = (each: StoredDevice) => store.putClaim(storedClaim({ identity, devices: [each] }));
     put(device);
-    store.setAttachments('u', new Map([[device.pciAddress, attachment]]));
+    store.setAttachments('u', new Map([[formatDeviceKey(device), attachment]]));
     put(device);
     expect(store.claim('u')?.devices).toEqual([{ ...device, attachment }]);
-    store.setAttachments('u', new Map([[device.pciAddress, undefined]]));
+    store.setAttachments('u', new Map([[formatDeviceKey(device), undefined]]));
     put({ ...device, attachment });
     expect(store.claim('u')?.devices).toEqual([device]);
   });
@@ -191,7 +220,7 @@ describe('Store', () => {
     expect(() => store.putClaim(next)).toThrow(
       'device dev-1 (0000:00:00.1) cannot be prepared for claim n/d: restoring it after its last claim failed: the name is taken',
     );
-    store.deleteUnrestored(device.pciAddress);
+    store.deleteUnrestored(device);
     store.putClaim(next);
   });
 
@@ -207,13 +236,13 @@ describe('Store', () => {
     expect(reasons()).toEqual(['y']);
     // Undone with its transaction.
     const undone = () => {
-      store.deleteUnrestored(device.pciAddress);
+      store.deleteUnrestored(device);
       expect(reasons()).toEqual([]);
       throw new Error('stop');
     };
     expect(() => store.together(undone)).toThrow('stop');
     expect(reasons()).toEqual(['y']);
-    other.deleteUnrestored(device.pciAddress);
+    other.deleteUnrestored(device);
     await otherTurn;
     expect(reasons()).toEqual([]);
   });

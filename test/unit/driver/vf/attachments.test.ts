@@ -2,6 +2,7 @@ import { expect, it } from 'vitest';
 import type { Attachment } from '../../../../src/driver/model/index.ts';
 import { Attachments, type AttachmentsOptions } from '../../../../src/driver/vf/attachments.ts';
 import type { NetworkNamespace, Networks } from '../../../../src/driver/vf/networks.ts';
+import { formatDeviceKey } from '../../../../src/framework/metadata/index.ts';
 import { type LinkState, NetlinkError } from '../../../../src/node/netlink/index.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
 import { storedDevice } from '../../../doubles/stored-claims.ts';
@@ -28,7 +29,7 @@ it('an attachment stays stored until the interface is restored, so that detachin
   expect(stored).toEqual([]);
   refusal = undefined;
   await attachments.detach('claim', { ...device });
-  expect(stored).toEqual([['claim', new Map([[device.pciAddress, undefined]])]]);
+  expect(stored).toEqual([['claim', new Map([[formatDeviceKey(device), undefined]])]]);
 });
 
 it('plugins of a VF get an interface name that no other VF of the pod will have', async () => {
@@ -52,7 +53,8 @@ it('plugins of a VF get an interface name that no other VF of the pod will have'
     cni: { add: async () => Promise.reject(failed) },
     store: {
       claimsOfPod: () => [{ devices: [other, device] }],
-      setAttachments: (_: string, changes: Map<string, Attachment>) => void stored.push(changes.get(device.pciAddress)),
+      setAttachments: (_: string, changes: Map<string, Attachment>) =>
+        void stored.push(changes.get(formatDeviceKey(device))),
     },
     clock: new ManualClock(),
   } as unknown as AttachmentsOptions);

@@ -1,0 +1,30 @@
+import { describe, expect, it } from 'vitest';
+import { allocated, fromClass } from './driver-bench.ts';
+import { bench, refusal, useDriverBench } from './driver-hooks.ts';
+
+useDriverBench();
+
+describe('a result with a share of a device', () => {
+  const shareId = '0c3be3a3-4b2a-4b39-9a0c-6f2f4f2c0001';
+
+  it('is stored and answered with the share', async () => {
+    const requests = [{ name: 'vf', devices: [{ device: 'dev-1', shareID: shareId }] }];
+    const claim = allocated('shared', [], { requests, config: [fromClass({ driver: 'vfio-pci' })] });
+    expect(await bench.prepare(claim)).toMatchObject({ devices: [{ deviceName: 'dev-1', shareId }] });
+    expect(bench.store.claim(claim.identity.uid)?.devices).toMatchObject([{ name: 'dev-1', shareId }]);
+  });
+
+  it('is answered with the share although the claim only observes the device', async () => {
+    const requests = [{ name: 'watch', devices: [{ device: 'dev-1', shareID: shareId, adminAccess: true }] }];
+    expect(await bench.prepare(allocated('monitor', [], { requests }))).toMatchObject({ devices: [{ shareId }] });
+  });
+
+  it('is refused beside another share of the same VF', async () => {
+    const shares = [shareId, '0c3be3a3-4b2a-4b39-9a0c-6f2f4f2c0002'];
+    const requests = shares.map((shareID, index) => ({ name: `vf-${index}`, devices: [{ device: 'dev-1', shareID }] }));
+    expect(await bench.prepare(allocated('both', [], { requests }))).toMatchObject(
+      refusal('device-in-use', expect.stringContaining('it is allocated to it twice')),
+    );
+    expect([bench.store.claims(), bench.control.calls]).toEqual([[], []]);
+  });
+});
