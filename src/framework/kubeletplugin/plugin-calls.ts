@@ -1,18 +1,18 @@
 import { abortable, onAbort } from '../../lib/abort.ts';
 import type { Clock } from '../../lib/clock.ts';
-import { defined } from '../../lib/defined.ts';
 import { explain, toError } from '../../lib/errors.ts';
 import type { Locks } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { notify } from '../../lib/notify.ts';
-import { baseRequest, type ClaimIdentity, type ClaimMetadata, claimKey, claimName } from '../metadata/index.ts';
+import { type ClaimIdentity, type ClaimMetadata, claimKey, claimName } from '../metadata/index.ts';
 import { type ClaimReader, fetchClaims } from './claims.ts';
 import type { CallContext, WireDevice } from './dra-service.ts';
 import { checkResults, hasSucceeded, preparedIn, type Results, unpreparedIn } from './driver-answers.ts';
 import { KubeletPluginError } from './errors.ts';
 import { noRecords } from './no-records.ts';
-import type { AllocatedClaim, DraPlugin, PreparedDevice, PrepareResult } from './plugin.ts';
+import type { AllocatedClaim, DraPlugin, PrepareResult } from './plugin.ts';
 import { type ResolvedClaim, resolvePreparedClaim } from './prepared-claim.ts';
+import { toWire } from './wire-devices.ts';
 
 /** The kubelet waits 45 s for an answer; ours comes earlier, so that the user sees our error. */
 const longestCallMs = 42_000;
@@ -65,6 +65,8 @@ export class PluginCalls {
   readonly #plugin: DraPlugin;
   readonly #options: PluginCallsOptions;
   readonly #stopping = new AbortController();
+  /** By the UID of a claim, the request that has prepared it. */
+  readonly #preparedBy = new Map<string, number>();
   #lastRequestId = 0;
 
   constructor(plugin: DraPlugin, options: PluginCallsOptions) {
@@ -100,7 +102,11 @@ export class PluginCalls {
   async nodeUnprepareResources(claims: ClaimIdentity[], context: CallContext) {
     const refs = unique(claims);
     return await this.#call('NodeUnprepareResources', refs, context, (facts, { call, work }, progress) =>
-      this.#inTurn(refs, call, progress, () => this.#unprepare(facts, refs, work)),
+      this.#inTurn(refs, call, progress, async () => {
+        const due = refs.filter((claim) => !this.#isOvertaken(facts, claim));
+        const answers = due.length === 0 ? undefined : await this.#unprepare(facts, due, work);
+        return new Map(refs.map(({ uid }) => [uid, answers?.get(uid) ?? {}]));
+      }),
     );
   }
 
@@ -130,6 +136,7 @@ export class PluginCalls {
         const answer = laid.get(claim.uid);
         if (!Array.isArray(answer)) throw answer;
         devices.push(...answer);
+        this.#preparedBy.set(claim.uid, facts.requestId);
         return { devices: devices.length };
       });
       return { devices, ...error };
@@ -153,9 +160,21 @@ export class PluginCalls {
           const cause = left.get(claim.uid);
           if (cause !== undefined) throw cause;
         });
+        this.#preparedBy.delete(claim.uid);
         return {};
       }),
     );
+  }
+
+  /**
+   * Whether the claim was prepared by a later call while this one waited for its turn. The kubelet may have two calls to unprepare
+   * a claim under way, by a pod's worker and by its own reconciliation, and prepares it again when one of them is answered.
+   */
+  #isOvertaken(facts: CallFacts, claim: ClaimIdentity): boolean {
+    if ((this.#preparedBy.get(claim.uid) ?? 0) < facts.requestId) return false;
+    const log = { ...facts, claim: claimName(claim), claimUid: claim.uid };
+    this.#options.logger.warn(log, 'claim stays prepared: a later call has prepared it again');
+    return true;
   }
 
   async #inTurn<T>(
@@ -291,33 +310,6 @@ async function answerEach<T>(
 ): Promise<Map<string, T>> {
   const answers = await Promise.all(claims.map(answer));
   return new Map(claims.map(({ uid }, index) => [uid, answers[index]!]));
-}
-
-/**
- * Converts a device for the kubelet. A request's metadata mount is needed only once: the first device of the request
- * carries its id, which is then removed from `ids`. A device of all requests goes to every container of the claim, so that
- * the mounts get entries of their own: a container must see only the metadata of its own requests.
- */
-function toWire(device: PreparedDevice, ids: Map<string, string>): WireDevice[] {
-  const { poolName, deviceName, shareId, cdiDeviceIds } = device;
-  const rest = { poolName, deviceName, ...defined({ shareId }) };
-  const requestNames = [...new Set(device.requests.map(baseRequest))];
-  if (requestNames.length > 0)
-    return [{ requestNames, cdiDeviceIds: [...cdiDeviceIds, ...take(ids, requestNames)], ...rest }];
-  const mounts = [...ids.keys()].map((request) => ({
-    requestNames: [request],
-    cdiDeviceIds: take(ids, [request]),
-    ...rest,
-  }));
-  return [{ requestNames, cdiDeviceIds, ...rest }, ...mounts];
-}
-
-function take(ids: Map<string, string>, requests: string[]): string[] {
-  return requests.flatMap((request) => {
-    const id = ids.get(request);
-    ids.delete(request);
-    return id === undefined ? [] : [id];
-  });
 }
 
 /** Returns the error of a call that ran out of time. If the call was still waiting, the error says so: another call hangs. */
