@@ -1,5 +1,4 @@
 import { posix } from 'node:path';
-import { kinds } from './items.ts';
 import { readPage, type Stage, sitePath, titleOf } from './stage.ts';
 
 interface SidebarEntry {
@@ -34,14 +33,7 @@ export function buildSidebar(stage: Stage): SidebarEntry[] {
   const entry = (page: string) => ({ text: titleOf(readPage(page)), link: linkTo(sitePath(page)) });
   return [
     ...groups,
-    {
-      text: 'Reference',
-      items: [
-        ...Object.entries(kinds).map(([kind, text]) => ({ text, link: `/reference/${kind}/` })),
-        { text: 'Schema of the metadata file', link: '/reference/metadata-schema.html' },
-        { text: 'API of the framework', link: '/api/' },
-      ],
-    },
+    { text: 'API of the framework', link: '/api/' },
     { text: 'More', collapsed: true, items: others.map(entry) },
   ];
 }

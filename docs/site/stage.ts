@@ -2,7 +2,6 @@ import { copyFileSync, mkdirSync, readdirSync, readFileSync, statSync, writeFile
 import { dirname, join, posix } from 'node:path';
 import { listPages, repo } from '../../test/unit/docs/pages.ts';
 import { drawDiagram } from './diagram.ts';
-import { addPlots, drawPlots } from './plots.ts';
 
 /**
  * Where the site has a page of the repository: `docs/x.md` as `x.md`, a README as the `index.md` of its folder, and others of
@@ -19,9 +18,6 @@ export function titleOf(markdown: string): string {
 }
 
 export const readPage = (page: string) => readFileSync(join(repo, page), 'utf8');
-
-/** Pages with tables of measurements. */
-const measured = ['test/bench/RESULTS.md', 'docs/scale.md'];
 
 /** Languages of highlighted code by the ending of a file's name; other files are shown as plain text. */
 const languages: Record<string, string> = { ts: 'ts', py: 'python', go: 'go', sh: 'sh', yaml: 'yaml', json: 'json' };
@@ -92,16 +88,11 @@ export class Stage {
     const parts = markdown.split(/(^[ \t]*```[\s\S]*?^[ \t]*```[ \t]*$)/m);
     return parts
       .map((part, index) => {
-        const name = (count: number | string) => to.replace(/\.md$/, `-${index}-${count}.svg`);
-        if (index % 2 === 0) {
-          const plain = this.moveLinks(part.replaceAll(/<!--[\s\S]*?-->/g, ''), page, to);
-          if (!measured.includes(page)) return plain;
-          let count = 0;
-          return addPlots(plain, (plots) => this.#picture(name(count++), drawPlots(plots)));
-        }
+        if (index % 2 === 0) return this.moveLinks(part.replaceAll(/<!--[\s\S]*?-->/g, ''), page, to);
         const diagram = /^```mermaid\n([\s\S]*)\n```/.exec(part)?.[1];
         if (diagram === undefined) return part;
-        return `![Diagram; the text has its steps](${this.#picture(name('diagram'), drawDiagram(diagram))})`;
+        const path = to.replace(/\.md$/, `-${index}.svg`);
+        return `![Diagram; the text has its steps](${this.#picture(path, drawDiagram(diagram))})`;
       })
       .join('');
   }

@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { defineConfig } from 'vitepress';
 import { anchorOf } from '../../../test/unit/docs/anchor.ts';
-import { linkItems } from '../link-items.ts';
+import { plainMarkdown } from '../plain-markdown.ts';
 
-const { sidebar, links } = JSON.parse(readFileSync(new URL('../dist/site.json', import.meta.url), 'utf8'));
+const { sidebar } = JSON.parse(readFileSync(new URL('../dist/site.json', import.meta.url), 'utf8'));
 
 /** Pages and menu are made by ../build.ts, which starts the generator. */
 export default defineConfig({
@@ -19,7 +19,7 @@ export default defineConfig({
     attrs: false,
     anchor: { slugify: anchorOf },
     theme: { light: 'github-light-high-contrast', dark: 'github-dark-high-contrast' },
-    config: (md) => linkItems(md, links),
+    config: plainMarkdown,
   },
   themeConfig: {
     sidebar,
@@ -28,7 +28,7 @@ export default defineConfig({
     nav: [
       { text: 'Install', link: '/operators.html' },
       { text: 'Troubleshooting', link: '/troubleshooting.html' },
-      { text: 'Reference', link: '/reference/flags/' },
+      { text: 'Reference', link: '/reference.html' },
     ],
   },
 });
