@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { ClaimIdentity } from '../document/document.ts';
 import { closeGate, type Gate, openFor, writeGate } from '../gate/gate.ts';
+import { isAwaited } from '../gate/waiting-sandbox.ts';
 import { claimDirectory } from '../layouts/layout-v1.ts';
 import type { ClaimFiles } from './claim-files.ts';
 import { type ClaimState, hasGate, type RequestState } from './claim-state.ts';
@@ -109,7 +110,9 @@ export class ClaimGate {
     for (const [base, { isGated }] of Object.entries(state.requests)) {
       if (isGated !== true) this.#files.writeRequest(state, base);
     }
-    if (hasGate(state)) writeGate(this.#dataDir, state.claim, { state: 'served', sandboxId });
+    // Containers of before the driver was started without the gate may still wait.
+    if (hasGate(state) || isAwaited(this.#dataDir, state.claim, sandboxId))
+      writeGate(this.#dataDir, state.claim, { state: 'served', sandboxId });
   }
 
   /**

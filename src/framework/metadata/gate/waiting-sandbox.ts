@@ -2,7 +2,7 @@ import { defined } from '../../../lib/defined.ts';
 import type { ClaimIdentity } from '../document/document.ts';
 import { MetadataError } from '../errors.ts';
 import { type HostFile, hostPath, listDir, readSmallFile } from '../files/host-file.ts';
-import { metadataDirName } from '../layouts/layout-v1.ts';
+import { claimDirectory, metadataDirName } from '../layouts/layout-v1.ts';
 
 /** A sandbox whose containers wait at a start gate, as `netdra-gate` announces it. */
 interface Announcement {
@@ -40,6 +40,12 @@ const format = new RegExp(
     '(?:netns (?<netnsPath>/(?:var/)?run/netns/(?!\\.{1,2}\n)[\\w.-]{1,255})\n)?$',
   ].join(''),
 );
+
+/** Returns whether a container of the sandbox has announced that it waits for the claim. @throws MetadataError `metadata-io` */
+export function isAwaited(dataDir: string, claim: ClaimIdentity, sandboxId: string): boolean {
+  const names = listDir(hostPath(claimDirectory(dataDir, claim)));
+  return names.some((name) => fileName.exec(name)?.groups?.sandboxId === sandboxId);
+}
 
 /** @returns `undefined` for any text that the program does not write */
 export function parseWaitingSandbox(sandboxId: string, text: string): Announcement | undefined {

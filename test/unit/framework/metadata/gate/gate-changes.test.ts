@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
@@ -150,6 +150,16 @@ describe('a driver started with or without a gate', () => {
     await metadata.update(claim, 'vf', devices);
     await metadata.openGate(claim, a);
     expect(gateText()).toBeUndefined();
+  });
+
+  it('opens the gate for a container that waits since before the option was off', async () => {
+    await prepareAndServe(a);
+    writeFileSync(join(bench.dataDir, `dra-device-metadata/default_fast-net/waiting.${b}.1`), 'netdra-waiting 1');
+    restart();
+    await metadata.prepare(record, new Map());
+    await metadata.withdraw(claim);
+    await metadata.update(claim, 'vf', devices, b);
+    expect(gateOf()).toEqual({ state: 'served', sandboxId: b });
   });
 
   it.each([
