@@ -47,6 +47,12 @@ function bond(x: string): string {
   return `(${checks.join(' && ')})`;
 }
 
+function deviceFiles(x: string): string {
+  const isForGroup = `(has(${x}.gid) && !has(${x}.uid))`;
+  const fits = `${isForGroup} ? ${x}.mode.matches("[67].$") : ${x}.mode.matches("[67]..$")`;
+  return `(!has(${x}.mode) || (${fits}))`;
+}
+
 function route(x: string): string {
   const fits = (address: string) => `${address}.contains(":") == ${x}.destination.contains(":")`;
   const isDirect = `!has(${x}.gateway) && !has(${x}.nextHops)`;
@@ -72,6 +78,7 @@ const formats: Record<string, (x: string) => string> = {
     `(${x}.matches("^[0-9a-fA-F][02468aceACE](:[0-9a-fA-F]{2}){5}$") && ${x} != "00:00:00:00:00:00")`,
   'interface-name': interfaceName,
   bond,
+  'device-files': deviceFiles,
   'arp-target': (x) => `(isIP(${x}) && !${x}.contains(":") && !${x}.startsWith("0.") && ${x} != "255.255.255.255")`,
   'bond-name': (x) => `(${interfaceName(x)} && !${x}.contains("%"))`,
   rule: (x) =>

@@ -55,7 +55,10 @@ export interface ContainerConfig {
   annotations?: Record<string, string>;
   /** Relative to the sandbox's `logDirectory`. */
   logPath?: string;
-  linux?: { resources: { cpuShares: number; cpusetCpus: string; cpusetMems: string } };
+  linux?: {
+    resources?: { cpuShares: number; cpusetCpus: string; cpusetMems: string };
+    securityContext?: { runAsUser: { value: number } };
+  };
   CDIDevices?: { name: string }[];
 }
 

@@ -51,6 +51,8 @@ export interface ContainerSpec {
   annotations?: Record<string, string>;
   /** A CPU of its own, and the NUMA node that its memory is bound to. */
   pinned?: { cpu: number; memoryNode: number };
+  /** Id of the user whom its processes belong to; default: root. */
+  user?: number;
 }
 
 const waitingCommand = ['sh', '-c', 'trap "exit 0" TERM; while :; do sleep 3600 & wait $!; done'];
@@ -100,7 +102,7 @@ export function parseSandboxInfo(text: string): { pid: number; netnsPath: string
 
 /** Creates a container. @returns its id @throws CriError e.g. when a CDI device is unknown */
 export async function createContainer(cri: CriClient, sandbox: Sandbox, spec: ContainerSpec): Promise<string> {
-  const { pinned } = spec;
+  const { pinned, user } = spec;
   const config: ContainerConfig = {
     metadata: { name: spec.name, attempt: spec.attempt ?? 0 },
     image: { image: spec.image ?? busyboxImage },
@@ -110,11 +112,12 @@ export async function createContainer(cri: CriClient, sandbox: Sandbox, spec: Co
     labels: { ...sandbox.config.labels, 'io.kubernetes.container.name': spec.name },
     annotations: spec.annotations ?? {},
     logPath: `${spec.name}.log`,
-    ...(pinned && {
-      linux: {
+    linux: {
+      ...(pinned && {
         resources: { cpuShares: 1024, cpusetCpus: `${pinned.cpu}`, cpusetMems: `${pinned.memoryNode}` },
-      },
-    }),
+      }),
+      ...(user && { securityContext: { runAsUser: { value: user } } }),
+    },
     CDIDevices: (spec.cdiDevices ?? []).map((name) => ({ name })),
   };
   const request = { podSandboxId: sandbox.id, config, sandboxConfig: sandbox.config };

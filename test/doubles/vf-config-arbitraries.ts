@@ -163,6 +163,13 @@ const fields: Record<string, fc.Arbitrary<unknown>> = {
   ),
   vhost: fc.boolean(),
   rdma: fc.boolean(),
+  deviceFiles: withUnknown(
+    some({
+      uid: number(0, 0xfffffffe),
+      gid: number(0, 0xfffffffe),
+      mode: fc.oneof(fc.constantFrom<unknown>('0660', '600', '060', '0066', '0800', '1777', '66', '0660\n', '', 432)),
+    }),
+  ),
   numa: fc.constantFrom('report', 'require', 'Require', 'off'),
   vf: withUnknown(
     some({

@@ -9,6 +9,7 @@ import {
 } from '../../node/netlink/index.ts';
 import { attachModes, type OffloadSizes, type RouteConfig, type VfConfig, type VfSettings } from '../model/index.ts';
 import { bond } from './bond-config.ts';
+import { deviceFiles } from './device-files-config.ts';
 import { dialectsSchema } from './dialects-config.ts';
 import type { FieldsOf } from './fields-of.ts';
 import {
@@ -208,6 +209,7 @@ export const vfConfigSchema = z.strictObject({
     .optional(),
   vhost: z.boolean().describe('Containers also get /dev/vhost-net and /dev/net/tun.').optional(),
   rdma: z.boolean().describe("Containers also get the character devices of the VF's RDMA device.").optional(),
+  deviceFiles: deviceFiles.optional(),
   numa: z
     .enum(['report', 'require'])
     .describe('Containers with exclusive CPUs on other NUMA nodes than the VF: are reported, the default, or refused.')

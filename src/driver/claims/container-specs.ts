@@ -76,11 +76,13 @@ export class ContainerSpecs {
   }
 
   /** @returns the CDI device id for the device's files, if it has any */
-  #writeSpec(claimUid: string, { name, access }: StoredDevice): string[] {
+  #writeSpec(claimUid: string, { name, access, config }: StoredDevice): string[] {
     const { deviceSpecs } = this.#options;
     const nodes = [...new Set(access?.nodes)];
     if (nodes.length === 0) return [];
-    deviceSpecs.write(claimUid, name, { deviceNodes: nodes.map((path) => ({ path, permissions: 'rw' })) });
+    const { uid, gid, mode } = config.deviceFiles ?? {};
+    const owner = defined({ uid, gid, fileMode: mode === undefined ? undefined : Number.parseInt(mode, 8) });
+    deviceSpecs.write(claimUid, name, { deviceNodes: nodes.map((path) => ({ path, permissions: 'rw', ...owner })) });
     return [deviceSpecs.deviceId(claimUid, name)];
   }
 }

@@ -19,6 +19,8 @@ export const closedFields = [
   'bond.mode',
   /** Not part of the VF: opens parts of the host's kernel that pods cannot reach otherwise. */
   'vhost',
+  /** Opens the device files to other users of a container than those that the runtime or the administrator chose. */
+  'deviceFiles',
   /** They choose a routing table for all traffic of the pod, not only that of the VF. */
   'rules',
   /** The VF receives traffic between others in its network. */

@@ -20,6 +20,7 @@ export {
   type AttachMode,
   attachModes,
   type BondConfig,
+  type DeviceFilesConfig,
   interfaceSettings,
   mergeVfConfigs,
   type OffloadSizes,

@@ -37,6 +37,14 @@ export interface OffloadSizes {
   groMaxBytesIpv4?: number | undefined;
 }
 
+/** Owner and permissions of a VF's device files in containers. What is absent is left to the runtime. */
+export interface DeviceFilesConfig {
+  uid?: number | undefined;
+  gid?: number | undefined;
+  /** Octal digits, such as `0660`. */
+  mode?: string | undefined;
+}
+
 /** The bond that a VF joins. */
 export interface BondConfig {
   name: string;
@@ -75,6 +83,7 @@ export interface VfConfig {
   driver?: string | undefined;
   vhost?: boolean | undefined;
   rdma?: boolean | undefined;
+  deviceFiles?: DeviceFilesConfig | undefined;
   numa?: 'report' | 'require' | undefined;
   vf?: VfSettings | undefined;
   interfaceName?: string | undefined;

@@ -7,7 +7,15 @@ import { removeUnknownIn, uidAfter } from './unknown-files.ts';
 /** Edits of a container by a CDI device. Source: Container Device Interface specification, `containerEdits`. */
 export interface ContainerEdits {
   mounts?: { hostPath: string; containerPath: string; options: string[] }[];
-  deviceNodes?: { path: string; hostPath?: string; permissions?: string }[];
+  /** `fileMode` is a number as in Node's `fs`, such as 0o660. */
+  deviceNodes?: {
+    path: string;
+    hostPath?: string;
+    permissions?: string;
+    uid?: number;
+    gid?: number;
+    fileMode?: number;
+  }[];
   /** Environment variables, each `NAME=value`. */
   env?: string[];
   /** OCI hooks: programs of the host, run by the runtime. `args` starts with the program's name; `timeout` in seconds. */

@@ -27,6 +27,12 @@ const samples: {
   driver: { values: ['kernel', 'vfio-pci'] },
   vhost: { values: [true, false] },
   rdma: { values: [false, true] },
+  deviceFiles: {
+    values: [
+      { uid: 1000, gid: 0xfffffffe, mode: '600' },
+      { gid: 107, mode: '0660' },
+    ],
+  },
   numa: { values: ['require', 'report'] },
   vf: {
     values: [
@@ -319,6 +325,13 @@ describe('VFConfig validation', () => {
     [{ vf: { linkState: 'up' } }, /vf\.linkState: .*"auto"\|"enable"\|"disable"/],
     [{ vf: { minTxRate: -1 } }, /vf\.minTxRate: /],
     [{ vf: { maxTxRate: 2 ** 32 - 1 } }, /vf\.maxTxRate: /],
+    [{ deviceFiles: { mode: 0o660 } }, /deviceFiles\.mode: must be octal digits in quotes, such as "0660"/],
+    [{ deviceFiles: { mode: '1777' } }, /deviceFiles\.mode: must be octal digits from "0000" to "0777"/],
+    [{ deviceFiles: { mode: '0680' } }, /deviceFiles\.mode: must be octal digits from "0000" to "0777"/],
+    [{ deviceFiles: { uid: -1 } }, /deviceFiles\.uid: /],
+    [{ deviceFiles: { gid: 2 ** 32 - 1 } }, /deviceFiles\.gid: .*4294967294/],
+    [{ deviceFiles: { uid: 1000, gid: 1000, mode: '0460' } }, /deviceFiles\.mode: must let the owner read and write/],
+    [{ deviceFiles: { gid: 1000, mode: '0600' } }, /deviceFiles\.mode: must let the group read and write, as "0660"/],
     [{ bond: {} }, /bond\.name: /],
     [{ bond: { name: 'bond%d' } }, /bond\.name: an interface name, without "%"/],
     [{ bond: { name: 'all' } }, /bond\.name: /],

@@ -29,6 +29,16 @@ describe('device files', () => {
     },
   );
 
+  it('have the owner and the permissions that the class sets', async () => {
+    const deviceFiles = { uid: 1000, gid: 107, mode: '0660' };
+    const claim = allocated('c', ['dev-1'], { config: [fromClass({ driver: 'vfio-pci', deviceFiles })] });
+    await bench.prepare(claim);
+    expect(deviceNodes(claim, 'dev-1')).toEqual([
+      { path: '/dev/vfio/vfio', permissions: 'rw', uid: 1000, gid: 107, fileMode: 0o660 },
+      { path: '/dev/vfio/1', permissions: 'rw', uid: 1000, gid: 107, fileMode: 0o660 },
+    ]);
+  });
+
   it('include those of a VF bound to vfio by an administrator, without a driver in the config', async () => {
     bench.control.drivers.set('0000:00:00.1', 'vfio-pci');
     const claim = allocated('c', ['dev-1']);
