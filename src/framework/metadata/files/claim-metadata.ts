@@ -258,7 +258,10 @@ export class ClaimMetadata extends ClaimDirs {
     }
   }
 
-  /** Returns whether a container that uses a claim has the request: it has the request's file, or the request has none. */
+  /**
+   * Returns whether a container that uses a claim has the request: it has the request's file, or none of the claim, as while
+   * metadata is off. Then it may have all requests.
+   */
   isRequestUsedBy(
     claim: ClaimIdentity,
     request: string,
@@ -268,8 +271,11 @@ export class ClaimMetadata extends ClaimDirs {
       const base = baseRequest(request);
       const state = this.states.read(claim);
       if (state?.claim.uid !== claim.uid || findRequest(state.requests, base) === undefined) return true;
-      const paths = this.#files.pathsOf(state, base);
-      return paths.length === 0 || mounts.some(({ source }) => paths.includes(source));
+      const hasFileOf = (each: string) => {
+        const paths = this.#files.pathsOf(state, each);
+        return mounts.some(({ source }) => paths.includes(source));
+      };
+      return hasFileOf(base) || !Object.keys(state.requests).some(hasFileOf);
     } catch {
       // Calls that need an unreadable record report it.
       return true;
