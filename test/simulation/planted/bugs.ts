@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { closeSync, fchmodSync, openSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { PodSandbox } from '../../../nri/index.ts';
 import type { StoredDevice } from '../../../src/driver/model/index.ts';
@@ -30,6 +30,7 @@ import {
   type PlantedBug,
   withoutTask,
 } from './plant.ts';
+import { fileOf } from './plant-node.ts';
 import { teardownBugs } from './teardown-bugs.ts';
 
 /** The reset of a VF undoes a lot, and hides what else is not undone. */
@@ -107,6 +108,19 @@ export const plantedBugs: readonly PlantedBug[] = [
     name: 'data-of-the-earlier-sandbox',
     what: 'the metadata of the earlier sandbox is taken for that of the new one (B2)',
     plant: inHelper(() => ({ withdrawMetadata: async () => undefined })),
+  },
+  {
+    name: 'unreadable-metadata',
+    what: 'only root can read the metadata of a container',
+    plant: inHelper((helper, _ports, directories) => ({
+      async updateRequestMetadata(claim, request, ...rest) {
+        const update = await helper.updateRequestMetadata(claim, request, ...rest);
+        const file = openSync(fileOf(claim, directories, request.split('/')[0] ?? '', 'metadata.json'), 'r+');
+        fchmodSync(file, 0o600);
+        closeSync(file);
+        return update;
+      },
+    })),
   },
   {
     name: 'starts-without-gate',
