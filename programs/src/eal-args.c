@@ -10,6 +10,7 @@ struct arguments {
   char **items;
   size_t count;
   size_t virtual_count; /* devices that are given by their interface name */
+  const char *first_pci; /* PCI address of the first device */
 };
 
 static size_t count_devices(const struct catalog *catalog) {
@@ -33,6 +34,17 @@ static void add_interface(struct arguments *arguments, const char *name) {
       arena_format(arguments->arena, "--vdev=net_af_packet%zu,iface=%s", arguments->virtual_count++, name);
 }
 
+/* Of the first device, which no other container of the node drives: a claim has it alone. */
+static void keep_first(struct arguments *arguments, const struct device *device) {
+  const char *pci = device_field(arguments->arena, device, field_pci);
+  if (arguments->first_pci == NULL && pci != NULL && is_pci_address(pci)) arguments->first_pci = pci;
+}
+
+static char *build_file_prefix(const struct arguments *arguments) {
+  if (arguments->first_pci == NULL) die(exit_not_found, "--file-prefix needs a PCI address, and none of the devices has one");
+  return arena_format(arguments->arena, "--file-prefix=%s", arguments->first_pci);
+}
+
 static void add_device(struct arguments *arguments, const struct request *request, const struct device *device) {
   struct arena *arena = arguments->arena;
   const char *path = request->parts->document->path;
@@ -42,6 +54,7 @@ static void add_device(struct arguments *arguments, const struct request *reques
     const char *interface = device_field(arena, device, field_interface);
     if (arguments->options->af_packet && interface != NULL) {
       add_interface(arguments, interface);
+      keep_first(arguments, device);
     } else if (is_asked_for) {
       die(exit_not_found, "%s of %s/%s is bound to %s, which DPDK cannot use: its class has to say driver: vfio-pci", name,
           request->claim, request->name, device_field(arena, device, field_driver));
@@ -53,12 +66,13 @@ static void add_device(struct arguments *arguments, const struct request *reques
   if (pci == NULL) die(exit_not_found, "%s of %s/%s has no PCI address in %s", name, request->claim, request->name, path);
   if (!is_pci_address(pci)) die(exit_malformed, "%s: %s has the PCI address \"%s\"", path, name, pci);
   add_pci_device(arguments, pci);
+  keep_first(arguments, device);
 }
 
 char **build_eal_args(struct arena *arena, const struct options *options, const struct catalog *catalog) {
   struct arguments arguments = {.arena = arena, .options = options};
-  // One more each for --lcores, --no-pci and the NULL.
-  arguments.items = arena_alloc(arena, (2 * count_devices(catalog) + 3) * sizeof *arguments.items);
+  // One more each for --no-pci, --lcores, --file-prefix and the NULL.
+  arguments.items = arena_alloc(arena, (2 * count_devices(catalog) + 4) * sizeof *arguments.items);
   for (const struct request *request = catalog->requests; request != NULL; request = request->next) {
     for (const struct device *device = request->devices; device != NULL; device = device->next) {
       add_device(&arguments, request, device);
@@ -71,6 +85,7 @@ char **build_eal_args(struct arena *arena, const struct options *options, const 
   }
   if (arguments.count == arguments.virtual_count) arguments.items[arguments.count++] = arena_format(arena, "--no-pci");
   if (options->lcores) arguments.items[arguments.count++] = build_lcores(arena);
+  if (options->file_prefix) arguments.items[arguments.count++] = build_file_prefix(&arguments);
   return arguments.items;
 }
 

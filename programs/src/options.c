@@ -21,6 +21,7 @@ static const struct {
     {"--flag", "eal-args exec", true},
     {"--af-packet", "eal-args exec", false},
     {"--lcores", "eal-args exec", false},
+    {"--file-prefix", "eal-args exec", false},
     {"--generation", "wait exec", true},
     {"--timeout", "wait exec", true},
 };
@@ -67,6 +68,8 @@ static bool set_option(struct options *options, const char *name, const char *va
     options->af_packet = true;
   } else if (strcmp(name, "--lcores") == 0) {
     options->lcores = true;
+  } else if (strcmp(name, "--file-prefix") == 0) {
+    options->file_prefix = true;
   } else if (strcmp(name, "--generation") == 0) {
     options->waits = true;
     ok = parse_generation(value, &options->generation);

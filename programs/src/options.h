@@ -12,6 +12,7 @@ struct options {
   const char *flag;            /* eal-args, exec: flag for the allow-list */
   bool af_packet;              /* eal-args, exec */
   bool lcores;                 /* eal-args, exec */
+  bool file_prefix;            /* eal-args, exec */
   bool waits;                  /* exec: --generation or --timeout was given */
   long long generation;        /* wait, exec */
   long timeout_ms;             /* wait, exec */

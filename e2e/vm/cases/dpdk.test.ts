@@ -1,10 +1,10 @@
 import { execFileSync } from 'node:child_process';
-import { expect, onTestFinished } from 'vitest';
+import { expect } from 'vitest';
 import { buildClaim, buildPod } from '../../../test/doubles/objects.ts';
 import { exec, runContainer } from '../../node/pod.ts';
 import { classConfig, vfConfig } from '../vf-config.ts';
 import { vfAt } from '../vfs.ts';
-import { deviceName, readMetadata } from '../vm-node.ts';
+import { deviceName, readMetadata, type VmNode } from '../vm-node.ts';
 import { it } from '../vm-test.ts';
 
 /** Mounts of the guest's DPDK, as if it were in the image, and netdra-metadata: libraries and programs, read-only. */
@@ -91,6 +91,16 @@ it("dpdk-testpmd waits for its two VFs and gets them, one of them also in the de
   expect(new Set(all(/^file (.*)$/gm))).toEqual(new Set(['character special file']));
 });
 
+/** A volume for huge pages, which the kubelet opens to every user, as a mount of a container. */
+function mountHugePages(node: VmNode, name: string) {
+  const hostPath = node.createFolder(name);
+  execFileSync('mount', ['-t', 'hugetlbfs', '-o', 'mode=0777', 'hugetlbfs', hostPath]);
+  return {
+    mount: { hostPath, containerPath: '/dev/hugepages', readonly: false },
+    [Symbol.dispose]: () => void execFileSync('umount', ['--lazy', hostPath]),
+  };
+}
+
 it('dpdk-testpmd runs as the user to whom its class gives the device files, and not as another one', async ({
   node,
   vfs,
@@ -101,11 +111,8 @@ it('dpdk-testpmd runs as the user to whom its class gives the device files, and 
   const { bench } = node;
   const { cri } = bench.containerd;
   const sandbox = await bench.startPod(pod);
-  // A volume for huge pages, which the kubelet opens to every user.
-  const hugePages = node.createFolder('hugepages');
-  execFileSync('mount', ['-t', 'hugetlbfs', '-o', 'mode=0777', 'hugetlbfs', hugePages]);
-  onTestFinished(() => void execFileSync('umount', [hugePages]));
-  const mounts = [...dpdkMounts, { hostPath: hugePages, containerPath: '/dev/hugepages', readonly: false }];
+  using hugePages = mountHugePages(node, 'pages-of-user');
+  const mounts = [...dpdkMounts, hugePages.mount];
   const runAs = async (name: string, user: number) => {
     const cdiDevices = bench.kubelet.cdiDevicesForContainer(pod, 'main');
     const id = await runContainer(cri, sandbox, { name, cdiDevices, mounts, user });
@@ -122,4 +129,54 @@ it('dpdk-testpmd runs as the user to whom its class gives the device files, and 
   const other = await (await runAs('other', 1001)).container.exec('sh', '-ec', hugeScript);
   expect(other.stderr).toMatch(/VFIO container \/dev\/vfio\/vfio, .*Permission denied/);
   expect(other.stdout).not.toContain('MAC address');
+});
+
+/** Starts testpmd, which goes on until it reads `quit` from the FIFO. It must not keep the output of this shell open. */
+const startScript = `export PATH=/netdra:/usr/sbin:/usr/bin:/bin XDG_RUNTIME_DIR=/tmp
+netdra-metadata wait --generation 1 --timeout 30
+args=$(netdra-metadata eal-args --file-prefix)
+mkfifo /tmp/commands
+dpdk-testpmd -l 0,1 -m 32 --no-telemetry $args -- -i --total-num-mbufs=2048 <>/tmp/commands >/tmp/log 2>&1 &
+until grep 'Checking link' /tmp/log; do kill -0 $! || { cat /tmp/log; exit 1; }; sleep 1; done`;
+
+const endScript = `printf 'show port info all\\nquit\\n' >/tmp/commands
+until grep -q Bye /tmp/log; do sleep 1; done
+cat /tmp/log`;
+
+it('two containers of a pod run dpdk-testpmd at once, with huge pages of one volume', async ({ node, vfs }) => {
+  const { bench } = node;
+  const { cri } = bench.containerd;
+  const names = ['left', 'right'];
+  const used = names.map((_name, index) => vfAt(vfs, `pf${index}`, 2));
+  const addresses = ['02:4e:45:54:00:44', '02:4e:45:54:00:45'];
+  const pod = buildPod('pair', {
+    resourceClaims: names.map((name) => ({ name, resourceClaimName: name })),
+    containers: names.map((name) => ({ name, claims: [{ name }] })),
+  });
+  for (const [index, name] of names.entries()) {
+    const config = [classConfig({ driver: 'vfio-pci', macAddress: addresses[index] })];
+    bench.api.create(
+      buildClaim(name, { requests: [{ name: 'vf', devices: [deviceName(used[index]!)] }], config, pods: [pod] }),
+    );
+  }
+  const sandbox = await bench.startPod(pod);
+  using hugePages = mountHugePages(node, 'pages-of-pair');
+  const ids: string[] = [];
+  const run = async (id: string, script: string) => {
+    const { stdout, stderr, exitCode } = await exec(cri, id, ['sh', '-ec', script], 300);
+    expect(exitCode, `${stdout}\n${stderr}`).toBe(0);
+    return stdout;
+  };
+  for (const name of names) {
+    const cdiDevices = bench.kubelet.cdiDevicesForContainer(pod, name);
+    const id = await runContainer(cri, sandbox, { name, cdiDevices, mounts: [...dpdkMounts, hugePages.mount] });
+    await run(id, startScript);
+    ids.push(id);
+  }
+  const files = await run(ids[0]!, 'ls /dev/hugepages');
+  expect([...new Set(files.match(/^\S+(?=map_)/gm))].sort()).toEqual(used.map(({ pciAddress }) => pciAddress).sort());
+  for (const [index, id] of ids.entries()) {
+    const output = await run(id, endScript);
+    expect(/^MAC address: (\S+)$/m.exec(output)?.[1]?.toLowerCase(), output).toBe(addresses[index]);
+  }
 });

@@ -125,6 +125,18 @@ describe('netdra-metadata eal-args', () => {
     expect(pinned.stdout).toBe(`-a 0000:3b:02.1 --lcores=0@${cpus.at(-1)}\n`);
   });
 
+  it('names the files of DPDK after the first device, which no other container has', async () => {
+    await root.prepare({ claim: 'dpdk', devices: [vf(1), vf(3)] });
+    await root.prepare({ claim: 'kernel', devices: [vf(2, 'igbvf')] });
+    expect(run('eal-args', '--file-prefix').stdout).toBe(
+      '-a 0000:3b:02.1 -a 0000:3b:02.3 --file-prefix=0000:3b:02.1\n',
+    );
+    expect(run('eal-args', 'kernel/vf', '--af-packet', '--file-prefix').stdout).toBe(
+      '--vdev=net_af_packet0,iface=net2 --no-pci --file-prefix=0000:3b:02.2\n',
+    );
+    expect(run('list', '--file-prefix').exitCode).toBe(2);
+  });
+
   it.each(['mlx5_core', 'mlx5_vfio_pci', 'igb_uio', 'uio_pci_generic', 'mana'])(
     'includes a device bound to %s',
     async (driver) => {
