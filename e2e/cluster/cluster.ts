@@ -200,18 +200,19 @@ export class Cluster implements AsyncDisposable {
 
   /**
    * Has the API server check an object as if it were applied, without storing it.
+   * @returns the object as the server would store it
    * @throws KubeError with the server's reason
    */
-  async check<T extends KubernetesObject>(object: T): Promise<void> {
-    await this.apply(object, { dryRun: 'All' });
+  async check<T extends KubernetesObject>(object: T): Promise<T> {
+    return await this.apply(object, { dryRun: 'All' });
   }
 
   /** Creates an object, or sets the fields that are given. @throws KubeError */
-  async apply<T extends KubernetesObject>(object: T, options: Record<string, string> = {}): Promise<void> {
+  async apply<T extends KubernetesObject>(object: T, options: Record<string, string> = {}): Promise<T> {
     this.hasCreated ||= options.dryRun === undefined;
     const path = `${this.#path(object.kind as Kind, object.metadata?.namespace)}/${object.metadata?.name}`;
     const query = { ...options, fieldValidation: 'Strict', fieldManager: 'netdra-e2e', force: 'true' };
-    await this.#client.request({
+    return await this.#client.request<T>({
       method: 'PATCH',
       path,
       query,

@@ -22,9 +22,13 @@ const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter(
 /** Kinds of other projects, which the test API servers do not have. */
 const foreignKinds = ['VirtualMachineInstance', 'NetworkAttachmentDefinition'];
 
+const readExample = (file: string) => readFileSync(new URL(file, folder), 'utf8');
+/** Whether its pod polls a device: without CPUs of its own it would share them, and numa: require would not apply. */
+const needsOwnCpus = (file: string) => /dpdk-testpmd|hugepages|numa: require/.test(readExample(file));
+
 /** The objects of an example, in the namespace of the tests. */
 function loadExample({ namespace }: Cluster, file: string): KubernetesObject[] {
-  const objects = loadAllYaml(readFileSync(new URL(file, folder), 'utf8')) as KubernetesObject[];
+  const objects = loadAllYaml(readExample(file)) as KubernetesObject[];
   return objects.map((object) =>
     ['DeviceClass', 'NetworkDevicePolicy', 'RuntimeClass'].includes(object.kind ?? '')
       ? object
@@ -123,24 +127,31 @@ async function createAgainUntilScheduled(cluster: Cluster, file: string, name: s
 /** The examples in the documentation: the API server checks all of them, and those that can run are run. */
 export function describeExamples(get: GetCluster): void {
   describe('the examples', () => {
-    it.for(files)('include %s, which the API server accepts', async (file, { skip }) => {
-      const { cluster } = get();
-      const objects = loadExample(cluster, file);
-      const isDistinct = JSON.stringify(objects).includes('"distinctAttribute"');
-      const gate = 'DRAConsumableCapacity';
-      skip(isDistinct && !(await cluster.features()).has(gate), `the feature gate ${gate} is off`);
-      const known = objects.filter(({ kind = '' }) => !foreignKinds.includes(kind));
-      expect(known).not.toEqual([]);
-      // A pod whose runtime class does not exist is refused; not every cluster has those of the examples.
-      await using stack = new AsyncDisposableStack();
-      for (const object of known.filter(({ kind }) => kind === 'RuntimeClass')) {
-        const name = object.metadata?.name ?? '';
-        if ((await cluster.find('RuntimeClass', name)) !== undefined) continue;
-        await cluster.create(object);
-        stack.defer(() => cluster.remove('RuntimeClass', name));
-      }
-      for (const object of known) await cluster.check(object);
-    });
+    it.for(files)(
+      'include %s, which the API server accepts, with QoS class Guaranteed if it needs CPUs of its own',
+      async (file, { skip }) => {
+        const { cluster } = get();
+        const objects = loadExample(cluster, file);
+        const isDistinct = JSON.stringify(objects).includes('"distinctAttribute"');
+        const gate = 'DRAConsumableCapacity';
+        skip(isDistinct && !(await cluster.features()).has(gate), `the feature gate ${gate} is off`);
+        const known = objects.filter(({ kind = '' }) => !foreignKinds.includes(kind));
+        expect(known).not.toEqual([]);
+        // A pod whose runtime class does not exist is refused; not every cluster has those of the examples.
+        await using stack = new AsyncDisposableStack();
+        for (const object of known.filter(({ kind }) => kind === 'RuntimeClass')) {
+          const name = object.metadata?.name ?? '';
+          if ((await cluster.find('RuntimeClass', name)) !== undefined) continue;
+          await cluster.create(object);
+          stack.defer(() => cluster.remove('RuntimeClass', name));
+        }
+        const checked: KubernetesObject[] = [];
+        for (const object of known) checked.push(await cluster.check(object));
+        if (!needsOwnCpus(file)) return;
+        const pods = checked.filter((object): object is V1Pod => object.kind === 'Pod');
+        expect(new Set(pods.map(({ status }) => status?.qosClass))).toEqual(new Set(['Guaranteed']));
+      },
+    );
 
     it('kernel-mode.yaml: the pod prints the device that it got', { tags: 'newest' }, async () => {
       const { cluster } = get();
