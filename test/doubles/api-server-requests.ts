@@ -160,18 +160,23 @@ interface ReviewedAccess {
   spec: { resourceAttributes: { verb: string; resource: string; subresource?: string; name?: string } };
 }
 
-/** Selectors are lists of `field=value` and `label=value` here. */
+const labelsOf = ({ metadata }: KubeObject) => (metadata.labels ?? {}) as Record<string, string>;
+
+/** Selectors are lists of `field=value` and `label=value` here, or with `!=`. */
 function selectionOf({ resource, namespace }: Target, query: Readonly<Record<string, string>>): Selection {
   const { fieldSelector = '', labelSelector = '' } = query;
   const parse = (selector: string) =>
-    selector.split(',').flatMap((term) => (term === '' ? [] : [term.split('=') as [string, string]]));
+    selector.split(',').flatMap((term) => {
+      const [, name = '', isOther, value = ''] = /^(.*?)(!?)=(.*)$/.exec(term) ?? [];
+      return term === '' ? [] : [{ name, value, isWanted: isOther === '' }];
+    });
   const [terms, labels] = [parse(fieldSelector), parse(labelSelector)];
   return {
     resource,
     selects: (object) =>
       (namespace === undefined || object.metadata.namespace === namespace) &&
-      terms.every(([field, value]) => valueAt(object, field) === value) &&
-      labels.every(([label, value]) => (object.metadata.labels as Record<string, string>)?.[label] === value),
+      terms.every(({ name, value, isWanted }) => (valueAt(object, name) === value) === isWanted) &&
+      labels.every(({ name, value, isWanted }) => (labelsOf(object)[name] === value) === isWanted),
   };
 }
 

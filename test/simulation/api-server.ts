@@ -39,6 +39,11 @@ interface Watcher {
   end: (error?: Error) => void;
 }
 
+/** Whether a request reads what other drivers offer: few schedules are about that, and it changes nothing, so it costs no time and is no point to die at. */
+function isOfOthers({ query }: KubeQuery): boolean {
+  return query?.fieldSelector?.includes('!=') ?? false;
+}
+
 /** The oldest state that a read shows whose server is behind. */
 const mostBehindMs = 4_000;
 /** How long a watch that skips states holds them back. */
@@ -159,12 +164,13 @@ export class ApiServer {
   }
 
   async #request(process: Process, request: KubeRequest): Promise<unknown> {
-    const { method, path, body, signal } = request;
+    const { method, path, body } = request;
     const what = `${method} ${path}`;
-    await this.#reach(process, signal);
-    const isFailing = this.#simulator.tape.chance(this.errorRate, 'api');
-    process.point(what);
-    if (isFailing && this.#simulator.tape.chance(0.5, 'api')) throw unreachable();
+    const fault = isOfOthers(request) ? 'others' : 'api';
+    await this.#reach(process, request);
+    const isFailing = this.#simulator.tape.chance(this.errorRate, fault);
+    if (!isOfOthers(request)) process.point(what);
+    if (isFailing && this.#simulator.tape.chance(0.5, fault)) throw unreachable();
     // Names of events end in random digits.
     if (method !== 'GET') this.#simulator.trace(process.name, `${method} ${path.replace(/\.[0-9a-f]{16}$/, '')}`);
     const answer = this.#answer({ ...request, ...(body === undefined ? {} : { body: wireCopy(body) }) });
@@ -174,10 +180,10 @@ export class ApiServer {
     return answer;
   }
 
-  async #reach(process: Process, signal: AbortSignal | undefined): Promise<void> {
+  async #reach(process: Process, request: KubeQuery): Promise<void> {
     const { tape, nowMs } = this.#simulator;
-    const delayMs = Math.max(tape.delay(3, 3_000), this.downUntilMs - nowMs);
-    await process.clock.sleep(delayMs, signal);
+    const delayMs = Math.max(isOfOthers(request) ? 0 : tape.delay(3, 3_000), this.downUntilMs - nowMs);
+    if (delayMs > 0 || !isOfOthers(request)) await process.clock.sleep(delayMs, request.signal);
   }
 
   #answer(request: KubeRequest): object {
@@ -244,11 +250,13 @@ export class ApiServer {
     else this.#store.replace(pods, namespace, uid, object);
   }
 
-  async *#watch(process: Process, { path, query, signal }: KubeQuery) {
-    await this.#reach(process, signal);
-    process.point(`WATCH ${path}`);
-    if (this.#simulator.tape.chance(this.errorRate, 'api')) throw unreachable();
-    const selection = this.#requests.selection({ path, query });
+  async *#watch(process: Process, request: KubeQuery) {
+    const { path, query, signal } = request;
+    await this.#reach(process, request);
+    if (!isOfOthers(request)) process.point(`WATCH ${path}`);
+    const fault = isOfOthers(request) ? 'others' : 'api';
+    if (this.#simulator.tape.chance(this.errorRate, fault)) throw unreachable();
+    const selection = this.#requests.selection(request);
     const from = Number(query?.resourceVersion ?? 0);
     const missed = this.#refusing(`WATCH ${path}`, () => this.#store.changesAfter(from));
     const queue = missed.flatMap((change) => watchEventOf(selection, change) ?? []);

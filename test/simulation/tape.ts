@@ -42,7 +42,8 @@ export type ChoiceKind =
   | 'kept'
   | 'inside'
   | 'stale'
-  | 'skip';
+  | 'skip'
+  | 'others';
 
 /**
  * The source of every decision of a schedule: which fault, which delay, which order. A schedule is a function of its tape

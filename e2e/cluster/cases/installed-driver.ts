@@ -10,6 +10,8 @@ import { kubeletDir } from '../node/kubelet.ts';
 import type { RealNode } from '../node/real-node.ts';
 import { createPodWithClaim, testClass } from '../objects.ts';
 
+const busId = 'resource.kubernetes.io/pciBusID';
+
 /** The driver's privileges from the chart's DaemonSet, as found on the node. */
 export function describeInstalledDriver(get: GetCluster, getNode: () => RealNode): void {
   describe('the driver as installed by the chart', () => {
@@ -47,6 +49,27 @@ export function describeInstalledDriver(get: GetCluster, getNode: () => RealNode
       },
     );
 
+    it('withdraws a device while another DRA driver offers it', async () => {
+      const { cluster } = get();
+      const [{ name = '', attributes } = {}] = await cluster.devices();
+      const names = async () => (await cluster.devices()).map((device) => device.name);
+      const spec = {
+        driver: 'other.example',
+        nodeName: cluster.node.name,
+        pool: { name: cluster.node.name, generation: 1, resourceSliceCount: 1 },
+        devices: [{ name: 'nic', attributes: { 'vendor.example/pciAddress': attributes?.[busId] } }],
+      };
+      await cluster.create({
+        apiVersion: 'resource.k8s.io/v1',
+        kind: 'ResourceSlice',
+        metadata: { name: 'other' },
+        spec,
+      });
+      await expect.poll(names, { timeout: 30_000 }).not.toContain(name);
+      await cluster.remove('ResourceSlice', 'other');
+      await expect.poll(names, { timeout: 30_000 }).toContain(name);
+    });
+
     it('applies what a class allows: IPAM plugins of the node, kernel settings, older dialects', async () => {
       const { cluster, view } = get();
       const range = { subnet: '198.18.9.0/24', rangeStart: '198.18.9.5', rangeEnd: '198.18.9.5' };
@@ -66,7 +89,7 @@ export function describeInstalledDriver(get: GetCluster, getNode: () => RealNode
         expect(link?.addr_info).toContainEqual(expect.objectContaining({ local: '198.18.9.5', prefixlen: 24 }));
         const [device] = (await view('ipam').metadata('resourceclaims/ipam', 'vf')).devices;
         expect(device?.networkData).toMatchObject({ interfaceName: 'net1', ips: ['198.18.9.5/24'] });
-        const pciAddress = device?.attributes?.['resource.kubernetes.io/pciBusID']?.string;
+        const pciAddress = device?.attributes?.[busId]?.string;
         for (const name of ['PCIDEVICE_EXAMPLE_COM_NIC', 'SRIOVNETWORK_PCI_ADDRESSES'])
           expect(await view('ipam').read('sh', '-c', `echo "$${name}"`), name).toBe(`${pciAddress}\n`);
         expect(await view('ipam').read('cat', '/proc/sys/net/ipv4/conf/net1/arp_ignore')).toBe('2\n');

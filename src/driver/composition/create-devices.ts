@@ -3,6 +3,7 @@ import { defined } from '../../lib/defined.ts';
 import type { DeviceList } from '../devices/device-list.ts';
 import { heldBy } from '../devices/held-devices.ts';
 import { openDevices } from '../devices/open-devices.ts';
+import { OtherDrivers } from '../devices/other-drivers.ts';
 import { endEarlierBoots } from '../recovery/index.ts';
 import { StoredRecords } from '../state/index.ts';
 import { createPolicySource } from './create-policy-source.ts';
@@ -16,7 +17,7 @@ export async function createDevices(
   context: NodeContext,
   onPending: (claim: ClaimIdentity) => void,
 ): Promise<{ metadata: ClaimMetadata; devices: DeviceList }> {
-  const { disk, clock, now, logger, settings, stack } = context;
+  const { disk, clock, now, logger, random, resources, settings, stack } = context;
   const { networks, ...sources } = context.kernel;
   const { driverName: driver, nodeName, dataDir, stateDir, listAttributes } = settings;
   const { attributesDir, downwardApiDir } = settings;
@@ -47,6 +48,8 @@ export async function createDevices(
   // Must run before anything reads the VF snapshots of an earlier boot.
   await endEarlierBoots({ store, withdraw: (claim) => metadata.withdraw(claim), logger });
   const { connection: host, ethtool } = networks.host;
+  const otherDrivers = stack.use(new OtherDrivers({ resources, driver, node: nodeName, clock, logger, random }));
+  await otherDrivers.start();
   const devices = stack.use(
     await openDevices(settings, {
       driver,
@@ -57,6 +60,7 @@ export async function createDevices(
       now,
       logger,
       listAttributes,
+      otherDrivers,
       ...sources,
       held: heldBy(store),
       unrestored: () => store.unrestored(),

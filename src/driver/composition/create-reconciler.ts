@@ -1,8 +1,10 @@
 import { CdiSpecs, type ClaimMetadata } from '../../framework/metadata/index.ts';
 import type { DeviceList } from '../devices/device-list.ts';
+import { heldBy } from '../devices/held-devices.ts';
 import { type DriftReport, PfDriftSweep } from '../drift/index.ts';
 import { InactiveClaims } from '../recovery/inactive-claims.ts';
 import type { CniCleanUp } from '../recovery/index.ts';
+import { recreateLost } from '../recovery/lost-vfs.ts';
 import { ObservedVfs } from '../recovery/observed-vfs.ts';
 import { OrphanedFiles } from '../recovery/orphaned-files.ts';
 import { Reconciler } from '../recovery/reconciler.ts';
@@ -72,7 +74,7 @@ export function createReconciler(context: NodeContext, parts: ReconcilerParts): 
     { name: 'settings of VFs', run: keepSettings },
     { name: 'sandboxes', run: async () => registry.requeueAll() },
     { name: 'VFs to restore', run: (signal: AbortSignal) => restoreVfs(vfs, signal) },
-    { name: 'VFs', run: (signal: AbortSignal) => devices.recreateLost(signal) },
+    { name: 'VFs', run: (signal: AbortSignal) => recreateLost(devices, heldBy(store), signal) },
     { name: 'observed VFs', run: (signal: AbortSignal) => observed.sweep(signal) },
     { name: 'claims', run: (signal: AbortSignal) => inactive.sweep(signal) },
     { name: 'files', run: (signal: AbortSignal) => orphans.sweep(signal) },

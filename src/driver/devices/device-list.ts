@@ -6,10 +6,11 @@ import { explain, NetdraError } from '../../lib/errors.ts';
 import {
   deviceAttributes,
   type ExclusionVerdict,
+  type GivenOut,
   Inventory,
   type InventoryOptions,
   type InventoryReport,
-  judgePlugin,
+  judgeAll,
   type NetworkDevice,
 } from '../../node/inventory/index.ts';
 import { type HungWrite, VfActivation } from '../../node/sriov/index.ts';
@@ -39,6 +40,8 @@ export interface DeviceListOptions
   store: ConditionHistoryOptions['store'];
   host: HostVfsSources['host'] & InventoryOptions['connection'];
   devicePlugins?: InventoryOptions['devicePlugins'];
+  /** Absent: none are looked for. */
+  otherDrivers?: { readonly offered: GivenOut | undefined };
   /** Clock that times scans. Default: the system's. */
   now?: () => Date;
   /** Source of the inventory policy; absent: there is none, and all VFs are offered. */
@@ -77,14 +80,18 @@ export class DeviceList implements AsyncDisposable {
     });
     const { sysfs, isSimulated: simulated } = this.vfs;
     const vfSwitch = new VfActivation({ sysfs, connection: host, clock });
-    const { devicePlugins } = options;
+    const { devicePlugins, otherDrivers } = options;
     this.#policy = new PolicyInForce(policy, {
       logger: options.logger,
       withdrawsAll: (newer) => this.#offered.length > 0 && !this.#inventory.offersSome(newer),
     });
     const inForce = () => this.#policy.policy;
     const inventory = { sysfs, connection: host, simulated, policy: inForce, vfSwitch };
-    this.#inventory = new Inventory({ ...inventory, ...(devicePlugins && !simulated && { devicePlugins }) });
+    this.#inventory = new Inventory({
+      ...inventory,
+      ...(devicePlugins && !simulated && { devicePlugins }),
+      otherDrivers: () => otherDrivers?.offered,
+    });
     this.#history = new ConditionHistory({ now: () => new Date(), ...options });
     this.#conditions = new DeviceConditions(options, {
       hung: () => this.vfs.hungWrites,
@@ -92,7 +99,8 @@ export class DeviceList implements AsyncDisposable {
       policy: inForce,
     });
     this.#lists = new ListAttributes(options);
-    const quarantine = () => [this.#conditions.fingerprint(), ...this.#inventory.refusals].join();
+    const quarantine = () =>
+      [this.#conditions.fingerprint(), ...this.#inventory.refusals, ...(otherDrivers?.offered ?? [])].join();
     this.#schedule = new ScanSchedule(options, () => ({ held: held(), quarantine: quarantine() }));
     this.#known = new KnownDevices({
       ...options,
@@ -109,6 +117,14 @@ export class DeviceList implements AsyncDisposable {
   /** Whether the node's devices were ever listed; if not, nothing is known about any device. */
   get isListed(): boolean {
     return this.#known.isListed;
+  }
+
+  /** Why the devices cannot be published: an empty list would withdraw them all, and one of another driver would be given out twice. */
+  get unpublishable(): string | undefined {
+    if (!this.isListed) return `devices cannot be listed: ${explain(this.failure)}`;
+    const { otherDrivers } = this.#options;
+    const isUnknown = otherDrivers !== undefined && otherDrivers.offered === undefined;
+    return isUnknown ? 'the ResourceSlices of other drivers are not known yet' : undefined;
   }
 
   /** Start of the last successful scan. */
@@ -185,7 +201,7 @@ export class DeviceList implements AsyncDisposable {
           if (isScan ? await this.#scan() : await this.#look(hasNews)) this.#isUnreported = true;
           if (this.#isUnreported) onChange();
           else if (isScan) onScan();
-          this.#isUnreported = false;
+          this.#isUnreported = this.unpublishable !== undefined;
         } catch (error) {
           this.#known.failed(error, 'warn');
         }
@@ -274,14 +290,9 @@ export class DeviceList implements AsyncDisposable {
    * @returns by PCI address, why a device may not be prepared for a claim; the others may
    */
   async judgePlugins(devices: readonly Pick<NetworkDevice, 'pciAddress'>[]): Promise<Map<string, ExclusionVerdict>> {
-    const verdicts = new Map<string, ExclusionVerdict>();
     const { devicePlugins } = this.#options;
-    if (devicePlugins === undefined || this.vfs.isSimulated) return verdicts;
-    const { givenOut } = await devicePlugins.read();
-    for (const { pciAddress } of devices) {
-      const verdict = judgePlugin(pciAddress, givenOut);
-      if (verdict !== undefined) verdicts.set(pciAddress, verdict);
-    }
+    if (devicePlugins === undefined || this.vfs.isSimulated) return new Map();
+    const verdicts = await judgeAll(devicePlugins, devices);
     if (verdicts.size > 0) this.#schedule.request();
     return verdicts;
   }
@@ -291,19 +302,6 @@ export class DeviceList implements AsyncDisposable {
     this.#known.assertListed();
     const device = this.#known.at(pciAddress);
     return device === undefined ? {} : deviceAttributes(device);
-  }
-
-  /**
-   * Recreates simulated VFs that are in another network namespace although no claim has them: nothing else uses them. A
-   * real one may be in use by a CNI plugin and stays where it is.
-   */
-  async recreateLost(signal: AbortSignal): Promise<void> {
-    if (!this.vfs.isSimulated) return;
-    const elsewhere = this.#known.report.excluded.filter(({ reason }) => reason === 'interface-elsewhere');
-    for (const { pciAddress } of elsewhere) {
-      if (signal.aborted) return;
-      if (!this.#options.held().has(pciAddress)) await this.vfs.recreate(pciAddress);
-    }
   }
 
   async #scan(): Promise<boolean> {

@@ -1,6 +1,5 @@
 import type { KubeletPluginHelper } from '../../framework/kubeletplugin/index.ts';
 import type { SlicePublisher } from '../../framework/resourceslice/index.ts';
-import { explain } from '../../lib/errors.ts';
 import type { FailureEvents } from '../events/index.ts';
 import type { Store } from '../state/index.ts';
 import { deviceHealth } from './device-health.ts';
@@ -13,13 +12,12 @@ export interface DeviceReportOptions {
   node: string;
   devices: Pick<
     DeviceList,
-    | 'failure'
-    | 'isListed'
     | 'offered'
     | 'policyFault'
     | 'scannedAt'
     | 'sharedCounters'
     | 'state'
+    | 'unpublishable'
     | 'cardConditions'
     | 'unhealthy'
   >;
@@ -50,9 +48,9 @@ export function reportDevices(options: DeviceReportOptions): void {
   const { node, devices, store, publisher, events, observer } = options;
   observer.reported(devices.state);
   events.policyRejected(node, devices.policyFault);
-  // An empty list would withdraw all devices, and report those of claims as lost.
-  if (!devices.isListed) {
-    observer.published(`devices cannot be listed: ${explain(devices.failure)}`);
+  const { unpublishable } = devices;
+  if (unpublishable !== undefined) {
+    observer.published(unpublishable);
     return;
   }
   const offered = devices.offered();

@@ -1,4 +1,4 @@
-import { FollowedList, isKubeError, type ObjectMeta } from '../../framework/kube/index.ts';
+import { FollowedList, isKubeError, type KubeApi, type ObjectMeta, plainList } from '../../framework/kube/index.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { errnoCode, NetdraError } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
@@ -29,7 +29,7 @@ interface StoredChoice {
 }
 
 export interface PolicyObjectsOptions {
-  kube: ConstructorParameters<typeof FollowedList>[0]['kube'];
+  kube: KubeApi;
   node: string;
   clock: Clock;
   logger: Logger;
@@ -61,16 +61,12 @@ export class PolicyObjects implements PolicySource, AsyncDisposable {
 
   constructor(options: PolicyObjectsOptions) {
     this.#options = options;
-    const { node } = options;
-    this.#objects = new FollowedList({ ...options, path: policiesPath, what: 'NetworkDevicePolicies' });
+    const { kube, node } = options;
+    const policies = plainList<NetworkDevicePolicy>(kube, { path: policiesPath });
+    this.#objects = new FollowedList({ ...options, source: policies, what: 'NetworkDevicePolicies' });
     const query = { fieldSelector: `metadata.name=${node}` };
-    this.#node = new FollowedList({
-      ...options,
-      path: '/api/v1/nodes',
-      query,
-      what: 'the labels of the Node',
-      metadataOnly: true,
-    });
+    const source = plainList<{ metadata: ObjectMeta }>(kube, { path: '/api/v1/nodes', query, metadataOnly: true });
+    this.#node = new FollowedList({ ...options, source, what: 'the labels of the Node' });
   }
 
   async follow(onChange: PutInForce): Promise<NetdraError | undefined> {

@@ -4,23 +4,49 @@ import { explain } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { pauses } from '../../lib/waiting-times.ts';
 import { isKubeError, retryPauseMs } from './errors.ts';
-import type { KubeApi } from './kube-client.ts';
+import type { KubeApi, WatchEvent } from './kube-client.ts';
 import { ListWatch } from './list-watch.ts';
 import type { KubeList, ObjectMeta } from './types.ts';
 
-export interface FollowedListOptions {
-  kube: KubeApi;
-  /** Path of the list, from the root. */
-  path: string;
-  query?: Record<string, string>;
+/** A list of the API server, and its changes. */
+export interface ListSource<T> {
+  list: (signal: AbortSignal) => Promise<KubeList<T>>;
+  /** Changes after that version. */
+  watch: (resourceVersion: string, signal: AbortSignal) => AsyncIterable<WatchEvent<T>>;
+}
+
+export interface FollowedListOptions<T> {
+  source: ListSource<T>;
   /** Name of the objects, for the log: `device classes`. */
   what: string;
-  /** Requests only the objects' metadata, a small part of a Node. */
-  metadataOnly?: boolean;
   clock: Clock;
   logger: Logger;
   /** Returns numbers from 0 up to 1, to spread the requests of many nodes. */
   random: () => number;
+}
+
+export interface PlainListOptions {
+  /** Path of the list, from the root. */
+  path: string;
+  query?: Record<string, string>;
+  /** Requests only the objects' metadata, a small part of a Node. */
+  metadataOnly?: boolean;
+}
+
+/** A list as it is on the wire. */
+export function plainList<T>(
+  kube: KubeApi,
+  { path, query = {}, metadataOnly = false }: PlainListOptions,
+): ListSource<T> {
+  const accept = (kind: string) => {
+    const type = `application/json;as=${kind};g=meta.k8s.io;v=v1`;
+    return metadataOnly ? { accept: `${type},application/json` } : {};
+  };
+  return {
+    list: (signal) => kube.request({ method: 'GET', path, query, signal, ...accept('PartialObjectMetadataList') }),
+    watch: (resourceVersion, signal) =>
+      kube.watch({ path, query: { ...query, resourceVersion }, signal, ...accept('PartialObjectMetadata') }),
+  };
 }
 
 /**
@@ -28,20 +54,18 @@ export interface FollowedListOptions {
  * server is away, they stay as they were.
  */
 export class FollowedList<T extends { metadata: ObjectMeta }> implements AsyncDisposable {
-  readonly #options: FollowedListOptions;
+  readonly #options: FollowedListOptions<T>;
   readonly #watch: ListWatch<T>;
   readonly #background = new Background();
   readonly #answered = Promise.withResolvers<void>();
   #objects: Map<string, T> | undefined;
   #failure: unknown;
 
-  constructor(options: FollowedListOptions) {
+  constructor(options: FollowedListOptions<T>) {
     this.#options = options;
-    const { kube, path, query } = options;
     this.#watch = new ListWatch({
       ...options,
-      open: (resourceVersion, signal) =>
-        kube.watch({ path, query: { ...query, resourceVersion }, signal, ...this.#accept('PartialObjectMetadata') }),
+      open: options.source.watch,
       onChange: (object, type) => {
         if (type === 'DELETED') this.#objects?.delete(object.metadata.name ?? '');
         else this.#objects?.set(object.metadata.name ?? '', object);
@@ -89,12 +113,11 @@ export class FollowedList<T extends { metadata: ObjectMeta }> implements AsyncDi
   }
 
   async #list(signal: AbortSignal): Promise<void> {
-    const { kube, path, query = {}, what, clock, logger, random } = this.#options;
+    const { source, what, clock, logger, random } = this.#options;
     let refusals = 0;
     for (let failures = 0; ; failures++) {
       try {
-        const accept = this.#accept('PartialObjectMetadataList');
-        const { metadata, items } = await kube.request<KubeList<T>>({ method: 'GET', path, query, signal, ...accept });
+        const { metadata, items } = await source.list(signal);
         this.#objects = new Map(items.map((each) => [each.metadata.name ?? '', each]));
         this.#failure = undefined;
         this.#watch.follow(metadata.resourceVersion ?? '');
@@ -113,10 +136,5 @@ export class FollowedList<T extends { metadata: ObjectMeta }> implements AsyncDi
         await clock.sleep(waitMs * (1 + random()), signal);
       }
     }
-  }
-
-  #accept(kind: string): { accept?: string } {
-    const type = `application/json;as=${kind};g=meta.k8s.io;v=v1`;
-    return this.#options.metadataOnly ? { accept: `${type},application/json` } : {};
   }
 }

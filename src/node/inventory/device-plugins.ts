@@ -27,6 +27,16 @@ export function judgePlugin(pciAddress: string, givenOut: GivenOut | undefined):
   return resourceName === undefined ? undefined : { reason: 'device-plugin', resourceName };
 }
 
+/** @returns by PCI address, why a device is not free, as the file says now; the others are free */
+export async function judgeAll(
+  plugins: Pick<DevicePlugins, 'read'>,
+  devices: readonly { pciAddress: string }[],
+): Promise<Map<string, ExclusionVerdict>> {
+  const { givenOut } = await plugins.read();
+  const verdicts = devices.map(({ pciAddress }) => [pciAddress, judgePlugin(pciAddress, givenOut)] as const);
+  return new Map(verdicts.filter((entry): entry is [string, ExclusionVerdict] => entry[1] !== undefined));
+}
+
 /**
  * Reads which PCI functions device plugins manage, from the kubelet's checkpoint. The SR-IOV network device plugin uses PCI
  * addresses as device ids. The kubelet updates the file when it allocates a device, and five minutes after a plugin has

@@ -28,6 +28,8 @@ export type ExclusionReason =
   | 'device-plugin'
   /** What device plugins give out cannot be read. */
   | 'device-plugin-unknown'
+  /** Another DRA driver offers it in its ResourceSlices. */
+  | 'other-driver'
   /** The policy guarantees bandwidth of a port whose speed it does not give, and the kernel does not know. */
   | 'port-speed-unknown'
   /** The policy guarantees more than the port has. */
@@ -44,6 +46,8 @@ export interface ExclusionVerdict {
   bandwidth?: Bandwidth;
   /** Resource name under which a device plugin manages it. */
   resourceName?: string;
+  /** The other DRA driver that offers it. */
+  driver?: string;
   /** Field of the policy that cannot be fulfilled, such as `pfs[0].bandwidth.burst`. */
   field?: string;
 }
@@ -68,14 +72,16 @@ const explanations: Record<ExclusionReason, string> = {
   'interface-elsewhere': 'its interface is in another network namespace, and no claim has it',
   'device-plugin': 'a device plugin offers it; let only one of the two offer it',
   'device-plugin-unknown': 'a device plugin may offer it: the record of the kubelet cannot be read',
+  'other-driver': 'another DRA driver offers it; let only one of the two offer it',
   'port-speed-unknown': 'the speed of its port is unknown; set portMbps in the policy',
   'guarantee-above-port': 'its guarantee exceeds the speed of its port',
   'rates-unsupported': 'its card rejects the rates of its guaranteed bandwidth; change the rule of the policy',
 };
 
 /** Returns why a device is not offered, as text. */
-export function explainExclusion({ reason, bandwidth, field, resourceName }: ExclusionVerdict): string {
-  if (resourceName !== undefined) return `${explanations[reason]}: ${printable(resourceName, 128)}`;
+export function explainExclusion({ reason, bandwidth, field, resourceName, driver }: ExclusionVerdict): string {
+  const other = resourceName ?? driver;
+  if (other !== undefined) return `${explanations[reason]}: ${printable(other, 128)}`;
   if (field !== undefined) return `${explanations[reason]}: ${field}`;
   if (bandwidth === undefined) return explanations[reason];
   return `${explanations[reason]}: ${bandwidth.guaranteedMbps} of ${bandwidth.portMbps} Mbit/s`;

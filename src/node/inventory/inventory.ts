@@ -28,6 +28,8 @@ export interface InventoryOptions extends SurveyedNode {
   vfSwitch: Pick<VfActivation, 'ensure'>;
   /** Absent: none exist, as for simulated devices. */
   devicePlugins?: DevicePlugins;
+  /** What other DRA drivers offer: the driver, by PCI address; `undefined` while it is unknown. */
+  otherDrivers?: () => GivenOut | undefined;
 }
 
 /** Shared state of a scan. */
@@ -46,6 +48,8 @@ interface Scan {
   isComplete: boolean;
   /** Devices of device plugins; `undefined`: unknown. */
   givenOut: GivenOut | undefined;
+  /** The DRA driver that offers a function besides us, by PCI address. */
+  otherDrivers: GivenOut;
 }
 
 /** A PF, the policy's rules for it, and the node's use of it. */
@@ -93,6 +97,7 @@ export class Inventory {
       report,
       isComplete,
       givenOut,
+      otherDrivers: this.#options.otherDrivers?.() ?? new Map(),
       elsewhere: new Set(),
       matched: new Set(),
       selectable: [],
@@ -237,7 +242,7 @@ export class Inventory {
     const verdict = held.has(pciAddress)
       ? undefined
       : (judgeVf(rule, survey.ownUsageOf(seen), usage) ??
-        judgePlugin(pciAddress, scan.givenOut) ??
+        judgeOwner(pciAddress, scan) ??
         this.#judgePlace(seen, scan) ??
         refusal);
     if (verdict !== undefined)
@@ -273,7 +278,7 @@ export class Inventory {
     const isHeld = held.has(pciAddress);
     if (rule === undefined && !isHeld) return;
     const nic = { ...withoutVfs(seen), ...this.#common(seen, rule, survey) };
-    const verdict = isHeld ? undefined : (judgeNic(nic, usage, hasVfs) ?? judgePlugin(pciAddress, scan.givenOut));
+    const verdict = isHeld ? undefined : (judgeNic(nic, usage, hasVfs) ?? judgeOwner(pciAddress, scan));
     if (verdict !== undefined) report.excluded.push({ pciAddress, ...verdict });
     else report.devices.push(held.get(pciAddress)?.offered ?? { ...nic, kind: 'nic' });
   }
@@ -288,6 +293,12 @@ export class Inventory {
       ...defined({ resourceName }),
     };
   }
+}
+
+/** Judges whether somebody else on the node gives out a function. */
+function judgeOwner(pciAddress: string, { givenOut, otherDrivers }: Scan): ExclusionVerdict | undefined {
+  const driver = otherDrivers.get(pciAddress);
+  return driver === undefined ? judgePlugin(pciAddress, givenOut) : { reason: 'other-driver', driver };
 }
 
 /**

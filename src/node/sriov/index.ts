@@ -4,7 +4,7 @@ export { DriverBinding, hasNoInterface, isVfio } from './driver-binding.ts';
 export { SriovError, UnknownVfStateError } from './errors.ts';
 export { HostLinks } from './host-links.ts';
 export { type HungWrite, hungWriteHint, KernelWriter, type KernelWriterOptions } from './kernel-writer.ts';
-export { formatDeviceName, formatSimulatedAlias } from './pci-address.ts';
+export { formatDeviceName, formatSimulatedAlias, isPciAddress } from './pci-address.ts';
 export {
   complete,
   difference,

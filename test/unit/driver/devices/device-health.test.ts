@@ -52,7 +52,6 @@ describe('reportDevices', () => {
     const offered: Device[] = Array.from({ length: 100 }, (_, index) => ({ name: `d-${index}`, attributes: {} }));
     const [publish, setHealth] = [vi.fn(), vi.fn()];
     const known = {
-      failure: undefined,
       policyFault: undefined,
       state: { hungWrites: [], keepsTaints: true, conditions: [] },
     };
@@ -61,7 +60,7 @@ describe('reportDevices', () => {
         ...known,
         unhealthy: () => new Map(),
         cardConditions: () => [],
-        isListed: true,
+        unpublishable: undefined,
         offered: () => offered,
         sharedCounters: () => [],
         scannedAt,

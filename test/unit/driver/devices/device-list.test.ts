@@ -1,9 +1,10 @@
 import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import type { DeviceList } from '../../../../src/driver/devices/device-list.ts';
 import { heldDevices } from '../../../../src/driver/devices/held-devices.ts';
 import type { StoredDevice } from '../../../../src/driver/model/index.ts';
+import { recreateLost } from '../../../../src/driver/recovery/lost-vfs.ts';
 import { type Device, SliceError } from '../../../../src/framework/resourceslice/index.ts';
 import { validatePool } from '../../../../src/framework/resourceslice/validate.ts';
 import type { NetdraError } from '../../../../src/lib/errors.ts';
@@ -94,6 +95,32 @@ describe('DeviceList', () => {
     expect(await source.judgePlugins(devices)).toEqual(new Map([[first, verdict]]));
     await tick(clock);
     expect(source.find('0000-01-10-0')).toBeUndefined();
+    await source[Symbol.asyncDispose]();
+  });
+
+  it('publishes nothing until it knows what other drivers offer, withdraws such a device, and offers it again', async () => {
+    const clock = new ManualClock();
+    const otherDrivers: { offered: Map<string, string> | undefined } = { offered: undefined };
+    const source = await scanned(undefined, { clock, otherDrivers, watchHost: quiet });
+    expect(source.unpublishable).toContain('other drivers');
+    const onChange = vi.fn();
+    source.watch(onChange);
+    await tick(clock, 4);
+    onChange.mockClear();
+    for (const [offered, isOurs] of [
+      [new Map([[first, 'dra.example']]), false],
+      [new Map(), true],
+    ] as const) {
+      otherDrivers.offered = offered;
+      await tick(clock);
+      expect(onChange).toHaveBeenCalled();
+      expect([source.unpublishable, source.find('0000-01-10-0') !== undefined]).toEqual([undefined, isOurs]);
+      onChange.mockClear();
+    }
+    expect(logger.lines.find(({ message }) => message === 'device not offered')?.fields).toMatchObject({
+      reason: 'other-driver',
+      driver: 'dra.example',
+    });
     await source[Symbol.asyncDispose]();
   });
 
@@ -248,7 +275,7 @@ describe('DeviceList', () => {
       reason: 'interface-elsewhere',
     });
     // It would have to write into sysfs, where no kernel answers here.
-    await source.recreateLost(new AbortController().signal);
+    await recreateLost(source, () => new Map(), new AbortController().signal);
     expect(logger.messages('warn')).toEqual([]);
   });
 

@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from 'vitest';
-import { FollowedList, type ObjectMeta } from '../../../../src/framework/kube/index.ts';
+import { FollowedList, type ObjectMeta, plainList } from '../../../../src/framework/kube/index.ts';
 import { startKubeBench } from '../../../doubles/kube-bench.ts';
 import { buildNode } from '../../../doubles/objects.ts';
 
@@ -17,11 +17,8 @@ async function startBench() {
   };
   const list = bench.stack.use(
     new FollowedList<{ metadata: ObjectMeta }>({
-      kube: { request, watch: kube.watch.bind(kube) },
-      path,
-      query,
+      source: plainList({ request, watch: kube.watch.bind(kube) }, { path, query, metadataOnly: true }),
       what: 'nodes',
-      metadataOnly: true,
       clock,
       logger,
       random: () => 0.5,
