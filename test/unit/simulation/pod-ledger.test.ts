@@ -4,6 +4,7 @@ import { countFiles } from '../../bench/ledger/count-files.ts';
 import { countStatements } from '../../bench/ledger/count-statements.ts';
 import { all, inHandlers, inRequests, onNamespaces, type Plant } from '../../simulation/planted/plant.ts';
 import { Simulation } from '../../simulation/simulation.ts';
+import { NetlinkTrips } from './netlink-trips.ts';
 
 /** What a phase takes, by what it is. */
 type Page = Record<string, number>;
@@ -38,15 +39,18 @@ const countHooks: Plant = inHandlers((handlers) => ({
   },
 }));
 
-/** Counts calls of all methods, by `prefix` and the method. */
+/** Counts calls of all methods, by `prefix` and the method, and their trips to a thread. */
 function counting<T extends object>(object: T, prefix: string): T {
+  const trips = new NetlinkTrips(() => count('threadTrips'));
   return new Proxy(object, {
     get(target, key) {
       const value: unknown = Reflect.get(target, key, target);
       if (typeof value !== 'function') return value;
       return (...args: unknown[]) => {
         count(`${prefix} ${String(key)}`);
-        return value.apply(target, args);
+        const answer: unknown = value.apply(target, args);
+        if (answer instanceof Promise) trips.add(key, answer);
+        return answer;
       };
     },
   });
@@ -87,7 +91,7 @@ beforeAll(() => {
 afterAll(() => patches.dispose());
 
 /** A change of these figures is paid by every pod of a node: see `npm run bench -- --only pod`. */
-it('takes these files, transactions and requests for a pod with one VF', async () => {
+it('takes these files, transactions, requests and trips to a thread for a pod with one VF', async () => {
   const { violation, trace } = await simulation.runPlan((plan) => ({
     ...plan,
     pods: plan.pods.map((pod) => ({
@@ -120,6 +124,7 @@ it('takes these files, transactions and requests for a pod with one VF', async (
         "pod: link": 4,
         "pod: setLink": 1,
         "statements": 4,
+        "threadTrips": 14,
         "transactions": 1,
       },
       "StopPodSandbox": {
@@ -136,6 +141,7 @@ it('takes these files, transactions and requests for a pod with one VF', async (
         "pod: link": 3,
         "pod: setLink": 2,
         "statements": 3,
+        "threadTrips": 10,
         "transactions": 1,
       },
       "nodePrepareResources": {
@@ -153,6 +159,7 @@ it('takes these files, transactions and requests for a pod with one VF', async (
         "host: reachableAddresses": 1,
         "host: vfInfos": 1,
         "statements": 15,
+        "threadTrips": 6,
         "transactions": 2,
       },
       "nodeUnprepareResources": {
@@ -165,6 +172,7 @@ it('takes these files, transactions and requests for a pod with one VF', async (
         "host: qdisc": 2,
         "host: vfInfos": 3,
         "statements": 9,
+        "threadTrips": 13,
         "transactions": 1,
       },
     }
