@@ -103,6 +103,13 @@ export class UnknownVfStateError extends SriovError {
   }
 }
 
+/** Returns the error of a VF whose PF has no network interface. */
+export function missingPf({ pciAddress, pfAddress }: { pciAddress: string; pfAddress?: string }): SriovError {
+  const message = `the PF ${pfAddress} of ${pciAddress} has no network interface`;
+  const hint = 'properties of VFs are set through it: it must be in the network namespace of the driver';
+  return new SriovError('vf-missing', message, { device: pciAddress, retriable: true, hint });
+}
+
 /** Returns what to do about a PF whose VFs cannot be listed. */
 function unreadableHint({ errno, hint }: NetlinkError): string {
   if (errno === 'EMSGSIZE')

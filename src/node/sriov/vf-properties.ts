@@ -10,7 +10,7 @@ import {
   type VfInfoAccess,
 } from '../netlink/index.ts';
 import type { DriverBinding } from './driver-binding.ts';
-import { SriovError, UnknownVfStateError } from './errors.ts';
+import { missingPf, SriovError, UnknownVfStateError } from './errors.ts';
 import { PfLists } from './pf-lists.ts';
 import {
   assertNoVfProperties,
@@ -75,7 +75,7 @@ export class VfProperties {
    * @throws UnknownVfStateError if the PF does not report the VF
    */
   async read(address: VfAddress): Promise<VfChange> {
-    return await this.#pollNow(address);
+    return (await this.#poll(address)).now;
   }
 
   /**
@@ -113,14 +113,14 @@ export class VfProperties {
       return false;
     }
     if (propertiesOf(wanted).length === 0) return false;
-    const { index } = await this.#pfLink(address);
-    const now = await this.read(address);
+    const { pf, now } = await this.#poll(address);
+    if (pf === undefined) throw missingPf(address);
     const change = difference(now, complete(wanted, now));
     if (before !== undefined) await this.#assertKnown(address, propertiesOf(change), before, now);
     const failed: Failed[] = [];
     for (const property of propertiesOf(change)) {
       try {
-        await this.#setVf(index, vfIndex, { [property]: change[property] });
+        await this.#setVf(pf.index, vfIndex, { [property]: change[property] });
       } catch (error) {
         failed.push({ property, error });
       }
@@ -189,8 +189,8 @@ export class VfProperties {
     };
     const asked = [...propertiesOf(before), ...propertiesOf(changed)].filter(isLookedAt);
     if (asked.length === 0) return;
-    const pf = await this.#pfLink(address);
-    const now = await this.#pollNow(address, (each) => remaining(each).length === 0);
+    const { pf, now } = await this.#poll(address, (each) => remaining(each).length === 0);
+    if (pf === undefined) throw missingPf(address);
     const properties = remaining(now);
     if (properties.length === 0) return;
     const lost = properties.filter((property) => !(property in before));
@@ -244,21 +244,21 @@ export class VfProperties {
     }
   }
 
-  async #now(address: VfAddress): Promise<VfChange> {
-    const pf = await this.#findPf(address);
-    if (pf === undefined) return {};
-    return changeOf(await this.#ask(address, pf), pf);
-  }
-
-  async #pollNow(address: VfAddress, isDone?: (now: VfChange) => boolean): Promise<VfChange> {
-    return await this.#lists.poll(address, () => this.#now(address), isDone);
+  /** Returns the PF, if it has an interface, and the properties that it reports of the VF. */
+  async #poll(address: VfAddress, isDone: (now: VfChange) => boolean = () => true) {
+    const ask = async () => {
+      const pf = await this.#findPf(address);
+      return { pf, now: pf === undefined ? {} : changeOf(await this.#ask(address, pf), pf) };
+    };
+    return await this.#lists.poll(address, ask, ({ pf, now }) => pf === undefined || isDone(now));
   }
 
   /** Asserts that a change had an effect: drivers report success for what the card's firmware ignores. */
   async #assertEffect(address: VfAddress, change: VfChange, before: VfChange): Promise<void> {
     if (propertiesOf(change).length === 0) return;
     const missing = (now: VfChange) => withoutEffect(change, before, now);
-    const remaining = missing(await this.#pollNow(address, (now) => missing(now).length === 0));
+    const { now } = await this.#poll(address, (each) => missing(each).length === 0);
+    const remaining = missing(now);
     // A VF that may choose its address can choose the one that it had.
     const properties = remaining.filter((each) => each !== 'hardwareAddress' || change.hardwareAddress !== noAddress);
     if (properties.length === 0) return;
@@ -322,10 +322,7 @@ export class VfProperties {
   async #pfLink(address: VfAddress): Promise<Link> {
     const pf = await this.#findPf(address);
     if (pf !== undefined) return pf;
-    const { pciAddress, pfAddress } = address;
-    const message = `the PF ${pfAddress} of ${pciAddress} has no network interface`;
-    const hint = 'properties of VFs are set through it: it must be in the network namespace of the driver';
-    throw new SriovError('vf-missing', message, { device: pciAddress, retriable: true, hint });
+    throw missingPf(address);
   }
 }
 
