@@ -2,7 +2,7 @@ import type { Clock } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { linkIdentity, type NetworkDevice } from '../../node/inventory/index.ts';
-import type { AdminSettings, LinkEthtool, VfIdentity } from '../../node/netlink/index.ts';
+import type { AdminSettings, Link, LinkEthtool, VfIdentity } from '../../node/netlink/index.ts';
 import {
   type Card,
   HostLinks,
@@ -128,10 +128,13 @@ export class HostVfs implements Disposable {
   /**
    * Makes sure that the VF has a link in the host's namespace if it is in no other: simulated ones end with a netns.
    * @param withinMs how long to wait for a link that the kernel returns; default: some seconds
+   * @returns the link of a real VF, if its driver creates one
    */
-  async ensureLink(pciAddress: string, withinMs?: number): Promise<void> {
+  async ensureLink(pciAddress: string, withinMs?: number): Promise<Link | undefined> {
     const { nic } = this.#options;
-    await (nic?.ensureVf(pciAddress, withinMs) ?? this.#links.ensure(pciAddress, withinMs));
+    if (nic === undefined) return await this.#links.ensure(pciAddress, withinMs);
+    await nic.ensureVf(pciAddress, withinMs);
+    return undefined;
   }
 
   /** Whether the VF exists and has no kernel driver. */

@@ -43,7 +43,7 @@ export class VfLinks {
     const { device, before, record, reconfigure } = task;
     const { connection, ethtool } = this.#networks.host;
     const wasAttached = device.attachment !== undefined;
-    await this.#ensure(task, wasAttached ? 0 : undefined);
+    const found = await this.#ensure(task, wasAttached ? 0 : undefined);
     // One that another kernel driver has is in use. One without a driver was left so by a reset, or by an attempt to bind it.
     const isBack = (wasAttached && (await this.isOnHost(device))) || (await this.#vfs.isUnbound(device.pciAddress));
     if (isBack) {
@@ -51,16 +51,16 @@ export class VfLinks {
       if (before !== undefined) await this.restore(device, before);
       await reconfigure();
     }
-    const link = await findOn(connection, device, this.#keyOf);
+    const link = (isBack ? undefined : found) ?? (await findOn(connection, device, this.#keyOf));
     if (link === undefined) throw missingError(task, "it has no interface in the host's network namespace");
     record(before ?? (await readLinkState(connection, link.index, ethtool)));
     return link;
   }
 
   /** @param withinMs how long to wait for it: a VF that has left its pod may be away for long, and is looked for again */
-  async #ensure(task: AttachTask, withinMs?: number): Promise<void> {
+  async #ensure(task: AttachTask, withinMs?: number): Promise<Link | undefined> {
     try {
-      await this.#vfs.ensureLink(task.device.pciAddress, withinMs);
+      return await this.#vfs.ensureLink(task.device.pciAddress, withinMs);
     } catch (error) {
       if (error instanceof SriovError && error.code === 'vf-missing') throw missingError(task, undefined, error);
       throw error;

@@ -1,6 +1,6 @@
 import type { Clock } from '../../lib/clock.ts';
 import { poll } from '../../lib/poll.ts';
-import { FunctionLinks, type LinkFinder } from '../netlink/index.ts';
+import { FunctionLinks, type Link, type LinkFinder } from '../netlink/index.ts';
 import { type DriverBinding, hasNoInterface } from './driver-binding.ts';
 import { SriovError } from './errors.ts';
 
@@ -30,12 +30,15 @@ export class HostLinks {
   /**
    * Waits for an interface that the kernel is returning. Returns at once for a function whose driver creates no interfaces.
    * @param withinMs time limit; default 3 s
+   * @returns the interface, if the driver creates one
    * @throws SriovError `vf-missing` if an interface that should exist does not appear
    */
-  async ensure(pciAddress: string, withinMs = comesBackMs): Promise<void> {
+  async ensure(pciAddress: string, withinMs = comesBackMs): Promise<Link | undefined> {
     const { binding } = this.#options;
     const driver = await binding.driverOf(pciAddress);
-    if (hasNoInterface(driver) || (await this.#appears(pciAddress, withinMs))) return;
+    if (hasNoInterface(driver)) return undefined;
+    const link = await this.#appears(pciAddress, withinMs);
+    if (link !== undefined) return link;
     if (await binding.hasInterface(pciAddress))
       throw missing(pciAddress, 'something may still keep the network namespace alive that it was in');
     throw missing(pciAddress, `its driver ${driver} has made none: the kernel log says why`);
@@ -65,9 +68,8 @@ export class HostLinks {
     throw missing(pciAddress, 'its driver was bound again and made no interface: the kernel log says why');
   }
 
-  async #appears(pciAddress: string, forMs: number): Promise<boolean> {
-    const find = async () => (await this.#links.find(pciAddress)) !== undefined;
-    return await poll(this.#options.clock, { forMs, everyMs }, find);
+  async #appears(pciAddress: string, forMs: number): Promise<Link | undefined> {
+    return await poll(this.#options.clock, { forMs, everyMs }, () => this.#links.find(pciAddress));
   }
 }
 

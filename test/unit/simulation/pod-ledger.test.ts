@@ -113,7 +113,7 @@ it('takes these files, transactions, requests and trips to a thread for a pod wi
         "filesRenamed": 1,
         "filesWritten": 3,
         "host: addresses": 1,
-        "host: link": 4,
+        "host: link": 3,
         "host: links": 1,
         "host: qdisc": 2,
         "host: setLink": 1,
@@ -124,7 +124,7 @@ it('takes these files, transactions, requests and trips to a thread for a pod wi
         "pod: link": 4,
         "pod: setLink": 1,
         "statements": 4,
-        "threadTrips": 14,
+        "threadTrips": 13,
         "transactions": 1,
       },
       "StopPodSandbox": {
