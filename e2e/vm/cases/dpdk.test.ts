@@ -101,7 +101,7 @@ function mountHugePages(node: VmNode, name: string) {
   };
 }
 
-it('dpdk-testpmd runs as the user to whom its class gives the device files, and not as another one', async ({
+it('dpdk-testpmd runs as the user to whom its class gives the device files, but neither as another one nor with too little memory to pin', async ({
   node,
   vfs,
 }) => {
@@ -125,6 +125,11 @@ it('dpdk-testpmd runs as the user to whom its class gives the device files, and 
   const [device] = (await readMetadata(owner)).devices;
   expect(device?.networkData?.hardwareAddress).toBe('02:4e:45:54:00:43');
   expect(/^MAC address: (\S+)$/m.exec(stdout)?.[1]?.toLowerCase()).toBe(device?.networkData?.hardwareAddress);
+
+  // Huge pages count, too.
+  const limited = await owner.container.exec('sh', '-ec', `ulimit -l 8192\n${hugeScript}`);
+  expect(limited.stderr).toMatch(/Cannot set up DMA remapping, .*Cannot allocate memory/);
+  expect(limited.stdout).not.toContain('MAC address');
 
   const other = await (await runAs('other', 1001)).container.exec('sh', '-ec', hugeScript);
   expect(other.stderr).toMatch(/VFIO container \/dev\/vfio\/vfio, .*Permission denied/);
