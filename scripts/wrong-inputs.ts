@@ -116,6 +116,10 @@ export const wrongInputs: readonly WrongInput[] = [
     'interfaceName: 1 to 15 bytes of ASCII, no blank, "/" or ":", "%" only in one "%d"; not "all" or "default"',
   ]),
   inFile('a VLAN above 4094', classWith('vf: { vlan: 5000 }'), [1, 'vf.vlan: must be at most 4094']),
+  inFile('a mode that YAML reads as a number', classWith('deviceFiles: { mode: 0660 }'), [
+    1,
+    'deviceFiles.mode: must be octal digits in quotes, such as "0660"',
+  ]),
   inFile('a MAC address that is too short', claimWith('macAddress: "02:00:00:00:01"'), [
     1,
     'macAddress: "02:00:00:00:01" is not six octets with colons, neither a multicast address nor zero',
