@@ -13,6 +13,11 @@ export interface Sample {
   value: [number, string];
 }
 
+export interface Series {
+  metric: Record<string, string>;
+  values: Sample['value'][];
+}
+
 export interface PrometheusOptions {
   /** Folder for its configuration and data. */
   dir: string;
@@ -58,6 +63,12 @@ export class Prometheus implements AsyncDisposable {
   async query(expression: string): Promise<Sample[]> {
     const { result } = await ask<{ result: Sample[] }>(`query?query=${encodeURIComponent(expression)}`);
     return result;
+  }
+
+  /** Samples of all series of a selector at each second. @param start Unix time in seconds, the first one @param end the last one */
+  async range(selector: string, start: number, end: number): Promise<Series[]> {
+    const query = `query=${encodeURIComponent(selector)}&start=${start}&end=${end}&step=1`;
+    return (await ask<{ result: Series[] }>(`query_range?${query}`)).result;
   }
 
   /** The alerts that it evaluates, each with `ok`, or why it cannot evaluate them. */

@@ -1,8 +1,10 @@
 import { execFileSync } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { load } from 'js-yaml';
 import { describe, expect, it } from 'vitest';
+import { alertNames } from '../../e2e/alerts/rules.ts';
 import { dashboardExpressions, locatePrometheus } from '../../e2e/release/prometheus.ts';
 import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
@@ -18,6 +20,14 @@ describe('promtool', () => {
   it('accepts the alert rules, which fire when they should', () => {
     expect(promtool('check', 'rules', join(deploy, 'helm/netdra/alerts.yaml'))).toContain('SUCCESS: 21 rules found');
     expect(promtool('test', 'rules', join(deploy, 'helm/alerts.test.yaml'))).toContain('SUCCESS');
+  });
+
+  it('tests every alert', () => {
+    const { tests } = load(readFileSync(join(deploy, 'helm/alerts.test.yaml'), 'utf8')) as {
+      tests: { name: string }[];
+    };
+    const names = tests.map(({ name }) => name);
+    expect(names).toEqual(alertNames());
   });
 
   it('accepts the expressions of the dashboard', () => {
