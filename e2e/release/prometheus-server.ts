@@ -49,6 +49,7 @@ export class Prometheus implements AsyncDisposable {
         `--config.file=${config}`,
         `--storage.tsdb.path=${data}`,
         `--web.listen-address=127.0.0.1:${port}`,
+        '--enable-feature=exemplar-storage',
         // Debian's package has them elsewhere; nothing here is looked at in a browser.
         `--web.console.templates=${dir}`,
         `--web.console.libraries=${dir}`,
@@ -69,6 +70,15 @@ export class Prometheus implements AsyncDisposable {
   async range(selector: string, start: number, end: number): Promise<Series[]> {
     const query = `query=${encodeURIComponent(selector)}&start=${start}&end=${end}&step=1`;
     return (await ask<{ result: Series[] }>(`query_range?${query}`)).result;
+  }
+
+  /** Labels of the exemplars that it has stored for the series of a selector. */
+  async exemplars(selector: string): Promise<Record<string, string>[]> {
+    const range = `start=0&end=${Math.ceil(Date.now() / 1_000)}`;
+    const found = await ask<{ exemplars: { labels: Record<string, string> }[] }[]>(
+      `query_exemplars?query=${encodeURIComponent(selector)}&${range}`,
+    );
+    return found.flatMap(({ exemplars }) => exemplars.map(({ labels }) => labels));
   }
 
   /** The alerts that it evaluates, each with `ok`, or why it cannot evaluate them. */

@@ -127,9 +127,22 @@ describe('alerts', { timeout: 900_000 }, () => {
     return pods;
   }
 
+  /** The UID of a pod leads from its wait in the metrics to its lines in the log and its events. */
+  async function expectJoined(podUids: string[]): Promise<void> {
+    const waits = `netdra_attach_duration_seconds_bucket{result="ended", phase="total", node="${nodes[0]}"}`;
+    const exemplar = async () => (await prometheus.exemplars(waits)).map(({ pod_uid }) => pod_uid ?? '');
+    const known = async () => (await exemplar()).find((uid) => podUids.includes(uid));
+    await expect.poll(known, patient).toBeDefined();
+    const uid = await known();
+    const events = bench.api.objects<{ regarding: { uid?: string } }>('Event');
+    expect(events.map(({ regarding }) => regarding.uid)).toContain(uid);
+    expect(driver.log.map(({ podUid }) => podUid)).toContain(uid);
+  }
+
   it('fire while all devices are allocated and pods wait for them', async () => {
     const pods = await startWaitingPods(8);
     const [[pod, sandbox]] = pods as [[VfPod, Sandbox]];
+    const podUids = pods.map(([each]) => each.metadata.uid);
     await fires('NetdraHooksFail', () => bench.createContainer(sandbox, pod).catch(() => undefined));
     for (const alert of ['NetdraAttachFails', 'NetdraNoFreeDevices', 'NetdraPodsWait']) await fires(alert);
     await fires('NetdraSlow', async () => {
@@ -138,6 +151,7 @@ describe('alerts', { timeout: 900_000 }, () => {
     });
     for (const [each] of pods) await bench.endPod(each);
     await expectClean(bench);
+    await expectJoined(podUids);
     await ends('NetdraHooksFail', 'NetdraAttachFails', 'NetdraNoFreeDevices', 'NetdraPodsWait', 'NetdraSlow');
   });
 

@@ -36,7 +36,7 @@ interface HttpServerOptions {
 export type HttpServer = Awaited<ReturnType<typeof serveHttp>>;
 
 /**
- * Serves `/metrics` for Prometheus and, for the kubelet's probes, `/healthz` (the process answers and can read files)
+ * Serves `/metrics` for Prometheus, as OpenMetrics if the client accepts it, and, for the kubelet's probes, `/healthz` (the process answers and can read files)
  * and `/readyz` (it can serve pods; otherwise 503 with the reasons).
  * @throws NetdraError `address-invalid`, `address-unavailable`
  */
@@ -86,7 +86,7 @@ async function answer(
   if (url === null) return send(400, 'invalid path\n');
   switch (url.pathname) {
     case '/metrics': {
-      const { contentType, text } = await metrics.render();
+      const { contentType, text } = await metrics.render(request.headers.accept);
       return send(200, text, contentType);
     }
     case '/healthz':

@@ -1,5 +1,5 @@
 import { readdirSync } from 'node:fs';
-import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { Counter, Gauge, Histogram, type OpenMetricsContentType, Registry } from 'prom-client';
 import type { NodeFacts } from '../../driver/composition/ports.ts';
 import type { DeviceCounts } from '../../driver/devices/device-counts.ts';
 import { driftResults, driftSettings } from '../../driver/drift/index.ts';
@@ -43,12 +43,15 @@ export class Metrics {
   /** Metrics that the driver's work changes. */
   readonly own: ReturnType<typeof createOwnMetrics>;
   readonly #registry = new Registry();
+  /** Labels of all metrics. */
+  readonly #labels: object;
   /** Readings of the current scrape; each resolves to the metric's name if it failed. */
   readonly #readings: Promise<string | undefined>[] = [];
 
   constructor({ driver, version, metadataEnabled }: MetricsOptions) {
     const registers = [this.#registry];
-    this.#registry.setDefaultLabels({ driver_name: driver });
+    this.#labels = { driver_name: driver };
+    this.#registry.setDefaultLabels(this.#labels);
     // Not `node`: the ServiceMonitor sets this label to the target's node.
     const labelNames = ['version', 'nodejs_version'];
     const buildHelp = 'Version of the driver and of Node.js; always 1.';
@@ -78,9 +81,23 @@ export class Metrics {
     this.#addUnreadable();
   }
 
-  /** Returns the page that Prometheus scrapes, and its content type. */
-  async render(): Promise<{ contentType: string; text: string }> {
-    return { contentType: this.#registry.contentType, text: await this.#registry.metrics() };
+  /**
+   * Returns the page that Prometheus scrapes, and its content type.
+   * @param accept header of the request; with OpenMetrics in it, the page is in that format and has exemplars
+   */
+  async render(accept = ''): Promise<{ contentType: string; text: string }> {
+    const isOpen = accept.includes('application/openmetrics-text');
+    const registry = isOpen ? this.#forOpenMetrics() : this.#registry;
+    return { contentType: registry.contentType, text: await registry.metrics() };
+  }
+
+  /** The same metrics. prom-client renames the counters that it renders as OpenMetrics, so these objects inherit from ours. */
+  #forOpenMetrics(): Registry<OpenMetricsContentType> {
+    const registry = new Registry<OpenMetricsContentType>();
+    registry.setContentType(Registry.OPENMETRICS_CONTENT_TYPE);
+    registry.setDefaultLabels(this.#labels);
+    for (const metric of this.#registry.getMetricsAsArray()) registry.registerMetric(Object.create(metric));
+    return registry;
   }
 
   /** Adds the gauges that are read at each scrape. Call it once, when their sources exist. */
@@ -245,6 +262,12 @@ function createOwnMetrics(registers: Registry[]) {
     new Gauge({ name, help, labelNames, registers });
   const histogram = <L extends string>(name: string, help: string, buckets: number[], labelNames: L[] = []) =>
     new Histogram({ name, help, buckets, labelNames, registers });
+  // Registered afterwards: for a metric with exemplars, prom-client refuses registries of the older format.
+  const histogramWithExemplars = <L extends string>(name: string, help: string, buckets: number[], labelNames: L[]) => {
+    const metric = new Histogram({ name, help, buckets, labelNames, registers: [], enableExemplars: true });
+    for (const registry of registers) registry.registerMetric(metric);
+    return metric;
+  };
   const updateErrors = 'Failed updates of metadata after its claim was prepared.';
   const writeTime = 'Time to write the metadata of one request.';
   const callTime = "Duration of the driver's part of prepare and unprepare calls.";
@@ -270,7 +293,12 @@ function createOwnMetrics(registers: Registry[]) {
     claimErrors: counter('netdra_claim_errors_total', 'Failed claims, by error code.', ['operation', 'code']),
     hookSeconds: histogram('netdra_hook_duration_seconds', hookTime, callBuckets, ['hook', 'result']),
     hookErrors: counter('netdra_hook_errors_total', 'Failed NRI events, by error code.', ['hook', 'code']),
-    attachSeconds: histogram('netdra_attach_duration_seconds', attachTime, attachBuckets, ['result', 'phase']),
+    attachSeconds: histogramWithExemplars<'result' | 'phase' | 'pod_uid'>(
+      'netdra_attach_duration_seconds',
+      attachTime,
+      attachBuckets,
+      ['result', 'phase'],
+    ),
     attachErrors: counter('netdra_attach_errors_total', attachErrors, ['code']),
     numaContainers: counter('netdra_numa_containers_total', numa, ['result']),
     drifts: counter('netdra_settings_drift_total', drifts, ['setting', 'result']),

@@ -48,7 +48,7 @@ export function createSandboxes(
     runsHooks: gate.runsHooks,
     liveUpdates: settings.liveUpdates,
     onWritten: (claim, isSettled) => status.report(claim, isSettled),
-    onWaited: (result, times) => observer.waited(result, times),
+    onWaited: (...wait) => observer.waited(...wait),
     onFailure: (claim, reason, error) => {
       observer.attachFailed(error);
       status.report(claim, true, reason);

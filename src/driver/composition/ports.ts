@@ -144,7 +144,7 @@ export interface NodeObserver {
   /** Counts a failed write to the API server, which is already logged. */
   writeFailed(object: ApiObject, error: unknown): void;
   /** Counts a pod that no longer waits for its VFs. */
-  waited(result: WaitResult, times: WaitTimes): void;
+  waited(podUid: string, result: WaitResult, times: WaitTimes): void;
   /** Counts a failed attempt to attach the VFs of a claim. */
   attachFailed(error: unknown): void;
   /** Counts the comparison of a container with exclusive CPUs with the NUMA nodes of its devices. */

@@ -6,12 +6,12 @@ import type { Networks } from '../vf/networks.ts';
 import type { ClaimWork } from './claim-work.ts';
 import type { NamespaceWatcher } from './namespace-ends.ts';
 import type { SandboxFacts } from './pod.ts';
-import type { PodWaitOptions } from './pod-wait.ts';
+import type { WaitResult, WaitTimes } from './pod-wait.ts';
 
 /** What a sandbox reports. */
 export interface SandboxReports {
-  /** See {@link PodWaitOptions}. */
-  onWaited: PodWaitOptions['onWaited'];
+  /** Called when a pod no longer waits for its VFs. */
+  onWaited: (podUid: string, result: WaitResult, times: WaitTimes) => void;
   /** Called for each claim that is not ready after an attempt to attach it. @param reason the error for people */
   onFailure: (claim: ClaimIdentity, reason: string, error: unknown) => void;
   /** Called for each claim of a pod whose links and addresses change all the time, so that the sandbox reads it less often. */

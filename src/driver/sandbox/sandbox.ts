@@ -37,8 +37,9 @@ export class Sandbox implements AsyncDisposable {
   constructor(facts: SandboxFacts, deps: SandboxDeps) {
     this.#facts = facts;
     this.#deps = deps;
-    this.#wait = new PodWait(deps);
-    this.#knownSinceMs = deps.clock.nowMs();
+    const { clock, onWaited } = deps;
+    this.#wait = new PodWait({ clock, onWaited: (...wait) => onWaited(facts.podUid, ...wait) });
+    this.#knownSinceMs = clock.nowMs();
     this.#log = { pod: `${facts.podNamespace}/${facts.podName}`, podUid: facts.podUid, sandbox: facts.sandboxId };
     const [onChange, onFlapping] = [() => this.#changed(), () => this.#flapping()];
     this.#changes = new PodChanges({ deps, log: this.#log, onChange, onFlapping });

@@ -61,7 +61,7 @@ export function buildBusyMetrics(): Metrics {
   own.claimErrors.inc({ operation: 'prepare', code: 'busy' });
   own.hookSeconds.observe({ hook: 'runPodSandbox', result: 'error' }, 1);
   own.hookErrors.inc({ hook: 'runPodSandbox', code: 'busy' });
-  own.attachSeconds.observe({ result: 'ready', phase: 'total' }, 1);
+  own.attachSeconds.observe({ labels: { result: 'ready', phase: 'total' }, value: 1 });
   own.certificateExpiry.set(1);
   own.attachErrors.inc({ code: 'vf-missing' });
   own.apiWriteErrors.inc({ object: 'status', code: 'busy' });

@@ -31,11 +31,14 @@ describe('serveHttp', () => {
     ]);
   });
 
-  it('serves metrics in the Prometheus text format', async () => {
+  it('serves metrics in the Prometheus text format, or as OpenMetrics', async () => {
     await using server = await serveHttp(create());
     const response = await fetch(`http://127.0.0.1:${server.port}/metrics`);
     expect(response.headers.get('content-type')).toContain('version=0.0.4');
     expect(await response.text()).toContain('dra_metadata_feature_enabled{driver_name="sriov.example"} 0');
+    const headers = { accept: 'application/openmetrics-text' };
+    const open = await fetch(`http://127.0.0.1:${server.port}/metrics`, { headers });
+    expect(open.headers.get('content-type')).toContain('application/openmetrics-text');
   });
 
   it('answers unknown paths and methods with a list of known ones', async () => {

@@ -101,6 +101,25 @@ describe('Metrics', () => {
     );
   });
 
+  it('exports the same series as OpenMetrics to clients that accept it, before and after others', async () => {
+    const metrics = create();
+    metrics.readFrom({ ...facts, claimsByState: () => ({ prepared: 2 }) });
+    const seriesOf = async (accept?: string) => {
+      const { contentType, text } = await metrics.render(accept);
+      const lines = text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
+      return { contentType, text, series: lines.map((line) => line.replace(/ \S+$/, '')) };
+    };
+    const [before, open, after] = [
+      await seriesOf(),
+      await seriesOf('application/openmetrics-text;version=1.0.0,*/*;q=0.1'),
+      await seriesOf(),
+    ];
+    expect(open.contentType).toContain('application/openmetrics-text; version=1.0.0');
+    expect(open.text).toMatch(/\n# TYPE netdra_connects counter\nnetdra_connects_total\{[\s\S]*\n# EOF\n$/);
+    expect(open.series).toEqual(before.series);
+    expect([after.contentType, after.series]).toEqual([before.contentType, before.series]);
+  });
+
   it('exports every state of claims, and drops it when it ends', async () => {
     const metrics = create();
     let states: Record<string, number> = { prepared: 2, unpreparing: 1 };

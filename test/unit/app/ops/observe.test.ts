@@ -164,8 +164,9 @@ describe('observerOf', () => {
     for (const object of ['status', 'events', 'events'] as const) {
       observer.writeFailed(object, new NetdraError('api-forbidden', 'no'));
     }
-    observer.waited('ready', { queued: 100, attach: 2_000, write: 400, total: 2_500 });
-    observer.waited('ended', { queued: 9_000, attach: 0, write: 0, total: 9_000 });
+    observer.waited('uid-1', 'ready', { queued: 100, attach: 2_000, write: 400, total: 2_500 });
+    // Without an exemplar, which may have 128 characters.
+    observer.waited('u'.repeat(122), 'ended', { queued: 9_000, attach: 0, write: 0, total: 9_000 });
     expect(
       (await series('netdra_attach_duration_seconds_sum')).map((line) => line.replace(/.*result/, 'result')),
     ).toEqual([
@@ -178,6 +179,10 @@ describe('observerOf', () => {
       'result="ended",phase="write"} 0',
       'result="ended",phase="total"} 9',
     ]);
+    const { text } = await metrics.render('application/openmetrics-text; version=1.0.0');
+    expect(text).toMatch(
+      /attach_duration_seconds_bucket\{le="2.5",driver_name="d",result="ready",phase="total"\} 1 # \{pod_uid="uid-1"\} 2.5 \d+/,
+    );
     // Without TLS there is no certificate.
     expect((await series('netdra_certificate_expiry')).filter((line) => !line.startsWith('#'))).toEqual([]);
     observer.metadataFailed(new NetdraError('metadata-unwritable', 'no space left'));

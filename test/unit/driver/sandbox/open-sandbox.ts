@@ -13,7 +13,7 @@ export function openSandbox(claims: StoredClaim[], { liveUpdates = false } = {})
   const clock = new ManualClock();
   const networks = new FakeNetworks('/netns/s1');
   const work = new FakeWork();
-  const waits: [WaitResult, WaitTimes][] = [];
+  const waits: [podUid: string, WaitResult, WaitTimes][] = [];
   const slow: string[] = [];
   const facts = { sandboxId: 's1', podUid: 'pod', podNamespace: 'apps', podName: 'web-0', netnsPath: '/netns/s1' };
   const sandbox = new Sandbox(facts, {

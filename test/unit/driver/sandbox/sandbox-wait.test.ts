@@ -15,7 +15,7 @@ it('Sandbox reports once how long the pod waited for all its VFs, including fail
   await turns();
   await sandbox.refresh();
   expect(sandbox.phase).toBe('ready');
-  expect(waits).toEqual([['ready', { queued: 1_500, attach: 0, write: 0, total: 1_500 }]]);
+  expect(waits).toEqual([['pod', 'ready', { queued: 1_500, attach: 0, write: 0, total: 1_500 }]]);
   expect(sandbox.waitedMs).toBeUndefined();
 });
 
@@ -31,7 +31,7 @@ it('Sandbox reports the wait for work to begin, for VFs, and for metadata', asyn
   expect(sandbox.waitedMs).toBe(387);
   written.resolve();
   await ready;
-  expect(waits).toEqual([['ready', { queued: 300, attach: 80, write: 7, total: 387 }]]);
+  expect(waits).toEqual([['pod', 'ready', { queued: 300, attach: 80, write: 7, total: 387 }]]);
 });
 
 it.each(['gone', 'away'] as const)('Sandbox reports a pod that ends before its VFs are ready: %s', async (goal) => {
@@ -42,7 +42,7 @@ it.each(['gone', 'away'] as const)('Sandbox reports a pod that ends before its V
   clock.advance(2_000);
   await sandbox.want(goal);
   expect([waits, sandbox.waitedMs]).toEqual([
-    [['ended', { queued: 2_000, attach: 0, write: 0, total: 2_000 }]],
+    [['pod', 'ended', { queued: 2_000, attach: 0, write: 0, total: 2_000 }]],
     undefined,
   ]);
 });
@@ -54,7 +54,7 @@ it('Sandbox reports a pod whose claims end before their VFs are ready', async ()
   await sandbox.want('ready').catch(() => undefined);
   claims.pop();
   await sandbox.refresh();
-  expect([waits.map(([result]) => result), sandbox.waitedMs]).toEqual([['ended'], undefined]);
+  expect([waits.map(([, result]) => result), sandbox.waitedMs]).toEqual([['ended'], undefined]);
 });
 
 it('Sandbox reports no wait for VFs attached before the driver started', async () => {
