@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe } from 'vitest';
 import { describePages } from './cases/pages.ts';
 import { describeRelease } from './cases/release.ts';
 import { ReleaseSite } from './cases/release-site.ts';
+import { describeRemoval } from './cases/removal.ts';
 import { InstalledDriver } from './node/driver.ts';
 import { RealNode } from './node/real-node.ts';
 import { readPrograms } from './programs.ts';
@@ -22,6 +23,7 @@ describe(`the chart on Kubernetes ${programs.kubernetesVersion}`, () => {
   });
 
   const get = () => site;
+  describeRemoval(get);
   describeRelease(get);
   describePages(get);
 });

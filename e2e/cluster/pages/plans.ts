@@ -104,6 +104,7 @@ export const pagePlans: PagePlan[] = [
         ],
       ],
       [/^helm install .*simulate/, ['kubectl delete --filename deploy/manifests/netdra.yaml --wait --timeout=1m']],
+      [/manifests\/remove/, ['sed -i "s|localhost/netdra|registry.example.com/netdra|" deploy/manifests/remove.yaml']],
     ],
     after: [
       [

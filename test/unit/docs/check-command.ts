@@ -42,7 +42,7 @@ const others: Record<string, string[]> = {
   'kind delete cluster': ['--name='],
   'kind load image-archive': ['--name='],
   'kind export logs': ['--name='],
-  'kubectl apply': ['--filename=', '-f=', '--server-side'],
+  'kubectl apply': ['--filename=', '-f=', '--server-side', '--namespace='],
   'kubectl annotate node': ['--overwrite'],
   'kubectl cordon': [],
   'kubectl create clusterrolebinding': ['--clusterrole=', '--group='],
