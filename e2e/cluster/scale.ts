@@ -5,6 +5,7 @@
  *   --nodes 100         number of nodes
  *   --vfs 64            per node, on two PFs
  *   --rest-seconds 360  duration of the idle phase
+ *   --classes 200       in place of all that: what admission costs for this many DeviceClasses
  */
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -14,6 +15,7 @@ import { describeMachine } from '../../test/bench/machine.ts';
 import { renderMachine, renderTable } from '../../test/bench/render.ts';
 import { goProgramsFolder } from '../go/build.ts';
 import { type ClusterPrograms, readPrograms } from './programs.ts';
+import { measureAdmission } from './scale/admission.ts';
 import { LargeCluster } from './scale/large-cluster.ts';
 import { PublisherProcess } from './scale/publisher-process.ts';
 import { type Outcome, playPublishing, scenarios } from './scale/publishing.ts';
@@ -33,14 +35,15 @@ function readOptions() {
       nodes: { type: 'string', default: '100' },
       vfs: { type: 'string', default: '64' },
       'rest-seconds': { type: 'string', default: '360' },
+      classes: { type: 'string' },
     },
   });
   const wrong = Object.entries(values).find(([, text]) => !/^[1-9]\d{0,4}$/.test(text));
   if (wrong !== undefined) {
     throw new NetdraError('wrong-usage', `--${wrong[0]} ${wrong[1]}: a number from 1 to 99999 is needed`);
   }
-  const { nodes, vfs, 'rest-seconds': restSeconds } = values;
-  return { nodes: Number(nodes), vfs: Number(vfs), restSeconds: Number(restSeconds) };
+  const { nodes, vfs, 'rest-seconds': restSeconds, classes = 0 } = values;
+  return { nodes: Number(nodes), vfs: Number(vfs), restSeconds: Number(restSeconds), classes: Number(classes) };
 }
 
 const number = (value: number, digits = 0) =>
@@ -123,6 +126,11 @@ async function main(): Promise<void> {
   const programs = readPrograms(process.env);
   const run = { ...readOptions(), programs, progress: (line: string) => console.error(`scale: ${line}`) };
   const machine = renderMachine(describeMachine());
+  if (run.classes > 0) {
+    console.log(`Kubernetes ${programs.kubernetesVersion}; ${machine}.\n`);
+    console.log(await measureAdmission(run.classes));
+    return;
+  }
   console.log(`Kubernetes ${programs.kubernetesVersion}; ${run.nodes} nodes with ${run.vfs} VFs each; ${machine}.\n`);
   await measureSlices(run);
 }
