@@ -33,7 +33,7 @@ describe('a schedule', () => {
   });
   afterAll(() => simulation[Symbol.dispose]());
 
-  it('is a function of its seed', { timeout: 60_000 }, async () => {
+  it('is a function of its seed', { timeout: 300_000 }, async () => {
     for (let seed = 1; seed <= 5; seed++) {
       const first = await simulation.run(seed, true);
       const second = await simulation.run(seed, true);
@@ -108,7 +108,7 @@ describe('a planted bug', () => {
   });
 
   // A seed shows another schedule when the code makes other calls: `npm run simulate -- --planted NAME --keep` finds a new one.
-  it.each(kept)('$name is found by seed $seed', { timeout: 60_000 }, async ({ name, seed, rule }) => {
+  it.each(kept)('$name is found by seed $seed', { timeout: 300_000 }, async ({ name, seed, rule }) => {
     using simulation = openSimulation(name);
     expect((await simulation.run(seed)).violation?.rule).toBe(rule);
   });
