@@ -1,7 +1,7 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { claimName, isSameDevice } from '../../framework/metadata/index.ts';
 import { quickCanonicalAddress, routeKey } from '../../node/netlink/index.ts';
-import { type ClaimDevices, invalidConfig, type RouteConfig, type StoredDevice } from '../model/index.ts';
+import { type ClaimDevices, groupOf, invalidConfig, type RouteConfig, type StoredDevice } from '../model/index.ts';
 
 /** A route of an interface. */
 interface HeldRoute {
@@ -49,7 +49,7 @@ export function checkPodRoutes(
 /** Whether both are one device, or members of one bond, which has the routes. A name of a bond is used once in a pod. */
 function areOneInterface(one: StoredDevice, other: StoredDevice): boolean {
   if (isSameDevice(one, other)) return true;
-  return one.config.bond !== undefined && one.config.bond.name === other.config.bond?.name;
+  return groupOf(one) !== undefined && groupOf(one) === groupOf(other);
 }
 
 function by({ gateway, nextHops = [] }: RouteConfig): string {

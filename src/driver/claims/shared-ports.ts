@@ -1,7 +1,7 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { type ClaimIdentity, claimName, isSameDevice } from '../../framework/metadata/index.ts';
 import { quickCanonicalAddress } from '../../node/netlink/index.ts';
-import { refusal, type StoredClaim, type StoredDevice } from '../model/index.ts';
+import { groupOf, refusal, type StoredClaim, type StoredDevice } from '../model/index.ts';
 
 interface Holder {
   identity: ClaimIdentity;
@@ -48,8 +48,8 @@ export function checkPorts(
     const isOther = (held: Held) => !isSameDevice(held.device, device);
     checkLacp(claim, device, port.lacp.find(isOther));
     // Members of one bond share its addresses.
-    const isMember = ({ device: { config }, holder }: Held) =>
-      holder === own && config.bond !== undefined && config.bond.name === device.config.bond?.name;
+    const group = groupOf(device);
+    const isMember = (held: Held) => held.holder === own && group !== undefined && groupOf(held.device) === group;
     for (const [problem, held] of problemsOf(device, port, (each) => isOther(each) && !isMember(each)))
       if (!found.has(problem)) found.set(problem, `${problem} of ${describe(held)}`);
   }

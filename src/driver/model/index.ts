@@ -8,6 +8,8 @@ export { StateError, type StateErrorCode } from './state-error.ts';
 export {
   type Attachment,
   type ClaimDevices,
+  type CreatedLink,
+  groupOf,
   isUserSpace,
   type SandboxIdentity,
   type SandboxPlace,

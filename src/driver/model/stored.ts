@@ -18,6 +18,14 @@ export interface SandboxPlace extends SandboxIdentity {
   netnsPath: string;
 }
 
+/** A link that is made for a claim in its pod. */
+export interface CreatedLink {
+  /** As the kernel names it, such as `bond`. */
+  kind: string;
+  /** By which it is found again after a restart, and which no link of the pod's own has. */
+  alias: string;
+}
+
 /** Place of a VF outside the host's network namespace, and its earlier state. Ends with the attachment. */
 export interface Attachment extends SandboxPlace {
   /**
@@ -27,8 +35,8 @@ export interface Attachment extends SandboxPlace {
   host?: Partial<LinkState>;
   /** Name given to CNI plugins for an interface whose claim names none. */
   interfaceName?: string;
-  /** Alias of its bond in the pod, by which the bond is found again. */
-  bond?: string;
+  /** The link that its strategy creates in the pod, and deletes when the device is detached. */
+  created?: CreatedLink;
 }
 
 /** A VF that is prepared for a claim, by the key that its allocation result has. */
@@ -91,7 +99,15 @@ export interface StoredCondition extends FunctionCondition {
   holdMs: number;
 }
 
-/** Returns whether the VF is bound to vfio, without an interface. Known once it is prepared. */
+/**
+ * Returns the name of the interface that a device has in its pod together with others of its claim: that of their bond. `undefined`:
+ * it is in no group.
+ */
+export function groupOf({ config }: Pick<StoredDevice, 'config'>): string | undefined {
+  return config.bond?.name;
+}
+
+/** Whether the VF has no interface:, without an interface. Known once it is prepared. */
 export function isUserSpace({ access }: { access?: VfAccess }): boolean {
   return access?.vfio !== undefined;
 }

@@ -2,6 +2,7 @@ import { type ClaimIdentity, claimKey } from '../../framework/metadata/index.ts'
 import type { Locks } from '../../lib/keyed-mutex.ts';
 import {
   asOneError,
+  groupOf,
   type SandboxIdentity,
   type SandboxPlace,
   type StoredClaim,
@@ -127,7 +128,7 @@ export class ClaimWork {
       }
     }
     signal.throwIfAborted();
-    if (!isDescribed) await this.#readBonds(readings, place, pod).catch((error: unknown) => errors.push(error));
+    if (!isDescribed) await this.#readGroups(readings, place, pod).catch((error: unknown) => errors.push(error));
     await writer.write(identity, place.sandboxId, readings).catch((error: unknown) => errors.push(error));
     if (lost.length > 0) return { withdrawn: leftError(lost, place, asOneError(errors)) };
     // Perhaps another instance of the driver has withdrawn it since: a claim that was ready is not.
@@ -140,10 +141,10 @@ export class ClaimWork {
    * Each member that joins a bond can change the bond's address and active member, so all members are read after the last one
    * has joined.
    */
-  async #readBonds(readings: readonly DeviceReading[], place: SandboxPlace, pod: PodLinks): Promise<void> {
+  async #readGroups(readings: readonly DeviceReading[], place: SandboxPlace, pod: PodLinks): Promise<void> {
     for (const reading of readings) {
       const { device, state } = reading;
-      if (device.config.bond === undefined || state === undefined) continue;
+      if (groupOf(device) === undefined || state === undefined) continue;
       reading.state = await this.#options.attachments.read(device, pod);
       if (reading.state === undefined) throw leftError([device], place);
     }

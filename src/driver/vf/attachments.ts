@@ -2,10 +2,16 @@ import { formatDeviceKey, isSameDevice, type NetworkDeviceData } from '../../fra
 import type { Clock } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';
 import type { Logger } from '../../lib/logger.ts';
-import { type Attachment, isUserSpace, SandboxError, type SandboxPlace, type StoredDevice } from '../model/index.ts';
+import {
+  type Attachment,
+  groupOf,
+  isUserSpace,
+  SandboxError,
+  type SandboxPlace,
+  type StoredDevice,
+} from '../model/index.ts';
 import type { Store } from '../state/index.ts';
 import { Announcements } from './announcements.ts';
-import { bondAlias } from './bonds.ts';
 import type { CniAttacher } from './cni-attacher.ts';
 import { changesOf, linkOnHost } from './host-link.ts';
 import type { NetworkNamespace, Networks } from './networks.ts';
@@ -41,7 +47,7 @@ export class Attachments {
 
   constructor(options: AttachmentsOptions) {
     this.#options = options;
-    const { networks, vfs, cni, clock, logger, onConflict } = options;
+    const { networks, vfs, clock, logger, onConflict } = options;
     this.#links = new VfLinks({ networks, vfs });
     const announcements = new Announcements({
       networks,
@@ -49,7 +55,7 @@ export class Attachments {
       logger,
       onConflict: ({ attachment }) => attachment && onConflict(attachment.podUid),
     });
-    this.#strategies = createStrategies({ links: this.#links, vfs, cni, announcements });
+    this.#strategies = createStrategies({ ...options, links: this.#links, announcements });
   }
 
   /** The links of a pod, for one pass over its VFs. @param follow see {@link PodLinks} */
@@ -76,17 +82,18 @@ export class Attachments {
     const old = device.attachment;
     if (old !== undefined && old.sandboxId !== place.sandboxId) await this.#detachFromOther(device, old, place);
     const interfaceName = device.config.attach === 'cni' ? await this.#cniName(device, place, pod) : undefined;
-    const bond = device.config.bond && bondAlias(claimUid, device.config.bond);
-    return await this.#strategyOf(device).attach({
+    const strategy = this.#strategyOf(device);
+    const created = strategy.creates?.(claimUid, device);
+    return await strategy.attach({
       device,
       place,
       pod,
       reconfigure,
       signal: deadline.signal,
-      ...defined({ before: old && linkOnHost(device), bond }),
+      ...defined({ before: old && linkOnHost(device), created }),
       record: (link) => {
         const host = link && changesOf(link, device);
-        this.#record(claimUid, device, { ...place, ...defined({ host, interfaceName, bond }) });
+        this.#record(claimUid, device, { ...place, ...defined({ host, interfaceName, created }) });
       },
     });
   }
@@ -109,7 +116,7 @@ export class Attachments {
   async detach(claimUid: string, device: StoredDevice): Promise<void> {
     const { attachment } = device;
     if (attachment === undefined) return;
-    await this.#strategyOf(device).detach(device, attachment);
+    await this.#leave(device, attachment);
     const host = linkOnHost(device);
     if (host !== undefined) {
       const failures = await this.#links.restore(device, host);
@@ -150,7 +157,7 @@ export class Attachments {
       .flatMap(({ devices }) => devices.filter((other) => !isSameDevice(other, device)));
     const taken = new Set([
       ...others.flatMap(({ config, attachment }) => config.interfaceName ?? attachment?.interfaceName ?? []),
-      ...others.flatMap(({ config }) => config.bond?.name ?? []),
+      ...others.flatMap((other) => groupOf(other) ?? []),
     ]);
     for (let number = 1; number <= mostNames; number++) {
       const name = `net${number}`;
@@ -162,7 +169,16 @@ export class Attachments {
   /** The pod's old sandbox may still exist; a VF is never taken from another pod. */
   async #detachFromOther(device: StoredDevice, old: Attachment, place: SandboxPlace): Promise<void> {
     if (old.podUid !== place.podUid && (await this.#isStillIn(device, old))) throw busy(device, old);
-    await this.#strategyOf(device).detach(device, old);
+    await this.#leave(device, old);
+  }
+
+  /** Releases what the attachment has taken, deletes the link that was created for it, and takes the device's own link to the host. */
+  async #leave(device: StoredDevice, attachment: Attachment): Promise<void> {
+    const { release, movesDevice } = this.#strategyOf(device);
+    await release?.(device, attachment);
+    if (movesDevice) await this.#links.detach(device, attachment);
+    else if (attachment.created !== undefined)
+      await this.#links.deleteCreated(attachment.netnsPath, attachment.created);
   }
 
   async #isStillIn(device: StoredDevice, { netnsPath }: Attachment): Promise<boolean> {

@@ -3,7 +3,7 @@ import { defined } from '../../lib/defined.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { type CniResult, type CniRoute, type CniRunner, parseCniIpam, parseCniNetwork } from '../../node/cni/index.ts';
 import { maxInterfaceNameBytes, type RouteSpec, scopeLink } from '../../node/netlink/index.ts';
-import { isUserSpace, type SandboxPlace, type StoredDevice } from '../model/index.ts';
+import { groupOf, isUserSpace, type SandboxPlace, type StoredDevice } from '../model/index.ts';
 
 /** How long a DEL may take. The kubelet waits 45 s for unprepare, which may be behind a stop of the sandbox. */
 const removeBudgetMs = 10_000;
@@ -105,10 +105,11 @@ function ipamOf(device: StoredDevice, place: SandboxPlace) {
  * The interface name that plugins get, for a VF that is attached. IPAM plugins record their addresses under it, so it must
  * differ between the VFs of a pod, also where the claim leaves it open.
  */
-export function cniInterfaceName({ config, name, attachment }: StoredDevice): string {
+export function cniInterfaceName(device: StoredDevice): string {
+  const { config, name, attachment } = device;
   // The members of a bond share its addresses: they get them once.
-  const { bond, interfaceName = attachment?.interfaceName } = config;
-  return bond?.name ?? interfaceName ?? name.slice(-maxInterfaceNameBytes);
+  const { interfaceName = attachment?.interfaceName } = config;
+  return groupOf(device) ?? interfaceName ?? name.slice(-maxInterfaceNameBytes);
 }
 
 function interfaceOf(device: StoredDevice, place: SandboxPlace) {

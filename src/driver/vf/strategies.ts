@@ -1,11 +1,12 @@
 import { defined } from '../../lib/defined.ts';
 import { canonicalCidr, maxReportedAddresses, type NetworkState } from '../../node/netlink/index.ts';
-import type { AttachMode, StoredDevice } from '../model/index.ts';
+import { type AttachMode, type CreatedLink, groupOf, type StoredDevice } from '../model/index.ts';
 import type { Announcements } from './announcements.ts';
 import { joinBond } from './bonds.ts';
 import { findDifferences } from './claim-differences.ts';
 import type { CniAttacher } from './cni-attacher.ts';
 import { configureLink, toNewRoute } from './configure-link.ts';
+import { linkToCreate } from './created-links.ts';
 import { pfSettingsOf } from './pf-settings.ts';
 import { type AttachStrategy, type MemberState, missingError, orNameTaken, type VfState } from './strategy.ts';
 import type { VfHost, VfLinks } from './vf-links.ts';
@@ -33,18 +34,22 @@ export function createStrategies(parts: StrategyParts): Strategies {
 /** `attach: netlink`: the driver moves the VF and configures it; an IPAM plugin may give it addresses. */
 function netlinkStrategy({ links, vfs, cni, announcements }: StrategyParts): AttachStrategy {
   const readInterface = readerOfInterfaces(vfs);
-  const detach = detacher(links, cni);
   return {
+    movesDevice: true,
+    creates: (claimUid, device) => {
+      const group = groupOf(device);
+      return group === undefined ? undefined : linkToCreate('bond', claimUid, group);
+    },
     async attach(task) {
-      const { device, place, pod, signal, bond } = task;
+      const { device, place, pod, signal, created: bond } = task;
       const { macAddress, ...config } = device.config;
       // An attachment is stored before the VF is moved: without one the VF is not in the pod.
       const found = device.attachment === undefined ? undefined : await pod.find(device);
       const link = found ?? (await links.attach(await links.snapshot(task), task));
       const { addresses, routes } = await cni.addresses(device, place, signal);
-      const join = async (alias: string) => {
-        const joining = joinBond(pod.namespace.connection, link, alias, device.config);
-        return await orNameTaken(task, device.config.bond?.name ?? alias, joining);
+      const join = async (created: CreatedLink) => {
+        const joining = joinBond(pod.namespace.connection, link, created, device.config);
+        return await orNameTaken(task, groupOf(device) ?? created.alias, joining);
       };
       const used = bond === undefined ? link : await join(bond);
       await configureLink(pod.namespace, used, {
@@ -73,9 +78,9 @@ function netlinkStrategy({ links, vfs, cni, announcements }: StrategyParts): Att
         known && interfaceName && (await findDifferences(pod.namespace, interfaceName, device.config));
       return { ...state, ...(conflicts.size > 0 && { conflicts }), ...(differences && { differences }) };
     },
-    async detach(device, attachment) {
+    async release(device, attachment) {
       announcements.forget(device);
-      await detach(device, attachment);
+      await cni.remove(device, attachment);
     },
   };
 }
@@ -83,6 +88,7 @@ function netlinkStrategy({ links, vfs, cni, announcements }: StrategyParts): Att
 /** `attach: cni`: the plugins of the claim's network move the VF, configure it, and move it back. */
 function cniStrategy({ links, vfs, cni }: StrategyParts): AttachStrategy {
   return {
+    movesDevice: true,
     async attach(task) {
       const { device, place, pod, signal } = task;
       const found = await pod.find(device);
@@ -98,7 +104,7 @@ function cniStrategy({ links, vfs, cni }: StrategyParts): AttachStrategy {
       throw missingError(task, `the CNI plugins of its claim have not moved it into ${place.netnsPath}`);
     },
     read: readerOfInterfaces(vfs),
-    detach: detacher(links, cni),
+    release: (device, attachment) => cni.remove(device, attachment),
   };
 }
 
@@ -106,6 +112,8 @@ function cniStrategy({ links, vfs, cni }: StrategyParts): AttachStrategy {
 function observeStrategy({ vfs }: StrategyParts): AttachStrategy {
   const read = readerOfInterfaces(vfs);
   return {
+    // The component that has moved the VF moves it back, after our hook. If it fails, reconciliation does (ObservedVfs).
+    movesDevice: false,
     async attach({ device, place, pod, record }) {
       const state = await read(device, pod);
       if (state === undefined) {
@@ -118,8 +126,6 @@ function observeStrategy({ vfs }: StrategyParts): AttachStrategy {
       return state;
     },
     read,
-    // The component that moved the VF moves it back, after our hook. If it fails, reconciliation does (ObservedVfs).
-    detach: async () => undefined,
   };
 }
 
@@ -137,6 +143,7 @@ function userSpaceStrategy({ vfs, cni }: StrategyParts): AttachStrategy {
     };
   };
   return {
+    movesDevice: false,
     async attach({ device, place, record, reconfigure, signal }) {
       const { attachment } = device;
       if (attachment !== undefined && attachment.sandboxId !== place.sandboxId) await reconfigure();
@@ -145,7 +152,7 @@ function userSpaceStrategy({ vfs, cni }: StrategyParts): AttachStrategy {
       return await describe(device, addresses);
     },
     read: async (device, _, known) => device.attachment && (await describe(device, known?.ips ?? [])),
-    detach: (device, attachment) => cni.remove(device, attachment),
+    release: (device, attachment) => cni.remove(device, attachment),
   };
 }
 
@@ -155,15 +162,8 @@ function readerOfInterfaces(vfs: StrategyParts['vfs']): AttachStrategy['read'] {
     pod.follow();
     const link = await pod.findAttached(device);
     if (link === undefined) return undefined;
-    const state = device.config.bond === undefined ? await pod.stateOf(link) : await pod.stateOfMember(device, link);
+    const state = groupOf(device) === undefined ? await pod.stateOf(link) : await pod.stateOfMember(device, link);
     return state && (await withHostFacts(vfs, device, state));
-  };
-}
-
-function detacher(links: VfLinks, cni: CniAttacher): AttachStrategy['detach'] {
-  return async (device, attachment) => {
-    await cni.remove(device, attachment);
-    await links.detach(device, attachment);
   };
 }
 

@@ -2,7 +2,14 @@ import type { NetworkDeviceData } from '../../framework/metadata/index.ts';
 import { defined } from '../../lib/defined.ts';
 import type { NetdraError } from '../../lib/errors.ts';
 import { type InterfaceAddresses, type LinkFacts, type LinkState, NetlinkError } from '../../node/netlink/index.ts';
-import { type Attachment, SandboxError, type SandboxPlace, type StoredDevice } from '../model/index.ts';
+import {
+  type Attachment,
+  type CreatedLink,
+  groupOf,
+  SandboxError,
+  type SandboxPlace,
+  type StoredDevice,
+} from '../model/index.ts';
 import type { Difference } from './claim-differences.ts';
 import type { PodLinks } from './pod-links.ts';
 
@@ -37,8 +44,8 @@ interface AttachTarget {
 /** A VF that is to be attached to a sandbox. */
 export interface AttachTask extends AttachTarget {
   pod: PodLinks;
-  /** Alias of the bond that it becomes a member of, see `bondAlias`; absent: of none. */
-  bond?: string;
+  /** What `creates` of its strategy has returned. */
+  created?: CreatedLink;
   /** From an earlier attachment of the VF: the state that still has to be restored. */
   before?: LinkState;
   /** Stores where the VF is, with the state to restore. To be called before the host is changed. */
@@ -54,6 +61,13 @@ export interface AttachTask extends AttachTarget {
 /** How VFs get into a pod and back, for one value of `attach` in the claim's configuration. */
 export interface AttachStrategy {
   /**
+   * Whether netdra takes the device's own link to the host when it is detached. Otherwise the link stays where it is: the device has
+   * none, another component moves it, or the pod has a link that uses it.
+   */
+  readonly movesDevice: boolean;
+  /** Returns the link that attaching creates in the pod, and detaching deletes; devices of a group have the same one. */
+  creates?(claimUid: string, device: StoredDevice): CreatedLink | undefined;
+  /**
    * Attaches and configures the VF as its claim asks, and reads its state. Idempotent.
    * @throws SandboxError `vf-missing`, `interface-name-taken`, `bond-refused`; NetlinkError, CniError, SriovError
    */
@@ -64,11 +78,8 @@ export interface AttachStrategy {
    * @throws SandboxError `vf-unknown`; NetlinkError
    */
   read(device: StoredDevice, pod: PodLinks, known?: NetworkDeviceData): Promise<VfState | undefined>;
-  /**
-   * Detaches the VF from the pod, wherever it is now. Idempotent. Afterwards it is in the host's network namespace, if this
-   * strategy has moved it.
-   */
-  detach(device: StoredDevice, attachment: Attachment): Promise<void>;
+  /** Gives back what attaching has taken besides links, such as addresses, before links are deleted and moved. Idempotent. */
+  release?(device: StoredDevice, attachment: Attachment): Promise<void>;
 }
 
 /** @param cause says why, if there is no reason */
@@ -113,8 +124,8 @@ export function nameTakenError(
 export function leftError(devices: readonly StoredDevice[], place: SandboxPlace, cause?: unknown): SandboxError {
   const names = devices.map(({ name, pciAddress }) => `${name} (${pciAddress})`).join(', ');
   const text = devices.length === 1 ? `device ${names} is` : `devices ${names} are`;
-  const bonds = devices.flatMap(({ config }) => (config.bond === undefined ? [] : ` and in ${config.bond.name}`));
-  const where = `the network namespace of ${podOf(place)}${[...new Set(bonds)].join('')}`;
+  const groups = new Set(devices.flatMap((device) => groupOf(device) ?? []));
+  const where = `the network namespace of ${podOf(place)}${[...groups].map((name) => ` and in ${name}`).join('')}`;
   return new SandboxError('vf-left', `${text} no longer in ${where}`, {
     cause,
     device: devices.map(({ name }) => name).join(', '),

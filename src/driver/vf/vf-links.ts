@@ -9,8 +9,8 @@ import {
   scrubLink,
 } from '../../node/netlink/index.ts';
 import { SriovError } from '../../node/sriov/index.ts';
-import type { Attachment, StoredDevice } from '../model/index.ts';
-import { deleteBond } from './bonds.ts';
+import type { Attachment, CreatedLink, StoredDevice } from '../model/index.ts';
+import { deleteCreated } from './created-links.ts';
 import { linkOnHost } from './host-link.ts';
 import type { HostVfs } from './host-vfs.ts';
 import { type Networks, netnsDir } from './networks.ts';
@@ -20,7 +20,7 @@ import { type AttachTask, missingError, orNameTaken } from './strategy.ts';
 /** The node's VFs, as the sandbox side needs them. */
 export type VfHost = Pick<HostVfs, 'linkKey' | 'adminInfo' | 'rdmaDevice' | 'ensureLink' | 'recreate' | 'isUnbound'>;
 
-type DetachedFrom = Pick<Attachment, 'netnsPath' | 'bond'>;
+type DetachedFrom = Pick<Attachment, 'netnsPath' | 'created'>;
 
 /** The interfaces of VFs: attaches them to pods, detaches them, and restores them on the host. */
 export class VfLinks {
@@ -79,8 +79,8 @@ export class VfLinks {
   }
 
   /**
-   * Moves the VF to the host, after the bond that it is in was deleted. If the pod's namespace is gone, the kernel has returned it. If it cannot be moved, which a
-   * process in the pod can cause, its interface is recreated.
+   * Moves the VF to the host, after the link that was created for it was deleted. If the pod's namespace is gone, the kernel has
+   * returned it. If it cannot be moved, which a process in the pod can cause, its interface is recreated.
    */
   async detach(device: StoredDevice, attachment: DetachedFrom): Promise<void> {
     const refused = await this.#move(device, attachment).catch((error: unknown) => ({ error }));
@@ -89,6 +89,12 @@ export class VfLinks {
     } catch (error) {
       throw refused === undefined ? error : refused.error;
     }
+  }
+
+  /** Deletes a link that was created in a pod, which ends with the pod's namespace, too. @throws NetlinkError */
+  async deleteCreated(netnsPath: string, created: CreatedLink): Promise<void> {
+    using namespace = this.#networks.open(netnsPath);
+    if (namespace !== undefined && !namespace.isHost) await deleteCreated(namespace.connection, created);
   }
 
   async isOnHost(device: StoredDevice): Promise<boolean> {
@@ -112,11 +118,11 @@ export class VfLinks {
   }
 
   /** Under its old name, so that a name that the pod has chosen never appears on the host. */
-  async #move(device: StoredDevice, { netnsPath, bond }: DetachedFrom): Promise<undefined> {
+  async #move(device: StoredDevice, { netnsPath, created }: DetachedFrom): Promise<undefined> {
     using namespace = this.#networks.open(netnsPath);
     if (namespace === undefined || namespace.isHost) return;
-    // If a failure here matters, the move reports it: that frees a member, too.
-    if (bond !== undefined) await deleteBond(namespace.connection, bond).catch(() => undefined);
+    // If a failure here matters, the move reports it: that frees a member of a bond, too.
+    if (created !== undefined) await deleteCreated(namespace.connection, created).catch(() => undefined);
     const hostName = linkOnHost(device)?.name;
     const name = device.config.interfaceName ?? hostName;
     const link = await new PodLinks(namespace, this.#keyOf).findOnce(device, name);

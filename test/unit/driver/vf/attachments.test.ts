@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import type { Attachment } from '../../../../src/driver/model/index.ts';
+import type { Attachment, StoredDevice } from '../../../../src/driver/model/index.ts';
 import { Attachments, type AttachmentsOptions } from '../../../../src/driver/vf/attachments.ts';
 import type { NetworkNamespace, Networks } from '../../../../src/driver/vf/networks.ts';
 import { formatDeviceKey } from '../../../../src/framework/metadata/index.ts';
@@ -30,6 +30,46 @@ it('an attachment stays stored until the interface is restored, so that detachin
   refusal = undefined;
   await attachments.detach('claim', { ...device });
   expect(stored).toEqual([['claim', new Map([[formatDeviceKey(device), undefined]])]]);
+});
+
+it.each([
+  ['the plugins of its network', { attach: 'cni' }],
+  ['its IPAM plugin', { ipam: { type: 'host-local' } }],
+] as const)('a VF stays in its pod until DEL of %s has ended, which may need the interface', async (_what, config) => {
+  const calls: string[] = [];
+  const attachments = new Attachments({
+    networks: { open: () => void calls.push('VF leaves') } as unknown as Networks,
+    vfs: { linkKey: () => ({ alias: 'vf' }), recreate: async () => undefined },
+    cni: {
+      remove: async () => {
+        calls.push('DEL begins');
+        await Promise.resolve();
+        calls.push('DEL ends');
+      },
+    },
+    store: { setAttachments: () => void calls.push('stored') },
+    clock: new ManualClock(),
+  } as unknown as AttachmentsOptions);
+  const attachment = { podUid: 'u', podNamespace: 'default', podName: 'app', sandboxId: 's', netnsPath: '/n' };
+  await attachments.detach('c', storedDevice({ config, attachment }));
+  expect(calls).toEqual(['DEL begins', 'DEL ends', 'VF leaves', 'stored']);
+});
+
+it.each<[string, Partial<StoredDevice>]>([
+  ['that another component attaches', { config: { attach: 'observe' } }],
+  ['in user space', { access: { driver: 'vfio-pci', nodes: [], vfio: { device: '/dev/vfio/1', iommuGroup: '1' } } }],
+])('a VF %s stays where it is when it is detached', async (_what, device) => {
+  const calls: string[] = [];
+  const attachments = new Attachments({
+    networks: { open: () => void calls.push('VF leaves') } as unknown as Networks,
+    vfs: { linkKey: () => ({ alias: 'vf' }), recreate: async () => void calls.push('recreated') },
+    cni: { remove: async () => undefined },
+    store: { setAttachments: () => void calls.push('stored') },
+    clock: new ManualClock(),
+  } as unknown as AttachmentsOptions);
+  const attachment = { podUid: 'u', podNamespace: 'default', podName: 'app', sandboxId: 's', netnsPath: '/n' };
+  await attachments.detach('c', storedDevice({ ...device, attachment }));
+  expect(calls).toEqual(['stored']);
 });
 
 it('plugins of a VF get an interface name that no other VF of the pod will have', async () => {

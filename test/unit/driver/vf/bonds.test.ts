@@ -1,25 +1,12 @@
 import { expect, it } from 'vitest';
-import { type BondConfig, bondAlias, deleteBond, joinBond } from '../../../../src/driver/vf/bonds.ts';
+import type { BondConfig } from '../../../../src/driver/model/index.ts';
+import { joinBond } from '../../../../src/driver/vf/bonds.ts';
+import { linkToCreate } from '../../../../src/driver/vf/created-links.ts';
 import type { LinkConnection } from '../../../../src/driver/vf/networks.ts';
 import type { Link } from '../../../../src/node/netlink/index.ts';
 
-const alias = bondAlias('claim-uid', { name: 'bond0' });
-
-it.each([
-  ['complete', { index: 9, name: 'bond0', alias, kind: 'bond' }, [9]],
-  ['not complete, since the driver was killed before it had its name', { index: 9, kind: 'bond' }, [9]],
-  ["another link under a bond's first name", { index: 9, kind: 'dummy' }, []],
-] as const)('deletes the bond of a claim: %s', async (_, link, expected) => {
-  const deleted: number[] = [];
-  const isNamed = 'alias' in link;
-  const connection = {
-    links: async () => [{ index: 3, name: 'eth0', kind: 'veth' }, ...(isNamed ? [link] : [])],
-    link: async ({ name = '' }) => (!isNamed && /^netdra-[0-9a-f]{8}$/.test(name) ? { ...link, name } : undefined),
-    deleteLink: async (index: number) => void deleted.push(index),
-  };
-  await deleteBond(connection as unknown as LinkConnection, alias);
-  expect(deleted).toEqual(expected);
-});
+const created = linkToCreate('bond', 'claim-uid', 'bond0');
+const { alias } = created;
 
 it.each([
   [{ name: 'bond0' }, { mode: 'active-backup', miimonMs: 100, failOverMac: 'active' }],
@@ -40,7 +27,7 @@ it.each([
     createBond: async (options: object) => void made.push(options),
     setLink: async () => undefined,
   };
-  await joinBond(connection as unknown as LinkConnection, { index: 3, mtuBytes: 1500 } as Link, alias, { bond });
+  await joinBond(connection as unknown as LinkConnection, { index: 3, mtuBytes: 1500 } as Link, created, { bond });
   expect(made).toEqual([{ name: expect.stringMatching(/^netdra-/), mtuBytes: 1500, ...expected }]);
 });
 
@@ -55,7 +42,7 @@ it('completes a bond that was made before the driver was killed, and gives its m
   const member = { index: 5, name: 'net1', hardwareAddress: '02:00:00:00:00:01', mtuBytes: 1500 } as unknown as Link;
   const macAddress = '02:00:00:00:00:0a';
   const config = { bond: { name: 'bond0' }, macAddress };
-  const joined = await joinBond(connection as unknown as LinkConnection, member, alias, config);
+  const joined = await joinBond(connection as unknown as LinkConnection, member, created, config);
   expect(joined).toMatchObject({ index: 9, name: 'bond0', alias });
   expect(changes).toEqual([
     [9, { name: 'bond0', alias }],

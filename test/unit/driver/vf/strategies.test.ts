@@ -16,7 +16,7 @@ it('a bond with the name of another interface in the pod is rejected, naming the
   const device = storedDevice({ config });
   const task = {
     device,
-    bond: 'netdra:bond:c/eth0',
+    created: { kind: 'bond', alias: 'netdra:bond:c/eth0' },
     signal: new AbortController().signal,
     place: { podUid: 'u', podNamespace: 'default', podName: 'app', sandboxId: 's', netnsPath: '/n' },
     pod: { namespace: { connection } },
@@ -49,27 +49,3 @@ it('a VF in user space is configured again for each sandbox, since its PF may ha
   // Its containers may be running.
   expect(await attachTo(place)).toEqual(['record']);
 });
-
-it.each([
-  ['the plugins of its network', 'cni'],
-  ['its IPAM plugin', 'netlink'],
-] as const)(
-  'a VF stays in its pod until DEL of %s has ended, which may need the interface',
-  async (_what, strategy) => {
-    const calls: string[] = [];
-    const strategies = createStrategies({
-      links: { detach: async () => void calls.push('VF leaves') },
-      cni: {
-        remove: async () => {
-          calls.push('DEL begins');
-          await Promise.resolve();
-          calls.push('DEL ends');
-        },
-      },
-      announcements: { forget: () => undefined },
-    } as unknown as Parameters<typeof createStrategies>[0]);
-    const attachment = { podUid: 'u', podNamespace: 'default', podName: 'app', sandboxId: 's', netnsPath: '/n' };
-    await strategies[strategy].detach(storedDevice(), attachment);
-    expect(calls).toEqual(['DEL begins', 'DEL ends', 'VF leaves']);
-  },
-);

@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest';
+import { linkToCreate } from '../../../../src/driver/vf/created-links.ts';
 import type { Networks } from '../../../../src/driver/vf/networks.ts';
 import type { AttachTask } from '../../../../src/driver/vf/strategy.ts';
 import { type VfHost, VfLinks } from '../../../../src/driver/vf/vf-links.ts';
@@ -51,8 +52,32 @@ it("an interface in the host's namespace is left alone, also if a sandbox is rec
     vfs: { linkKey: () => ({}), recreate: async () => void calls.push('recreate') } as unknown as VfHost,
   });
   const device = storedDevice();
-  await links.detach(device, { netnsPath: '/proc/1/ns/net', bond: 'netdra:bond:c/bond0' });
+  await links.detach(device, { netnsPath: '/proc/1/ns/net', created: linkToCreate('bond', 'c', 'bond0') });
   expect(calls).toEqual(['recreate']);
+});
+
+it('a link that was created in a pod is deleted although the device itself stays on the host', async () => {
+  const calls: unknown[] = [];
+  const created = linkToCreate('macvlan', 'c', 'net1');
+  let refusal: Error | undefined = new NetlinkError('netlink-refused', 'cannot delete', { errno: 'EBUSY' });
+  const connection = {
+    links: async () => [{ index: 7, name: 'net1', kind: 'macvlan', alias: created.alias }],
+    deleteLink: async (index: number) => {
+      if (refusal !== undefined) throw refusal;
+      calls.push(index);
+    },
+  };
+  const namespace = { connection, isHost: false, [Symbol.dispose]: () => void calls.push('closed') };
+  const open = (path: string) => (path === '/gone' ? undefined : namespace);
+  const links = new VfLinks({
+    networks: { host: {}, open } as unknown as Networks,
+    vfs: { linkKey: () => ({}) } as unknown as VfHost,
+  });
+  // Nothing else says later that the link is still there.
+  await expect(links.deleteCreated('/n', created)).rejects.toBe(refusal);
+  refusal = undefined;
+  for (const path of ['/n', '/gone']) await links.deleteCreated(path, created);
+  expect(calls).toEqual(['closed', 7, 'closed']);
 });
 
 it('a VF found in a lost sandbox returns to the host under its old name, not its name in the pod', async () => {

@@ -1,0 +1,58 @@
+import { describe, expect, it } from 'vitest';
+import { createOnce, deleteCreated, linkToCreate } from '../../../../src/driver/vf/created-links.ts';
+import type { LinkConnection } from '../../../../src/driver/vf/networks.ts';
+
+const created = linkToCreate('bond', 'claim-uid', 'bond0');
+const { alias } = created;
+
+/** A pod with such a link of the claim: complete, or as a driver leaves it that is killed before it has its name. */
+function podWith(link: { kind: string } | undefined, isComplete: boolean) {
+  const calls: unknown[] = [];
+  const found = link && { index: 9, ...link };
+  const named = found && { ...found, name: 'bond0', alias };
+  const connection = {
+    links: async () => [{ index: 3, name: 'eth0', kind: 'veth' }, ...(named && isComplete ? [named] : [])],
+    link: async ({ name = '' }) => {
+      return found && !isComplete && /^netdra-[0-9a-f]{8}$/.test(name) ? { ...found, name } : undefined;
+    },
+    setLink: async (...change: unknown[]) => void calls.push(change),
+    deleteLink: async (index: number) => void calls.push(index),
+  };
+  return { connection: connection as unknown as LinkConnection, calls };
+}
+
+describe('deleteCreated', () => {
+  it.each([
+    ['deletes a complete link', { kind: 'bond' }, true, [9]],
+    ['deletes a link whose driver was killed before it had its name', { kind: 'bond' }, false, [9]],
+    ['leaves a link of another kind under the first name', { kind: 'dummy' }, false, []],
+    ['does nothing without such a link', undefined, false, []],
+  ])('%s', async (_, link, isComplete, expected) => {
+    const { connection, calls } = podWith(link, isComplete);
+    await deleteCreated(connection, created);
+    expect(calls).toEqual(expected);
+  });
+});
+
+describe('createOnce', () => {
+  const create = async (link: { kind: string } | undefined, isComplete: boolean) => {
+    const { connection, calls } = podWith(link, isComplete);
+    const made = await createOnce(connection, created, 'bond0', async (name) => void calls.push(name));
+    return { made, calls };
+  };
+
+  it('leaves a complete link as it is', async () => {
+    const { made, calls } = await create({ kind: 'bond' }, true);
+    expect([made, calls]).toMatchObject([{ index: 9, name: 'bond0', alias }, []]);
+  });
+
+  it('completes a link whose driver was killed', async () => {
+    const { made, calls } = await create({ kind: 'bond' }, false);
+    expect([made, calls]).toMatchObject([{ index: 9, name: 'bond0', alias }, [[9, { name: 'bond0', alias }]]]);
+  });
+
+  it('returns nothing for a link that the pod deletes at once', async () => {
+    const { made, calls } = await create(undefined, false);
+    expect([made, calls]).toEqual([undefined, [expect.stringMatching(/^netdra-[0-9a-f]{8}$/)]]);
+  });
+});
