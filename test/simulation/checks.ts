@@ -67,6 +67,8 @@ type ClaimSettings =
 /** Conditions that must hold in every schedule. */
 export class Checks {
   readonly #node: Node;
+  /** The pod that a VF was last moved to, by PCI address. */
+  readonly #lastPods = new Map<string, string>();
   /** Names of the claims that a VF was ever allocated to, by PCI address, with their pods. */
   readonly #pods = new Map<string, Set<string>>();
   /** By their text: a file is read more often than it is written. */
@@ -876,9 +878,16 @@ export class Checks {
     const sandbox = [...this.#node.runtime.sandboxes.values()].find(({ network }) => network === to);
     const vf = this.#node.hardware.vfs.find(({ pciAddress }) => pciAddress === link.parentDevice);
     if (sandbox === undefined || vf === undefined) return;
-    if (from.isHost && by !== 'Multus') this.#checkFresh(link, vf, sandbox);
+    if (from.isHost && by !== 'Multus' && !this.#comesBackPartly(vf, sandbox.pod)) this.#checkFresh(link, vf, sandbox);
+    this.#lastPods.set(vf.pciAddress, sandbox.pod.uid);
     if (this.wasAllocated(vf.name, sandbox.pod.uid)) return;
     this.#violation ??= new Violation('wrong-pod', `${vf.name} goes to ${to.owner}, which has no claim of it`);
+  }
+
+  /** Whether a VF returns to the pod that it has left, and the kernel may have refused to restore it: that is done when it is detached. */
+  #comesBackPartly({ pciAddress }: SimVf, { uid }: SimPod): boolean {
+    const mayBeRefused = this.#node.plan.faults.some((fault) => fault.kind === 'one fails' && fault.of === 'kernel');
+    return mayBeRefused && this.#lastPods.get(pciAddress) === uid;
   }
 
   /** A sandbox gets a VF as the host has it, with what its own claim asks for: nothing of an earlier pod. */
