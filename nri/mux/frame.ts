@@ -50,7 +50,7 @@ export class MuxFrameDecoder {
       (header, payload) => emit({ connectionId: header.readUInt32BE(0), payload }),
       (header, bytes) => {
         const text = `multiplexer frame of ${bytes} bytes for connection ${header.readUInt32BE(0)}, at most ${this.#maxPayloadBytes} are taken`;
-        throw new NriError('mux-frame-too-long', text, { hint: 'is the peer an NRI runtime?' });
+        throw new NriError('mux-frame-too-long', text, { hint: 'check that the peer is an NRI runtime' });
       },
     );
   }

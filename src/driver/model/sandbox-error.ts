@@ -15,7 +15,7 @@ export type SandboxErrorCode =
   | 'vf-unknown'
   /** The VF is in the sandbox of another pod. */
   | 'vf-busy'
-  /** The pod has another interface of the name that the VF, or its bond, is to have. */
+  /** Another interface of the pod has the name of the VF, or of its bond. */
   | 'interface-name-taken'
   /** The VF cannot become a member of its bond. */
   | 'bond-refused'

@@ -70,7 +70,7 @@ describe('DeviceNodes.vhost', () => {
     expect(await failure(nodes.vhost())).toBe('this node has no device file for vhost-net (modprobe vhost_net)');
   });
 
-  it('is the same for simulated VFs, which have no RDMA', async () => {
+  it('returns the same nodes for simulated VFs, which have no RDMA', async () => {
     device('class/misc/vhost-net', 'vhost-net');
     device('class/misc/tun', 'net/tun');
     const control = new SimulatedControl(nodes);

@@ -62,7 +62,7 @@ describe('user-space binding', () => {
     }
   });
 
-  it("without an IOMMU needs the administrator's permission, and is recognized by the group name", async () => {
+  it("needs the administrator's permission without an IOMMU, and recognizes that mode by the group name", async () => {
     const { card, hardware, address, before } = await openWithSnapshot({ iommu: 'none' });
     expect(await failure(hardware.configure(address, { driver: 'vfio-pci' }, before))).toMatch(
       /0000:01:10\.0 has no IOMMU group, which vfio needs \(switch the IOMMU on, .*enable_unsafe_noiommu_mode=1\)/,

@@ -29,7 +29,7 @@ afterEach(() => dir[Symbol.dispose]());
 const install = () => installGate({ from, dataDir });
 
 describe('installGate', () => {
-  it('installs only the program, where the runtime can execute it', async () => {
+  it('copies only the program, to a path where the runtime can execute it', async () => {
     expect(await install()).toBe(path);
     expect(readFileSync(path, 'utf8')).toBe(readFileSync(from, 'utf8'));
     expect(statSync(path).mode & 0o777).toBe(0o755);
