@@ -1,7 +1,7 @@
 import type { StoredClaim, StoredCondition, UnrestoredVf } from '../model/index.ts';
 import type { KnownRecords } from './record-table.ts';
 
-/** What was read of a version of the database; what is absent has to be read again. */
+/** Cached content of one version of the database; absent parts must be read again. */
 export interface StoreContent {
   dataVersion: unknown;
   claims: readonly StoredClaim[];
@@ -12,35 +12,35 @@ export interface StoreContent {
 
 /** The database, as the cache reads it. */
 export interface CachedDatabase {
-  /** Changes with each commit of another connection, and with none of this one. */
+  /** Returns a value that changes with each commit of another connection, and with none of this one. */
   dataVersion(): unknown;
   isTransaction(): boolean;
-  /** All claims, or the one with a UID, in the order of their names. */
+  /** Returns all claims, or the one with a UID, in the order of their names. */
   claims(uid?: string): StoredClaim[];
 }
 
 /**
- * What this process knows of the store, which another instance of the driver may change at any time. The version of the database is
- * compared once in each run of synchronous code, since nothing waits for another instance meanwhile, and once in each transaction,
- * which keeps others from writing. If another instance has written, all is read again; of own changes only the claims that
- * {@link changed} names.
+ * Cache of the store, which another instance of the driver may change at any time. It compares the version of the database
+ * once in each run of synchronous code, since nothing waits for another instance meanwhile, and once in each transaction,
+ * which keeps others from writing. If another instance has written, everything is read again; after own changes only the
+ * claims that {@link changed} names.
  */
 export class ContentCache {
   readonly #database: CachedDatabase;
-  /** What was read last; absent if all has to be read again. */
+  /** Cached content; absent if everything must be read again. */
   #known: StoreContent | undefined;
   /** UIDs of claims that this instance has changed since. */
   readonly #changed = new Set<string>();
   /** Whether the version was compared in the open transaction. */
   #isAlone = false;
-  /** Whether it was compared by the synchronous code that runs now. */
+  /** Whether the present run of synchronous code has compared it. */
   #isChecked = false;
 
   constructor(database: CachedDatabase) {
     this.#database = database;
   }
 
-  /** The content as it is now. Lists that are absent are the caller's to read and to set. */
+  /** Returns the present content. The caller reads and sets absent lists. */
   read(): StoreContent {
     const isCurrent = this.#isAlone || this.#isChecked;
     const dataVersion = isCurrent ? this.#known?.dataVersion : this.#database.dataVersion();
@@ -61,7 +61,7 @@ export class ContentCache {
     return this.#known;
   }
 
-  /** A claim is changed, or about to be. */
+  /** Records that a claim was changed, or is about to be. */
   changed(claimUid: string): void {
     this.#changed.add(claimUid);
   }
@@ -70,12 +70,12 @@ export class ContentCache {
     delete this.#known?.[list];
   }
 
-  /** A transaction has begun, for which this instance may have waited while another one wrote. */
+  /** Records the beginning of a transaction, for which this instance may have waited while another one wrote. */
   begun(isNested: boolean): void {
     this.#isChecked &&= isNested;
   }
 
-  /** A transaction was undone. */
+  /** Records that a transaction was undone. */
   undone(): void {
     this.#known = undefined;
   }
@@ -85,7 +85,7 @@ export class ContentCache {
   }
 }
 
-/** What waits for it runs after the synchronous code that runs now. */
+/** Resolved promise: callbacks run after the present synchronous code. */
 const endOfTurn = Promise.resolve();
 
 function byName({ identity: one }: StoredClaim, { identity: other }: StoredClaim): number {

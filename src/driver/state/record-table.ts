@@ -1,8 +1,8 @@
 type Query = (sql: string, ...values: string[]) => Record<string, unknown>[];
 
-/** What was read of the table since another instance has last written. */
+/** Records read since another instance has last written. */
 export interface KnownRecords {
-  /** By directory; `undefined` for one without a record. */
+  /** Texts by directory; `undefined` for one without a record. */
   texts: Map<string, string | undefined>;
   names: string[] | undefined;
 }
@@ -43,7 +43,7 @@ export class RecordTable {
     this.#change(dir, undefined, 'DELETE FROM records WHERE dir = ?', dir);
   }
 
-  /** Reads what is known first: what throws after the change would look as if there were none. */
+  /** Changes a record. Reads the known content first: an exception after the change would look as if there were none. */
   #change(dir: string, record: string | undefined, ...statement: Parameters<Query>): void {
     const known = this.#known();
     this.#query(...statement);

@@ -4,7 +4,7 @@ import type { Attachment, StoredClaim, StoredDevice } from '../model/index.ts';
 /** A row of a table, by the names of its columns. */
 export type Row = Record<string, unknown>;
 
-/** Without its devices, which have a table of their own. */
+/** Converts a row to a claim, without its devices, which have a table of their own. */
 export function toClaim({ uid, namespace, name, pod_uids, state, allocation }: Row): StoredClaim {
   return {
     identity: { uid: String(uid), namespace: String(namespace), name: String(name) },

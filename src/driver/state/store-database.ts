@@ -4,9 +4,9 @@ import type { Row } from './rows.ts';
 import { type Database, damagedHint, type OpenDatabase, openDatabase, openToRead } from './store-schema.ts';
 
 export interface StoreDatabaseOptions {
-  /** For tools beside the driver: nothing is created or changed, and no writer has to wait. */
+  /** Opens the database for tools beside the driver: nothing is created or changed, and no writer has to wait. */
   readOnly?: boolean;
-  /** Default: the file at the path, by `node:sqlite`. */
+  /** Opens the file. Default: `node:sqlite`. */
   open?: OpenDatabase;
 }
 
@@ -17,17 +17,17 @@ const outerSteps = ['BEGIN IMMEDIATE', 'COMMIT', 'ROLLBACK'] as const;
 const innerSteps = ['SAVEPOINT part', 'RELEASE part', 'ROLLBACK TO part; RELEASE part'] as const;
 
 /**
- * The database of the store: statements, transactions, and errors that say what to do. SQLite in WAL mode, since two instances of the
- * driver share it during a rolling update. Every method throws StateError `store-unusable`.
+ * Database of the store: statements, transactions, and errors that say what to do. SQLite in WAL mode, since two instances
+ * of the driver share it during a rolling update. Every method throws StateError `store-unusable`.
  */
 export class StoreDatabase implements Disposable {
-  /** Of the database file. */
+  /** Path of the database file. */
   readonly path: string;
   readonly #database: Database;
   readonly #isReadOnly: boolean;
   readonly #statements = new Map<string, StatementSync>();
 
-  /** @param path of the database file, which is made if missing, unless `readOnly` */
+  /** @param path of the database file, which is created if missing, unless `readOnly` */
   constructor(path: string, { readOnly = false, open = openFile }: StoreDatabaseOptions) {
     this.path = path;
     this.#isReadOnly = readOnly;
@@ -38,7 +38,7 @@ export class StoreDatabase implements Disposable {
     return this.#database.isTransaction;
   }
 
-  /** Runs a task in a transaction, or in a nested one. What it changes is undone if it throws. @throws the error of the task */
+  /** Runs a task in a transaction, or in a nested one, and undoes its changes if it throws. @throws the error of the task */
   transaction(task: () => void): void {
     const [begin, commit, undo] = this.isTransaction ? innerSteps : outerSteps;
     this.query(begin);
@@ -52,7 +52,7 @@ export class StoreDatabase implements Disposable {
     }
   }
 
-  /** Runs a statement. It is kept: there are only a handful of them. */
+  /** Runs a statement. Prepared statements are kept: there are only a handful. */
   query(sql: string, ...parameters: (string | null)[]): Row[] {
     return this.guard(() => {
       const statement = this.#statements.get(sql) ?? this.#database.prepare(sql);
@@ -61,7 +61,7 @@ export class StoreDatabase implements Disposable {
     });
   }
 
-  /** Runs what decodes or changes the content, and translates what it throws. */
+  /** Runs a task that decodes or changes the content, and translates its errors. */
   guard<T>(task: () => T): T {
     try {
       return task();
@@ -83,7 +83,7 @@ export class StoreDatabase implements Disposable {
   }
 }
 
-/** Whether the file is damaged: SQLite says so, or the driver cannot have written its content. */
+/** Returns whether the file is damaged: SQLite says so, or the driver cannot have written its content. */
 function isDamage(error: unknown): boolean {
   if (error instanceof SyntaxError) return true;
   return error instanceof Error && 'errcode' in error && damageCodes.includes(Number(error.errcode) & 0xff);

@@ -29,8 +29,8 @@ const tables = `
 `;
 
 /**
- * How long a change waits for that of another instance. SQLite sleeps meanwhile, and with it everything else in this process:
- * less than the two seconds after which a container runtime goes on without us.
+ * How long a change waits for that of another instance, ms. SQLite sleeps meanwhile, and with it everything else in this
+ * process: less than the two seconds after which a container runtime proceeds without us.
  */
 const busyMs = 1_000;
 
@@ -58,8 +58,8 @@ function setUp(database: Database, task: (database: Database) => void): Database
  */
 export function openDatabase(open: OpenDatabase, path: string): Database {
   return setUp(open(path, { timeout: busyMs, enableForeignKeyConstraints: true }), (database) => {
-    // Not synced at each write: writes survive the process, and a power loss also ends the kernel's state that the store is
-    // about. docs/decisions/0012-no-sync-at-each-write.md
+    // Not synced at each write: writes survive the process, and a power loss also ends the kernel's state that the store
+    // describes. docs/decisions/0012-no-sync-at-each-write.md
     database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;');
     createTables(database, path);
   });
@@ -92,7 +92,7 @@ function checkIntact(database: Database, path: string): void {
   throw new StateError('store-unusable', `state store ${path} is damaged: ${verdict}`, { path, hint: damagedHint });
 }
 
-/** What to do about a store that cannot be read. */
+/** What to do about an unreadable store. */
 export const damagedHint =
   'drain the node, so that no pod has a VF, stop the driver, move the file and its -wal and -shm files away, and start the driver';
 

@@ -28,8 +28,8 @@ export interface StoredClaims {
 }
 
 /**
- * The state that survives a restart: claims with their VFs, and where each VF is. Written before the host is
- * changed. Two instances of the driver share it during a rolling update; one device belongs to at most one claim, which the primary
+ * The state that survives a restart: claims with their VFs, and the place of each VF. Written before the host is changed.
+ * Two instances of the driver share it during a rolling update; one device belongs to at most one claim, which the primary
  * key enforces.
  * @throws StateError `store-unusable`: a store that cannot be read is an error, never "empty"
  */
@@ -40,7 +40,7 @@ export class Store implements StoredClaims, Disposable {
   /** The framework's records of claims. */
   readonly records: RecordTable;
 
-  /** @param path of the database file, which is made if missing, unless `readOnly` */
+  /** @param path of the database file, which is created if missing, unless `readOnly` */
   constructor(path: string, { bootId, ...options }: StoreOptions = {}) {
     this.#bootId = bootId;
     const database = new StoreDatabase(path, options);
@@ -56,7 +56,7 @@ export class Store implements StoredClaims, Disposable {
     );
   }
 
-  /** Of the database file. */
+  /** Path of the database file. */
   get path(): string {
     return this.#database.path;
   }
@@ -66,14 +66,14 @@ export class Store implements StoredClaims, Disposable {
   }
 
   /**
-   * In the order of their names, and frozen. Every event of every pod needs them, so only changes are read again: claims that
-   * this instance has changed, or all if another instance has written.
+   * Returns the claims in the order of their names, frozen. Every event of every pod needs them, so that only changes are
+   * read again: claims that this instance has changed, or all if another instance has written.
    */
   claims(): readonly StoredClaim[] {
     return this.#content.read().claims;
   }
 
-  /** The claims that were last written in another boot of the node. */
+  /** Returns the claims that were last written in another boot of the node. */
   claimsOfEarlierBoots(): StoredClaim[] {
     const bootId = this.#bootId;
     return bootId === undefined ? [] : this.#claims('WHERE boot_id <> ?', bootId);
@@ -85,29 +85,29 @@ export class Store implements StoredClaims, Disposable {
     this.#content.forget('unrestored');
   }
 
-  /** The claims that are prepared for a pod, whatever their state. */
+  /** Returns the claims that are prepared for a pod, whatever their state. */
   claimsOfPod(podUid: string): StoredClaim[] {
     return this.claims().filter(({ podUids }) => podUids.includes(podUid));
   }
 
-  /** Whether another pod has a claim that is prepared and whose VFs are in no sandbox yet. */
+  /** Returns whether another pod has a prepared claim whose VFs are in no sandbox yet. */
   isOtherPodExpected(podUid: string): boolean {
     return this.claims().some(({ state, podUids, devices }) => {
       return state === 'prepared' && !podUids.includes(podUid) && devices.some(({ attachment }) => !attachment);
     });
   }
 
-  /** The claim that holds a device. */
+  /** Returns the claim that has a device. */
   holderOf(pciAddress: string): StoredClaim | undefined {
     return this.claims().find(({ devices }) => devices.some((device) => device.pciAddress === pciAddress));
   }
 
   /**
-   * Adds or replaces a claim and its devices. A device that the claim has already keeps its stored attachment, whatever
-   * the caller passes: only the sandbox side changes it, possibly in another instance of the driver.
+   * Adds or replaces a claim and its devices. A device that the claim already has keeps its stored attachment, whatever the
+   * caller passes: only the sandbox side changes it, possibly in another instance of the driver.
    * @param unrestored VFs that the claim had before and that could not be restored, kept as `deleteClaim` keeps them
-   * @throws StateError `device-in-use` if another claim holds one of the devices, `device-unrestored` if one was not
-   * restored after its last claim
+   * @throws StateError `device-in-use` if another claim has one of the devices, `device-unrestored` if one was not restored
+   * after its last claim
    */
   putClaim(claim: StoredClaim, unrestored: readonly UnrestoredVf[] = []): void {
     this.together(() => {
@@ -120,7 +120,7 @@ export class Store implements StoredClaims, Disposable {
     });
   }
 
-  /** Changes only the state of claims; those that are not stored are ignored. */
+  /** Changes only the state of claims; ignores claims that are not stored. */
   setState(uids: readonly string[], state: StoredClaim['state']): void {
     for (const uid of uids) this.#content.changed(uid);
     const which = 'uid IN (SELECT value FROM json_each(?))';
@@ -164,7 +164,7 @@ export class Store implements StoredClaims, Disposable {
     });
   }
 
-  /** VFs that are not available until they are restored, frozen. Each look at the devices asks for them. */
+  /** Returns VFs that are unavailable until they are restored, frozen. Each look at the devices needs them. */
   unrestored(): readonly UnrestoredVf[] {
     const known = this.#content.read();
     known.unrestored ??= this.#unrestored();
@@ -189,7 +189,7 @@ export class Store implements StoredClaims, Disposable {
     this.#content.forget('unrestored');
   }
 
-  /** What is or was wrong with functions of cards, in the order of their addresses. */
+  /** Returns present and past conditions of functions of cards, in the order of their addresses. */
   conditions(): readonly StoredCondition[] {
     const known = this.#content.read();
     known.conditions ??= this.#conditions();
@@ -236,7 +236,7 @@ export class Store implements StoredClaims, Disposable {
     );
   }
 
-  /** A claim is put several times while it is prepared: its rows are changed in place, so that no index changes with them. */
+  /** Changes the rows of a claim in place, so that no index changes: a claim is put several times while it is prepared. */
   #putDevices({ identity: { uid }, devices }: StoredClaim, stored: ReadonlyMap<string, StoredDevice>): void {
     const isSame = isDeepStrictEqual(devices.map(formatDeviceKey), [...stored.keys()]);
     // The rows of a claim are in the order of its allocation.
@@ -293,7 +293,7 @@ export class Store implements StoredClaims, Disposable {
     return this.#database.guard(() => rows.map(read));
   }
 
-  /** In one statement, for a consistent view: another instance may be writing. */
+  /** Reads claims in one statement, for a consistent view: another instance may be writing. */
   #claims(where: string, ...parameters: string[]): StoredClaim[] {
     const tables = 'claims LEFT JOIN devices ON claim_uid = uid';
     const order = 'ORDER BY namespace, name, devices.rowid';
