@@ -18,27 +18,28 @@ const answerMs = 200;
 /** Number of times to send probes and announcements, as in RFC 5227: a frame right after link-up may get lost. */
 const pausesMs = [0, 1_000];
 /**
- * How long addresses that another host has are not probed again. What is found has the VF read again at once: without a rest, a host
- * that answers one probe and not the next, or two that answer in turn, would keep the driver busy for good.
+ * Pause after which an address that another host has is probed again, ms. A conflict makes the VF be read again at once:
+ * without a pause, a host that answers one probe and not the next, or two that answer in turn, would keep the driver busy
+ * forever.
  */
 const restMs = 10_000;
-/** A network can send any number of frames meanwhile. */
+/** Limit for received frames, of which a network can send any number. */
 const maxFrames = 1_024;
 
 export interface AnnouncementsOptions {
   networks: NamespaceOpener;
   clock: Clock;
   logger: Logger;
-  /** Called when other hosts are found to have IPv4 addresses of a VF, or no longer. */
+  /** Called when the IPv4 addresses of a VF that other hosts have change. */
   onConflict: (device: StoredDevice) => void;
 }
 
-/** What is announced, as text. */
+/** Addresses of an announcement, as text. */
 interface Run {
   readonly of: string;
 }
 
-/** An interface of a pod with its addresses, as they are announced. */
+/** An interface of a pod with the addresses to announce. */
 interface Subject {
   device: StoredDevice;
   hardwareAddress: string;
@@ -46,9 +47,9 @@ interface Subject {
 }
 
 /**
- * Announces the addresses of VFs and bonds to their networks. Neighbours and switches remember the MAC address of the VF that
- * last had an address, some of them for minutes. Probes IPv4 addresses first, since the kernel does not detect other hosts
- * that have them, and does not announce an address of another host.
+ * Announces the addresses of VFs and bonds to their networks. Neighbours and switches remember the MAC address of the VF
+ * that last had an address, some of them for minutes. Probes IPv4 addresses first, since the kernel does not detect other
+ * hosts that have them, and announces no address of another host.
  */
 export class Announcements {
   readonly #options: AnnouncementsOptions;
@@ -70,8 +71,8 @@ export class Announcements {
   }
 
   /**
-   * Announces changes since the last reading, as soon as the link has a carrier; hardware gets one some time after the interface
-   * was set up. Call this after each reading. Logs a failure, since the VF works without announcements.
+   * Announces changes since the last reading, as soon as the link has a carrier; hardware gets one some time after the
+   * interface was set up. Call this after each reading. Logs a failure, since the VF works without announcements.
    */
   async read(device: StoredDevice, pod: PodLinks, state: VfState): Promise<void> {
     const { hardwareAddress = '', interfaceName = '', linkUp = false, unconfirmed = [] } = state;
@@ -154,7 +155,7 @@ export class Announcements {
 
   #note(device: StoredDevice, conflicts: ReadonlyMap<string, string>): void {
     const key = formatDeviceKey(device);
-    // Not by MAC addresses: whoever answers can give another one each time.
+    // Compared without MAC addresses: a host that answers can give another one each time.
     const textOf = (found: ReadonlyMap<string, string>) => JSON.stringify([...found.keys()].sort());
     const isNew = textOf(conflicts) !== textOf(this.conflictsOf(device));
     if (conflicts.size === 0) this.#conflicts.delete(key);
@@ -167,12 +168,12 @@ export class Announcements {
   }
 }
 
-/** Returns whether the interface is gone or down by now: the next reading announces it when it is up. */
+/** Returns whether the interface is gone or down: the next reading announces it when it is up. */
 function hasLeft(error: unknown): boolean {
   return error instanceof NetlinkError && ['ENETDOWN', 'ENODEV', 'ENXIO'].includes(error.errno ?? '');
 }
 
-/** Addresses that others claim, and the MAC address of one of them. */
+/** Returns addresses that others claim, each with the MAC address of one of them. */
 function answersFor({ ips, hardwareAddress: own }: Subject, packets: Packets): ReadonlyMap<string, string> {
   const conflicts = new Map<string, string>();
   for (let count = 0; count < maxFrames; count++) {

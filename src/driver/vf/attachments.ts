@@ -20,9 +20,9 @@ import { createStrategies, type Strategies } from './strategies.ts';
 import { type AttachStrategy, nameTakenError, podOf, type VfState } from './strategy.ts';
 import { type VfHost, VfLinks } from './vf-links.ts';
 
-/** For one attachment: a CNI plugin that hangs is killed, and called again later. */
+/** Time limit for one attachment, ms: a CNI plugin that hangs is killed, and called again later. */
 const attachBudgetMs = 60_000;
-/** More interfaces than a pod gets from CNI plugins: a process in the pod can take any number of names. */
+/** Limit for names of interfaces, more than a pod gets from CNI plugins: a process in the pod can take any number of names. */
 const mostNames = 100;
 
 export interface AttachmentsOptions {
@@ -32,13 +32,13 @@ export interface AttachmentsOptions {
   store: Pick<Store, 'claimsOfPod' | 'setAttachments'>;
   clock: Clock;
   logger: Logger;
-  /** Called when other hosts are found to have IPv4 addresses of a pod's VFs, or no longer: they are to be read again. */
+  /** Called when the IPv4 addresses of a pod's VFs that other hosts have change: the VFs must be read again. */
   onConflict: (podUid: string) => void;
 }
 
 /**
- * Attaches VFs to sandboxes and detaches them, and stores where each of them is before the host is changed. Every method
- * can be repeated, and is to be called with the claim's lock held.
+ * Attaches VFs to sandboxes and detaches them, and stores the place of each before the host is changed. Every method can be
+ * repeated; call it with the claim's lock held.
  */
 export class Attachments {
   readonly #options: AttachmentsOptions;
@@ -58,16 +58,16 @@ export class Attachments {
     this.#strategies = createStrategies({ ...options, links: this.#links, announcements });
   }
 
-  /** The links of a pod, for one pass over its VFs. @param follow see {@link PodLinks} */
+  /** Returns the links of a pod, for one pass over its VFs. @param follow see {@link PodLinks} */
   podLinks(namespace: NetworkNamespace, follow?: () => void): PodLinks {
     return new PodLinks(namespace, (pciAddress) => this.#options.vfs.linkKey(pciAddress), follow);
   }
 
   /**
-   * Attaches a VF, or completes an attachment that was cut short. A VF that is still in another sandbox of the same pod
-   * is detached from there first.
+   * Attaches a VF, or completes an attachment that was cut short. A VF that is still in another sandbox of the same pod is
+   * detached from there first.
    * @param device a copy of what is stored: its attachment is changed as well
-   * @param reconfigure configures the VF from outside: called if it was attached before, and is attached anew
+   * @param reconfigure configures the VF from outside: called if it was attached before, and is attached again
    * @throws SandboxError `vf-missing`, `vf-busy`, `vf-unknown`, `interface-name-taken`; NetlinkError, CniError, SriovError
    */
   async attach(
@@ -100,7 +100,8 @@ export class Attachments {
 
   /**
    * Reads an attached VF.
-   * @param known what was read last; without it, routes and kernel settings are not compared with the claim, which has just set them
+   * @param known the last reading; without it, routes and kernel settings are not compared with the claim, which has just
+   * set them
    * @returns `undefined` if it has left the pod
    * @throws SandboxError `vf-unknown`; NetlinkError
    */
@@ -125,12 +126,12 @@ export class Attachments {
     this.#record(claimUid, device, undefined);
   }
 
-  /** Records that a VF is in no sandbox any more, after it was restored in another way. @param device as for `detach` */
+  /** Records that a VF is no longer in a sandbox, after it was restored in another way. @param device as for `detach` */
   forget(claimUid: string, device: StoredDevice): void {
     this.#record(claimUid, device, undefined);
   }
 
-  /** Whether a VF that another component attaches is on the host. */
+  /** Returns whether a VF that another component attaches is on the host. */
   async isOnHost(device: StoredDevice): Promise<boolean> {
     return await this.#links.isOnHost(device);
   }
@@ -141,8 +142,8 @@ export class Attachments {
   }
 
   /**
-   * The name is chosen when the VF is attached: only then is it known which names others, such as Multus, have used. A name
-   * that is taken is refused before a plugin is called: the plugin's DEL could remove the other interface.
+   * Chooses the name when the VF is attached: only then is it known which names others, such as Multus, have used. Refuses
+   * a taken name before a plugin is called: the plugin's DEL could remove the other interface.
    * @returns `undefined` if the claim names the interface, or it is there already
    */
   async #cniName(device: StoredDevice, place: SandboxPlace, pod: PodLinks): Promise<string | undefined> {
@@ -166,7 +167,7 @@ export class Attachments {
     throw nameTakenError({ device, place }, `net${mostNames}`);
   }
 
-  /** The pod's old sandbox may still exist; a VF is never taken from another pod. */
+  /** Detaches a VF from the pod's old sandbox, which may still exist; a VF is never taken from another pod. */
   async #detachFromOther(device: StoredDevice, old: Attachment, place: SandboxPlace): Promise<void> {
     if (old.podUid !== place.podUid && (await this.#isStillIn(device, old))) throw busy(device, old);
     await this.#leave(device, old);
@@ -187,7 +188,7 @@ export class Attachments {
     return (await this.read(device, this.podLinks(namespace))) !== undefined;
   }
 
-  /** The device is changed as well, so that later steps of the same pass see what is stored. */
+  /** Stores the attachment, and changes the device, so that later steps of the same pass see what is stored. */
   #record(claimUid: string, device: StoredDevice, attachment: Attachment | undefined): void {
     this.#options.store.setAttachments(claimUid, new Map([[formatDeviceKey(device), attachment]]));
     if (attachment === undefined) delete device.attachment;

@@ -7,8 +7,8 @@ import type { LinkConnection } from './networks.ts';
 const defaultMiimonMs = 100;
 
 /**
- * Makes a VF in a pod a member of its bond, and the bond before if this is its first member. Each step is left out if it is
- * done already. Without an MTU in its configuration a bond has the smallest one of its members.
+ * Makes a VF in a pod a member of its bond, and creates the bond for its first member. Skips steps that are already done.
+ * Without an MTU in its configuration a bond has the smallest one of its members.
  * @param link the VF's, as it was read last
  * @param created the bond, see `linkToCreate`
  * @returns the bond
@@ -39,7 +39,7 @@ export async function joinBond(
   return (await connection.link({ index: bond.index })) ?? bond;
 }
 
-/** The bond that a link is a member of. */
+/** Returns the bond of a link. */
 export async function bondOf(connection: LinkReader, { master }: { master?: number }): Promise<Link | undefined> {
   const found = master === undefined ? undefined : await connection.link({ index: master });
   return found?.kind === 'bond' ? found : undefined;

@@ -22,8 +22,8 @@ export interface Difference {
 }
 
 /**
- * Compares an interface with class and claim, except for its addresses, MTU and MAC. A pod can have any number of routes, and can
- * change them all the time, so what cannot be read completely is left out.
+ * Compares an interface with class and claim, except for its addresses, MTU and MAC. A pod can have any number of routes,
+ * and can keep changing them, so that what cannot be read completely is left out.
  */
 export async function findDifferences(
   namespace: NetworkNamespace,
@@ -62,7 +62,7 @@ async function findOfLink(
   ];
 }
 
-/** What the kernel does not report, it does not have: before Linux 6.3 those for IPv4. */
+/** Compares limits. Limits that the kernel does not report do not exist in it: before Linux 6.3 those for IPv4. */
 function findOtherLimits({ offloadLimits: found = {} }: Link, limits: VfConfig['offloadLimits'] = {}): Difference[] {
   const keys = Object.keys(limits) as (keyof typeof limits)[];
   const others = keys.filter((key) => found[key] !== undefined && limits[key] !== found[key]);
@@ -118,12 +118,15 @@ function findOtherSysctls(namespace: NetworkNamespace, name: string, config: VfC
   ];
 }
 
-/** It must not be in events. */
+/** Returns whether a value must not be in events. */
 function isSecret(key: string): boolean {
   return key.endsWith('.stable_secret');
 }
 
-/** The kernel takes numbers in octal and hexadecimal notation, too, and rounds times to its clock, which has at least 100 ticks a second. */
+/**
+ * Returns whether two values are equal: the kernel takes numbers in octal and hexadecimal notation, too, and rounds times
+ * to its clock, which has at least 100 ticks a second.
+ */
 function isSameValue(key: string, wanted: string, found: string): boolean {
   const [parts, others] = [wanted.trim().split(/\s+/), found.trim().split(/\s+/)];
   const rounding = key.endsWith('_ms') ? 9 : /\.(retrans_time|locktime|\w+_delay)$/.test(key) ? 1 : 0;

@@ -5,10 +5,10 @@ import { type CniResult, type CniRoute, type CniRunner, parseCniIpam, parseCniNe
 import { maxInterfaceNameBytes, type RouteSpec, scopeLink } from '../../node/netlink/index.ts';
 import { groupOf, isUserSpace, type SandboxPlace, type StoredDevice } from '../model/index.ts';
 
-/** How long a DEL may take. The kubelet waits 45 s for unprepare, which may be behind a stop of the sandbox. */
+/** Time limit for a DEL, ms. The kubelet waits 45 s for unprepare, which may wait for a stop of the sandbox. */
 const removeBudgetMs = 10_000;
 
-/** Addresses and routes for a VF that netdra sets up itself. */
+/** Addresses and routes for a VF that netdra configures itself. */
 export interface IpamResult {
   addresses: string[];
   routes: RouteSpec[];
@@ -23,7 +23,7 @@ export interface CniAttacherOptions {
   logger: Logger;
 }
 
-/** The part of attaching VFs that CNI plugins do: all of it (`attach: cni`), or the addresses (`ipam`). */
+/** CNI's part in attaching VFs: all of it (`attach: cni`), or the addresses (`ipam`). */
 export class CniAttacher {
   readonly #options: CniAttacherOptions;
 
@@ -31,12 +31,12 @@ export class CniAttacher {
     this.#options = options;
   }
 
-  /** Has the claim's plugins attach the VF. @throws CniError */
+  /** Makes the claim's plugins attach the VF. @throws CniError */
   async add(device: StoredDevice, place: SandboxPlace, signal: AbortSignal): Promise<CniResult> {
     return await this.#options.runner.add(chainOf(device, place), { signal });
   }
 
-  /** Releases what the plugins hold for a VF that has left the pod, so that they can attach it again. @throws CniError */
+  /** Releases the plugins' resources of a VF that has left the pod, so that they can attach it again. @throws CniError */
   async removeLost(device: StoredDevice, place: SandboxPlace, signal: AbortSignal): Promise<void> {
     await this.#options.runner.deleteLost(chainOf(device, place), { signal });
   }
@@ -57,7 +57,7 @@ export class CniAttacher {
   }
 
   /**
-   * Has plugins release the resources of a VF in a sandbox. A failure does not keep the VF from being detached: the
+   * Makes plugins release the resources of a VF in a sandbox. A failure does not keep the VF from being detached: the
    * attachment stays in the runner's cache, and {@link CniCleanUp} repeats the DEL.
    */
   async remove(device: StoredDevice, place: SandboxPlace): Promise<void> {
@@ -102,7 +102,7 @@ function ipamOf(device: StoredDevice, place: SandboxPlace) {
 }
 
 /**
- * The interface name that plugins get, for a VF that is attached. IPAM plugins record their addresses under it, so it must
+ * Returns the interface name for plugins, for an attached VF. IPAM plugins record their addresses under it, so that it must
  * differ between the VFs of a pod, also where the claim leaves it open.
  */
 export function cniInterfaceName(device: StoredDevice): string {
@@ -114,7 +114,7 @@ export function cniInterfaceName(device: StoredDevice): string {
 
 function interfaceOf(device: StoredDevice, place: SandboxPlace) {
   const { sandboxId, netnsPath, podUid, podNamespace, podName } = place;
-  // The names are those that runtimes and Multus use; IPAM plugins such as whereabouts need all of them.
+  // The names are those of runtimes and Multus; IPAM plugins such as whereabouts need all of them.
   const args = {
     IgnoreUnknown: '1',
     K8S_POD_NAMESPACE: podNamespace,

@@ -12,16 +12,16 @@ import type { RouteConfig, VfConfig } from '../model/index.ts';
 import { duplicateDetection, interfaceSettings } from './interface-settings.ts';
 import type { NetworkNamespace } from './networks.ts';
 
-/** A claim's configuration, with what an IPAM plugin adds: it may say more of a route. */
+/** A claim's configuration, with the additions of an IPAM plugin, whose routes may have more fields. */
 export type LinkConfig = Omit<VfConfig, 'routes'> & { routes?: RouteSpec[] };
 
-/** The kernel calls the metric a priority. */
+/** Converts a route: the kernel calls the metric a priority. */
 export function toNewRoute({ metric: priority, ...route }: RouteConfig): RouteSpec {
   return { ...route, priority };
 }
 
 /**
- * Applies everything that the claim asks for, except for what an earlier attempt has already set. Kernel settings come before
+ * Applies the claim's settings, except those that an earlier attempt has already applied. Kernel settings come before
  * addresses and before the link is up: some take effect only then, such as `disable_ipv6`, `accept_dad`, `arp_notify`.
  */
 export async function configureLink(
@@ -51,7 +51,7 @@ export async function configureLink(
     ...(Object.keys(flags).length > 0 && { flags }),
   };
   if (Object.keys(change).length > 0) await pod.setLink(link.index, change);
-  // By themselves: the kernel does not say which part of a request it refuses.
+  // In a separate request: the kernel does not say which part of a request it refuses.
   if (offloadLimits !== undefined) await pod.setLink(link.index, { offloadLimits: defined(offloadLimits) });
   const { needed, asked } = interfaceSettings(config);
   const skipped = await namespace.writeSysctls(link.name, needed, { skipMissing: true });
@@ -74,7 +74,10 @@ export async function configureLink(
   for (const neighbor of neighbors) await pod.addEntry(neighborTable, link.index, neighbor);
 }
 
-/** The kernel refuses a gateway that it does not reach yet: destinations on the link come first, whatever order they were written in. */
+/**
+ * Returns whether a route has a gateway. The kernel refuses a gateway that it does not reach yet, so that destinations on
+ * the link come first.
+ */
 function isByGateway({ gateway, nextHops }: RouteSpec): boolean {
   return gateway !== undefined || nextHops !== undefined;
 }

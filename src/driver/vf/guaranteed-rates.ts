@@ -3,9 +3,10 @@ import { SriovError } from '../../node/sriov/index.ts';
 import type { VfControl } from './host-vfs.ts';
 
 /**
- * Tells apart rates that class or claim ask for from those of a guarantee, which their author has never written.
- * @param onRefused called with the PCI address of a VF whose card refused rates, and whether it did so for good; returns the field of the
- * inventory policy that asks for them, `undefined` if none does
+ * Makes errors about rates of a guarantee name the inventory policy, since the authors of class and claim have not written
+ * them.
+ * @param onRefused called with the PCI address of a VF whose card refused rates, and whether for good; returns the field of
+ * the inventory policy that requests them, `undefined` if none does
  */
 export function namingPolicy(
   control: VfControl,

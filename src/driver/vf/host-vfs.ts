@@ -32,16 +32,16 @@ export type VfControl = Pick<
   | 'snapshot'
 >;
 
-/** What the VFs of a node are reached by. */
+/** Access to the VFs of a node. */
 export interface HostVfsSources {
   /** Connection into the host's network namespace. */
   host: VfHardwareOptions['host'];
-  /** For the same namespace. Absent: ethtool settings are not restored. */
+  /** Ethtool in the same namespace. Absent: its settings are not restored. */
   ethtool?: LinkEthtool;
   clock: Clock;
-  /** Where sysfs is mounted; default `/sys`. */
+  /** Mount point of sysfs; default `/sys`. */
   sysfsRoot?: string;
-  /** Absent: the node's own devices are used. */
+  /** Simulated NIC; absent: the node's own devices are used. */
   nic?: SimulatedNic;
   /** Options for writes to sysfs. */
   kernelWrites?: Pick<KernelWriterOptions, 'end' | 'timeoutMs'>;
@@ -51,9 +51,9 @@ export interface HostVfsSources {
 }
 
 export interface HostVfsOptions extends HostVfsSources {
-  /** A known device, by its PCI address. */
+  /** Returns a known device by its PCI address. */
   deviceAt: (pciAddress: string) => NetworkDevice | undefined;
-  /** Throws if no devices are known yet: what is unknown is not absent. */
+  /** Throws if no devices are known yet: an unknown device is not absent. */
   assertListed: () => void;
   /** Called when a device begins to hang, and when it no longer hangs. */
   onHungChange: (hung: readonly HungWrite[]) => void;
@@ -69,7 +69,7 @@ export class HostVfs implements Disposable {
   readonly #options: HostVfsOptions;
   readonly #hardware: VfHardware | undefined;
   readonly #links: HostLinks;
-  /** For writes that the kernel may never return from. */
+  /** Writes from which the kernel may never return. */
   readonly #kernel: Card['writes'];
 
   constructor(options: HostVfsOptions) {
@@ -96,19 +96,19 @@ export class HostVfs implements Disposable {
     return this.#options.nic !== undefined;
   }
 
-  /** Writes that the kernel has not returned from, one for each device. */
+  /** Writes from which the kernel has not returned, one for each device. */
   get hungWrites(): readonly HungWrite[] {
     return this.#kernel.hung;
   }
 
-  /** By what the link of a VF is found. */
+  /** Returns the properties by which the link of a VF is found. */
   linkKey(pciAddress: string): VfIdentity {
     const { interfaceName } = this.#options.deviceAt(pciAddress) ?? {};
     return { ...linkIdentity({ pciAddress, simulated: this.isSimulated }), ...defined({ interfaceName }) };
   }
 
   /**
-   * The PF's settings for a VF, the only facts about one without an interface. `undefined`: simulated, or not a VF.
+   * Returns the PF's settings for a VF, the only facts about one without an interface. `undefined`: simulated, or not a VF.
    * @throws UnknownVfStateError if the PF does not report the VF
    */
   async adminInfo(address: VfAddress): Promise<AdminSettings | undefined> {
@@ -120,7 +120,7 @@ export class HostVfs implements Disposable {
     return hardwareAddress === undefined ? undefined : { hardwareAddress };
   }
 
-  /** The present name of a device's RDMA device; `undefined` if it has none. @throws SriovError */
+  /** Returns the present name of a device's RDMA device; `undefined` if it has none. @throws SriovError */
   async rdmaDevice(address: VfAddress): Promise<string | undefined> {
     return await this.#hardware?.rdmaDevice(address);
   }
@@ -137,12 +137,12 @@ export class HostVfs implements Disposable {
     return undefined;
   }
 
-  /** Whether the VF exists and has no kernel driver. */
+  /** Returns whether the VF exists and has no kernel driver. */
   async isUnbound(pciAddress: string): Promise<boolean> {
     return !this.isSimulated && (await this.#links.isUnbound(pciAddress));
   }
 
-  /** The same for a VF that was moved away: its interface is recreated if it is in an unreachable namespace. */
+  /** Ensures the link of a VF that was moved away: recreates its interface if it is in an unreachable namespace. */
   async recreate(pciAddress: string): Promise<void> {
     const isNew = await (this.#options.nic?.recreateVf(pciAddress) ?? this.#links.recreate(pciAddress));
     if (isNew)

@@ -2,13 +2,14 @@ import type { InterfaceSysctls } from '../../node/netlink/index.ts';
 import type { LinkConfig } from './configure-link.ts';
 
 /**
- * The kernel settings that an interface in a pod gets before it is up. A link that enters a namespace gets the defaults of that
- * namespace, which let every host of its network give the pod addresses and routes. docs/vfconfig.md has the table, docs/decisions/0045-the-claim-decides-not-the-network.md the reasons.
+ * Kernel settings of an interface in a pod, applied before it is up. A link that enters a namespace gets the defaults of
+ * that namespace, which let every host of its network give the pod addresses and routes. docs/vfconfig.md has the table,
+ * docs/decisions/0045-the-claim-decides-not-the-network.md the reasons.
  */
 export interface InterfaceSettings {
-  /** Settings that the claim's fields imply. Keys that the kernel does not have are skipped, since it lacks their feature too. */
+  /** Settings that the claim's fields imply. Keys that the kernel lacks are skipped, since it lacks their feature, too. */
   needed: InterfaceSysctls;
-  /** Settings that claim or class name; these take precedence. */
+  /** Settings of claim or class, which take precedence. */
   asked: InterfaceSysctls;
 }
 
@@ -28,8 +29,8 @@ const announcedByNetdra: InterfaceSysctls = {
 const optimisticDad = 'net.ipv6.conf.IFNAME.optimistic_dad';
 
 /**
- * Settings for IPv6, which hardened hosts and some runtimes switch off for new interfaces. They allow use of addresses, as
- * destinations and as sources, while the kernel looks for other hosts that have them.
+ * Settings for IPv6, which hardened hosts and some runtimes switch off for new interfaces. They allow addresses to be used,
+ * as destinations and as sources, while the kernel looks for other hosts that have them.
  */
 const openToIpv6: InterfaceSysctls = {
   'net.ipv6.conf.IFNAME.disable_ipv6': 0,
@@ -37,7 +38,7 @@ const openToIpv6: InterfaceSysctls = {
   'net.ipv6.conf.IFNAME.use_optimistic': 1,
 };
 
-/** @param config also with what an IPAM plugin gives */
+/** @param config including the additions of an IPAM plugin */
 export function interfaceSettings(config: LinkConfig): InterfaceSettings {
   const { addresses = [], routes = [], neighbors = [], sysctls: asked = {} } = config;
   const hosts = [...routes.map(({ destination }) => destination), ...neighbors.map(({ address }) => address)];
@@ -47,9 +48,9 @@ export function interfaceSettings(config: LinkConfig): InterfaceSettings {
 }
 
 /**
- * How the kernel looks for other hosts that have an IPv6 address. Without optimistic detection it does not look: addresses could not be
- * used for the first second or two, and containers have started by then.
- * @param skipped settings that the kernel does not have
+ * Returns how the kernel detects duplicates of an IPv6 address. Without optimistic detection it does not: addresses could
+ * not be used for the first second or two, and containers have started by then.
+ * @param skipped settings that the kernel lacks
  */
 export function duplicateDetection(skipped: readonly string[]): 'none' | 'optimistic' {
   return skipped.includes(optimisticDad) ? 'none' : 'optimistic';

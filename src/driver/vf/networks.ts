@@ -9,12 +9,12 @@ import type {
 } from '../../node/netlink/index.ts';
 
 /**
- * Limits for the links of a pod: more than a router with a VLAN for each subscriber has. A pod with `NET_ADMIN` can make as many
- * in a second, and all can look like its VF.
+ * Limits for the links of a pod: more than a router with a VLAN for each subscriber has. A pod with `NET_ADMIN` can create
+ * as many in a second, and all can look like its VF.
  */
 export const mostPodLinks = { listed: 4_096, decoded: 512 };
 
-/** The requests that the sandbox side makes to a network namespace. */
+/** Requests of the sandbox side to a network namespace. */
 export type LinkConnection = LinkStateConnection &
   LinkFinder &
   Pick<
@@ -33,9 +33,9 @@ export type LinkConnection = LinkStateConnection &
 /** Sends frames, and receives ARP frames. */
 export type Packets = Pick<PacketSocket, 'receive' | 'send'> & Disposable;
 
-/** A network namespace, to move links there, and requests to it. */
+/** A network namespace as a target for links, with a connection for requests. */
 interface ConnectedNamespace {
-  /** As `RtnlConnection.setLink` takes it, to move a link here. */
+  /** Reference for `RtnlConnection.setLink`, to move a link here. */
   readonly netns: NetnsReference;
   readonly connection: LinkConnection;
 }
@@ -52,39 +52,39 @@ export interface NetworkNamespace extends ConnectedNamespace, Disposable {
     settings: InterfaceSysctls,
     options?: { skipMissing?: boolean },
   ): Promise<string[]>;
-  /** @returns by key, without those that cannot be read @throws NetlinkError */
+  /** @returns values by key, without unreadable ones @throws NetlinkError */
   readSysctls(interfaceName: string, keys: readonly string[]): ReadonlyMap<string, string>;
-  /** Frames on one of its interfaces. @throws NetlinkError `packet-refused` */
+  /** Opens one of its interfaces for frames. @throws NetlinkError `packet-refused` */
   packets(index: number): Packets;
-  /** Calls back at each change of a link or address, until it is disposed of. Keeps the namespace alive. */
+  /** Calls back at each change of a link or address, until disposed of. Keeps the namespace alive. */
   watch(onChange: () => void): Disposable;
 }
 
 export interface NamespaceOpener {
   /**
-   * @returns `undefined` if there is no namespace at the path any more
-   * @throws NetlinkError `netns-refused`: it is not known whether there is one
+   * @returns `undefined` if there is no namespace at the path
+   * @throws NetlinkError `netns-refused`: unknown whether there is one
    */
   open(path: string): NetworkNamespace | undefined;
 }
 
 export interface NamespaceProbe {
   /**
-   * Whether the namespace at a path is certainly gone. A file that is not a namespace may be one that is not mounted into
-   * our container, and too many open files are no evidence.
+   * Returns whether the namespace at a path is certainly gone. A file that is no namespace may be one that is not mounted
+   * into our container, and too many open files are no evidence.
    */
   isGone(path: string): boolean;
-  /** Whether the namespace with this identity is still at a path; also if that cannot be found out. */
+  /** Returns whether the namespace with this identity is still at a path; true also if that cannot be determined. */
   isStill(identity: string, path: string): boolean;
 }
 
 /** The network namespaces of the node: the kernel's, or simulated ones (`npm run simulate`). */
 export interface Networks extends NamespaceOpener, NamespaceProbe {
-  /** Stays open. */
+  /** Namespace of the host, which stays open. */
   readonly host: ConnectedNamespace & { readonly ethtool?: LinkEthtool };
-  /** Paths of the namespaces in a directory. */
+  /** Returns the paths of the namespaces in a directory. */
   list(dir: string): string[];
 }
 
-/** Where containerd and CRI-O mount the namespaces of sandboxes. */
+/** Directory in which containerd and CRI-O mount the namespaces of sandboxes. */
 export const netnsDir = '/var/run/netns';

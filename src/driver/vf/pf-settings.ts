@@ -7,12 +7,12 @@ export interface AdminSettingsReader {
   adminInfo(address: VfAddress): Promise<AdminSettings | undefined>;
 }
 
-/** The facts of the PF that metadata has. */
+/** Facts of the PF in metadata. */
 type Fact = 'vlan' | 'hardwareAddress';
 
 /**
- * The PF's settings for a device, for its metadata. If the PF does not report them now, a fact that the device is known to
- * have must not be missing in the file; a device without such a fact is described without asking again.
+ * Returns the PF's settings for a device, for its metadata. If the PF does not report them now, a fact that the device is
+ * known to have must not be missing in the file; a device without such a fact is described without asking again.
  * @throws UnknownVfStateError
  */
 export async function pfSettingsOf(
@@ -29,7 +29,7 @@ export async function pfSettingsOf(
   }
 }
 
-/** Whether the claim has set the fact, or the device had it before. */
+/** Returns whether the claim has set the fact, or the device had it before. */
 const isExpected: Readonly<Record<Fact, (device: StoredDevice) => boolean>> = {
   vlan: ({ config, before }) => (config.vf?.vlan ?? before?.vf.vlan?.id ?? 0) !== 0,
   hardwareAddress: ({ config, before }) => {

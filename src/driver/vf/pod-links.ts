@@ -13,7 +13,7 @@ import { linkOnHost } from './host-link.ts';
 import { type LinkConnection, mostPodLinks, type NetworkNamespace } from './networks.ts';
 import type { MemberState } from './strategy.ts';
 
-/** Identifies the link of a VF in whatever namespace it is. */
+/** Returns what identifies the link of a VF in any namespace. */
 export type LinkKey = (pciAddress: string) => VfIdentity;
 
 /** A pod's network namespace during one pass over its VFs: its links are listed once, until one is changed. */
@@ -30,23 +30,23 @@ export class PodLinks {
     this.#follow = follow;
   }
 
-  /** To be called after a VF is configured and before its state is read: from then on, changes are not our own. */
+  /** Starts following. Call it after a VF is configured and before its state is read: later changes are not our own. */
   follow(): void {
     this.#follow();
   }
 
-  /** To be called after a link was moved or changed. */
+  /** Drops the list of links. Call it after a link was moved or changed. */
   changed(): void {
     this.#table = undefined;
   }
 
-  /** Whether a link has this name, or has it as an alternative name. */
+  /** Returns whether a link has this name, or has it as an alternative name. */
   async hasName(name: string): Promise<boolean> {
     return (await this.namespace.connection.link({ name })) !== undefined;
   }
 
   /**
-   * @param hardwareAddress that the VF had on the host, if that is not stored with its attachment yet
+   * @param hardwareAddress address of the VF on the host, if it is not stored with its attachment yet
    * @throws SandboxError `vf-unknown` if the pod has more links than are read; NetlinkError
    */
   async find(device: StoredDevice, hardwareAddress?: string): Promise<Link | undefined> {
@@ -72,8 +72,7 @@ export class PodLinks {
   }
 
   /**
-   * Finds a VF that was attached. That it has left the pod keeps containers from starting, so this is concluded only from a
-   * list that was made for it.
+   * Finds an attached VF. A VF that has left the pod keeps containers from starting, so that only a new list can show this.
    * @returns `undefined` if it is certainly not in the pod
    * @throws SandboxError `vf-unknown`; NetlinkError
    */
@@ -94,7 +93,7 @@ export class PodLinks {
     return this.#table;
   }
 
-  /** The state of a VF after changes to its link. @throws NetlinkError */
+  /** Returns the state of a VF after changes to its link. @throws NetlinkError */
   async stateAfterChange(device: StoredDevice, link: Link): Promise<NetworkState> {
     const { connection } = this.namespace;
     this.changed();
@@ -107,7 +106,7 @@ export class PodLinks {
   }
 
   /**
-   * The state of a bond, and of the VF that is a member of it.
+   * Returns the state of a bond, and of its member VF.
    * @param link the VF's, perhaps of an earlier list
    * @returns `undefined` if it is certainly in no bond
    * @throws SandboxError `vf-unknown`; NetlinkError
@@ -145,7 +144,7 @@ function tooMany({ name, pciAddress }: StoredDevice): SandboxError {
   return new SandboxError('vf-unknown', message, { device: name, retriable: true, hint });
 }
 
-/** Looks at the link with the likely name first: a large node has hundreds of links. */
+/** Finds a link, first by the likely name: a large node has hundreds of links. */
 export async function findOn(
   connection: LinkConnection,
   device: StoredDevice,
@@ -158,7 +157,10 @@ export async function findOn(
   return findFirst(await connection.links(identities), identities);
 }
 
-/** Whether a link is the VF's, whatever other links there are: only one link has a bus address, but several can have a MAC address. */
+/**
+ * Returns whether a link is the VF's, whatever other links there are: only one link has a bus address, but several can have
+ * a MAC address.
+ */
 function isCertainly({ parentDevice, alias }: Link, { pciAddress }: StoredDevice, keyOf: LinkKey): boolean {
   const key = keyOf(pciAddress);
   return key.pciAddress === undefined ? alias === key.alias : parentDevice === key.pciAddress;
@@ -172,7 +174,10 @@ function findFirst(links: Link[], identities: readonly VfIdentity[]): Link | und
   return undefined;
 }
 
-/** By its key, or by its MAC address if a CNI plugin has replaced the key: the old one, or the one that the claim asks for. */
+/**
+ * Returns the keys of a VF: its own, and its MAC addresses, the old and the claimed one, if a CNI plugin has replaced the
+ * key.
+ */
 function identitiesOf(
   device: StoredDevice,
   keyOf: LinkKey,

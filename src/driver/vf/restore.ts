@@ -3,13 +3,13 @@ import type { Attachments } from './attachments.ts';
 import type { VfControl } from './host-vfs.ts';
 import { toVfWanted } from './vf-wanted.ts';
 
-/** Detaches VFs from the sandboxes that they are in. */
+/** Detaches VFs from their sandboxes. */
 export type VfDetacher = Pick<Attachments, 'detach' | 'forget'>;
 
 /**
- * Detaches a VF and restores its snapshot. If detaching could not restore everything, it is tried once more after the
- * function was reset; not if the snapshot from before the claim includes the interface: the state at the time of attaching
- * contains the claim's own changes, such as its MAC, and must not overwrite that snapshot.
+ * Detaches a VF and restores its snapshot. If detaching could not restore everything, tries once more after the function
+ * was reset; not if the snapshot from before the claim includes the interface: the state at the time of attaching contains
+ * the claim's own changes, such as its MAC, and must not overwrite that snapshot.
  * @param device a copy of what is stored: once it is detached it has no attachment
  * @throws the last failure
  */

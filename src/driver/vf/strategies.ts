@@ -11,7 +11,7 @@ import { pfSettingsOf } from './pf-settings.ts';
 import { type AttachStrategy, type MemberState, missingError, orNameTaken, type VfState } from './strategy.ts';
 import type { VfHost, VfLinks } from './vf-links.ts';
 
-/** What strategies attach VFs with. */
+/** Parts that strategies use to attach VFs. */
 interface StrategyParts {
   links: VfLinks;
   vfs: VfHost;
@@ -19,7 +19,7 @@ interface StrategyParts {
   announcements: Announcements;
 }
 
-/** A strategy for each value of `attach`, and the one of VFs that user space drives. */
+/** A strategy for each value of `attach`, and one for VFs in user space. */
 export type Strategies = Readonly<Record<AttachMode | 'user-space', AttachStrategy>>;
 
 export function createStrategies(parts: StrategyParts): Strategies {
@@ -31,7 +31,7 @@ export function createStrategies(parts: StrategyParts): Strategies {
   };
 }
 
-/** `attach: netlink`: the driver moves the VF and configures it; an IPAM plugin may give it addresses. */
+/** Strategy of `attach: netlink`: the driver moves the VF and configures it; an IPAM plugin may give it addresses. */
 function netlinkStrategy({ links, vfs, cni, announcements }: StrategyParts): AttachStrategy {
   const readInterface = readerOfInterfaces(vfs);
   return {
@@ -54,7 +54,7 @@ function netlinkStrategy({ links, vfs, cni, announcements }: StrategyParts): Att
       const used = bond === undefined ? link : await join(bond);
       await configureLink(pod.namespace, used, {
         ...config,
-        // That of a bond is one of its members'.
+        // A bond has the MAC of one of its members.
         ...(bond === undefined && defined({ macAddress })),
         addresses: [...(config.addresses ?? []), ...addresses],
         routes: [...(config.routes ?? []).map(toNewRoute), ...routes],
@@ -85,7 +85,7 @@ function netlinkStrategy({ links, vfs, cni, announcements }: StrategyParts): Att
   };
 }
 
-/** `attach: cni`: the plugins of the claim's network move the VF, configure it, and move it back. */
+/** Strategy of `attach: cni`: the plugins of the claim's network move the VF, configure it, and move it back. */
 function cniStrategy({ links, vfs, cni }: StrategyParts): AttachStrategy {
   return {
     movesDevice: true,
@@ -95,7 +95,7 @@ function cniStrategy({ links, vfs, cni }: StrategyParts): AttachStrategy {
       // Before it is configured from outside: a plugin may reset the VF's settings when it is deleted.
       if (found === undefined && device.attachment !== undefined) await cni.removeLost(device, place, signal);
       const { hardwareAddress } = found ?? (await links.snapshot(task));
-      // Also for a VF that is in the pod: an ADD that was cut short is undone and repeated by the runner.
+      // Also for a VF that is in the pod: the runner undoes and repeats an ADD that was cut short.
       await cni.add(device, place, signal);
       pod.changed();
       pod.follow();
@@ -108,7 +108,7 @@ function cniStrategy({ links, vfs, cni }: StrategyParts): AttachStrategy {
   };
 }
 
-/** `attach: observe`: another component, such as Multus, moves the VF into the pod and back. */
+/** Strategy of `attach: observe`: another component, such as Multus, moves the VF into the pod and back. */
 function observeStrategy({ vfs }: StrategyParts): AttachStrategy {
   const read = readerOfInterfaces(vfs);
   return {
@@ -129,7 +129,7 @@ function observeStrategy({ vfs }: StrategyParts): AttachStrategy {
   };
 }
 
-/** A VF that is bound to vfio has no interface to move: the application configures it from the metadata. */
+/** Strategy of a VF that is bound to vfio and has no interface to move: the application configures it from the metadata. */
 function userSpaceStrategy({ vfs, cni }: StrategyParts): AttachStrategy {
   /** @param given addresses of the IPAM plugin */
   const describe = async (device: StoredDevice, given: readonly string[]): Promise<VfState> => {
@@ -156,7 +156,7 @@ function userSpaceStrategy({ vfs, cni }: StrategyParts): AttachStrategy {
   };
 }
 
-/** Reads VFs that were attached with an interface. */
+/** Returns a reader for VFs that were attached with an interface. */
 function readerOfInterfaces(vfs: StrategyParts['vfs']): AttachStrategy['read'] {
   return async (device, pod) => {
     pod.follow();

@@ -13,17 +13,17 @@ import {
 import type { Difference } from './claim-differences.ts';
 import type { PodLinks } from './pod-links.ts';
 
-/** The state of a VF for its metadata: that of its interface, or the known facts about a VF without one. */
+/** State of a VF for its metadata: that of its interface, or the known facts about a VF without one. */
 export type VfState = InterfaceAddresses &
   Partial<LinkFacts> & {
     hardwareAddress: string | undefined;
-    /** IPv4 addresses that other hosts of the network have, too, with their MAC addresses; absent: none is known. */
+    /** IPv4 addresses that other hosts of the network also have, with their MAC addresses; absent: none is known. */
     conflicts?: ReadonlyMap<string, string>;
-    /** VLAN ID that the PF puts on the VF's frames; absent: untagged, or not known. */
+    /** VLAN ID that the PF puts on the VF's frames; absent: untagged, or unknown. */
     vlan?: number;
-    /** Of a member of a bond: the interface above is the bond then. */
+    /** State of the VF itself if it is a member of a bond: the other fields then describe the bond. */
     member?: MemberState;
-    /** What else differs from class and claim; absent: not compared. */
+    /** Further differences from class and claim; absent: not compared. */
     differences?: Difference[];
     /** Name of its RDMA device, which udev may have changed since the VF was prepared. */
     rdmaDevice?: string;
@@ -31,34 +31,34 @@ export type VfState = InterfaceAddresses &
 
 /** The VF's own interface in the pod, which the bond uses. */
 export interface MemberState extends LinkFacts {
-  /** Whether the bond sends and receives by it. */
+  /** Whether the bond sends and receives through it. */
   isActive: boolean;
 }
 
-/** A VF, and the sandbox that it is to be in. */
+/** A VF and its intended sandbox. */
 interface AttachTarget {
   device: StoredDevice;
   place: SandboxPlace;
 }
 
-/** A VF that is to be attached to a sandbox. */
+/** A VF to attach to a sandbox. */
 export interface AttachTask extends AttachTarget {
   pod: PodLinks;
   /** What `creates` of its strategy has returned. */
   created?: CreatedLink;
   /** From an earlier attachment of the VF: the state that still has to be restored. */
   before?: LinkState;
-  /** Stores where the VF is, with the state to restore. To be called before the host is changed. */
+  /** Stores the VF's place, with the state to restore. Call it before the host is changed. */
   record(host?: LinkState): void;
   /**
-   * Configures the VF from outside as its claim asks. To be called before a VF that was attached is attached anew: it has left the
-   * pod, or that sandbox, and its PF may have been reset since.
+   * Configures the VF from outside as its claim requests. Call it before a VF is attached again: it has left the pod, or
+   * that sandbox, and its PF may have been reset since.
    */
   reconfigure(): Promise<void>;
   signal: AbortSignal;
 }
 
-/** How VFs get into a pod and back, for one value of `attach` in the claim's configuration. */
+/** Moves VFs into a pod and back, for one value of `attach` in the claim's configuration. */
 export interface AttachStrategy {
   /**
    * Whether netdra takes the device's own link to the host when it is detached. Otherwise the link stays where it is: the device has
@@ -73,8 +73,8 @@ export interface AttachStrategy {
    */
   attach(task: AttachTask): Promise<VfState>;
   /**
-   * The VF's state in the pod; `undefined` if it is certainly not there.
-   * @param known what was read last; without it, routes and kernel settings are not compared with the claim
+   * Reads the VF's state in the pod; `undefined` if it is certainly not there.
+   * @param known the last reading; without it, routes and kernel settings are not compared with the claim
    * @throws SandboxError `vf-unknown`; NetlinkError
    */
   read(device: StoredDevice, pod: PodLinks, known?: NetworkDeviceData): Promise<VfState | undefined>;
@@ -82,7 +82,7 @@ export interface AttachStrategy {
   release?(device: StoredDevice, attachment: Attachment): Promise<void>;
 }
 
-/** @param cause says why, if there is no reason */
+/** @param cause explains the error if there is no reason */
 export function missingError(
   { device: { name, pciAddress }, place }: AttachTarget,
   reason?: string,
@@ -97,7 +97,7 @@ export function missingError(
 }
 
 /**
- * Gives a link of a pod its name.
+ * Runs a change that gives a link of a pod its name, and translates a conflict.
  * @param name that the claim, or else the host, gives it
  * @throws SandboxError `interface-name-taken`; what the change throws
  */
@@ -134,7 +134,7 @@ export function leftError(devices: readonly StoredDevice[], place: SandboxPlace,
   });
 }
 
-/** `pod default/app`. */
+/** Returns `pod default/app`. */
 export function podOf({ podNamespace, podName }: SandboxPlace): string {
   return `pod ${podNamespace}/${podName}`;
 }

@@ -17,7 +17,7 @@ import { type Networks, netnsDir } from './networks.ts';
 import { findOn, type LinkKey, PodLinks } from './pod-links.ts';
 import { type AttachTask, missingError, orNameTaken } from './strategy.ts';
 
-/** The node's VFs, as the sandbox side needs them. */
+/** The node's VFs, with the methods that the sandbox side needs. */
 export type VfHost = Pick<HostVfs, 'linkKey' | 'adminInfo' | 'rdmaDevice' | 'ensureLink' | 'recreate' | 'isUnbound'>;
 
 type DetachedFrom = Pick<Attachment, 'netnsPath' | 'created'>;
@@ -35,8 +35,8 @@ export class VfLinks {
   }
 
   /**
-   * Stores a snapshot of the VF on the host before it is attached. One that was attached before, and has left the pod, comes as the pod
-   * or a reset has left it: it is restored as far as possible, and configured from outside.
+   * Stores a snapshot of the VF on the host before it is attached. A VF that was attached before and has left the pod
+   * returns as the pod or a reset has left it: it is restored as far as possible, and configured from outside.
    * @throws SandboxError `vf-missing`; NetlinkError, SriovError
    */
   async snapshot(task: AttachTask): Promise<Link> {
@@ -47,7 +47,7 @@ export class VfLinks {
     // One that another kernel driver has is in use. One without a driver was left so by a reset, or by an attempt to bind it.
     const isBack = (wasAttached && (await this.isOnHost(device))) || (await this.#vfs.isUnbound(device.pciAddress));
     if (isBack) {
-      // What cannot be restored now is restored, or reported, when the VF is detached.
+      // Other properties are restored, or reported, when the VF is detached.
       if (before !== undefined) await this.restore(device, before);
       await reconfigure();
     }
@@ -101,7 +101,7 @@ export class VfLinks {
     return (await findOn(this.#networks.host.connection, device, this.#keyOf)) !== undefined;
   }
 
-  /** Detaches a VF of which no attachment is stored, from whatever namespace it is in. */
+  /** Detaches a VF without a stored attachment, from any namespace. */
   async detachLost(device: StoredDevice): Promise<void> {
     const netnsPath = await this.#locate(device);
     await (netnsPath === undefined ? this.#vfs.recreate(device.pciAddress) : this.detach(device, { netnsPath }));

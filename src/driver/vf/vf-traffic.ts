@@ -28,7 +28,7 @@ export interface TrafficSample {
 
 export interface TrafficReport {
   samples: TrafficSample[];
-  /** VFs in pods that are left out: beyond the limit, or because their counters cannot be read now. */
+  /** Numbers of VFs in pods that are left out: beyond the limit, or with counters that cannot be read now. */
   missing: { limit: number; unreadable: number };
   /** Why counters cannot be read. */
   failures: string[];
@@ -38,7 +38,7 @@ export interface TrafficReaderOptions {
   store: StoredClaims;
   networks: Networks;
   vfs: Pick<HostVfs, 'isSimulated' | 'linkKey'>;
-  /** The name of a VF's interface in its pod. @throws MetadataError */
+  /** Returns the name of a VF's interface in its pod. @throws MetadataError */
   interfaceNameOf: (claim: ClaimIdentity, device: StoredDevice) => string | undefined;
   logger: Pick<Logger, 'warn'>;
 }
@@ -50,14 +50,14 @@ interface PodVf {
 }
 
 /**
- * Reads the counters of the VFs that pods have. The PF counts for real VFs, also in user space; errors come from the VF's interface.
- * If the PF does not count, cannot list its VFs, or omits the VF, all counters come from the interface. So do those of simulated VFs,
- * which have no PF.
+ * Reads the counters of VFs in pods. The PF counts for real VFs, also in user space; errors come from the VF's interface.
+ * If the PF does not count, cannot list its VFs, or omits the VF, all counters come from the interface, as for simulated
+ * VFs, which have no PF.
  */
 export class TrafficReader {
   readonly #options: TrafficReaderOptions;
   readonly #hostLinks: FunctionLinks;
-  /** Failures that were logged and go on. */
+  /** Logged failures that persist. */
   #logged = new Set<string>();
 
   constructor(options: TrafficReaderOptions) {
@@ -65,7 +65,7 @@ export class TrafficReader {
     this.#hostLinks = new FunctionLinks(options.networks.host.connection);
   }
 
-  /** Never rejects: what cannot be read is counted as missing, and logged once. */
+  /** Reads all counters. Never rejects: unreadable ones count as missing, and are logged once. */
   async read(): Promise<TrafficReport> {
     const all = this.#podVfs();
     const vfs = all.slice(0, maxVfs);
@@ -105,7 +105,7 @@ export class TrafficReader {
     try {
       return this.#options.interfaceNameOf(claim, device);
     } catch {
-      // A record that cannot be read is reported by the work that needs it, and says nothing of the other VFs.
+      // The work that needs an unreadable record reports it; other VFs are unaffected.
       return undefined;
     }
   }
@@ -131,7 +131,10 @@ export class TrafficReader {
     return link === undefined ? [] : await this.#options.networks.host.connection.vfTraffic(link.index);
   }
 
-  /** By what the VF is found, since the pod can rename its interface. @returns `undefined` if it has left the pod */
+  /**
+   * Reads the link of a VF, found by its key, since the pod can rename its interface. @returns `undefined` if it has left
+   * the pod
+   */
   async #readLink({ device, netnsPath }: PodVf): Promise<LinkTraffic | undefined> {
     const { networks, vfs } = this.#options;
     using namespace = networks.open(netnsPath);
@@ -153,14 +156,14 @@ export class TrafficReader {
   }
 }
 
-/** @param ofPf of a PF that counts @param ofLink of the interface in the pod @returns `undefined` if they are unknown */
+/** @param ofPf counters of a PF that counts @param ofLink counters of the interface in the pod @returns `undefined` if unknown */
 function countersOf(ofPf: Partial<LinkTraffic> | undefined, ofLink: LinkTraffic | undefined) {
   if (ofPf === undefined || ofLink === undefined) return ofPf ?? ofLink;
   const { rxErrors, txErrors } = ofLink;
   return { ...ofPf, rxErrors, txErrors };
 }
 
-/** Whether a PF counts for its VFs: drivers that do not, such as igb and ixgbe, report zeros for all of them. */
+/** Returns whether a PF counts for its VFs: drivers that do not, such as igb and ixgbe, report zeros for all of them. */
 function doesCount(vfs: readonly VfTraffic[]): boolean {
   return vfs.some(({ vfIndex: _vfIndex, ...counters }) => Object.values(counters).some((value) => value > 0));
 }
