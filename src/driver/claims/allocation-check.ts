@@ -23,7 +23,7 @@ export async function checkAllocation(driver: string, classes: ClassReader, clai
     const ofClass = entriesFor(driver, claim, request, 'FromClass');
     const isOf = (deviceClass: DeviceClass | undefined) =>
       deviceClass !== undefined && areEqual(ofClass, configOf(driver, deviceClass));
-    // The class may have just been created or changed: it is read before a claim is refused.
+    // The class may have just been created or changed: it is read again before a claim is refused.
     if (!isOf(classes.known(className)) && !isOf(await read(classes, claim, className))) {
       throw mismatch(claim, `has a configuration of request ${request} that DeviceClass ${className} does not have`);
     }

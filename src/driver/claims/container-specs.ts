@@ -15,15 +15,15 @@ import type { DeviceResolver } from './device-resolver.ts';
 
 export interface ContainerSpecsOptions {
   store: Store;
-  /** What a device's ResourceSlice says of it. */
+  /** Returns a device's attributes in its ResourceSlice. */
   attributesOf: (pciAddress: string) => DeviceAttributes;
-  /** CDI specs for what containers need besides the metadata. */
+  /** CDI specs for everything that containers need besides the metadata. */
   deviceSpecs: CdiSpecs;
   /** Files and variables for software that does not read the metadata. */
   dialectFiles: DialectFiles;
 }
 
-/** What containers of a claim get besides the metadata: device files, and variables and files of older dialects. */
+/** Everything that containers of a claim get besides the metadata: device files, and variables and files of older dialects. */
 export class ContainerSpecs {
   readonly #options: ContainerSpecsOptions;
   readonly #resolver: DeviceResolver;
@@ -35,12 +35,12 @@ export class ContainerSpecs {
     this.#dialects = new PodDialects({ store: options.store, files: options.dialectFiles });
   }
 
-  /** @throws DriverError `config-invalid` if a variable of the claim has another value in its pod */
+  /** @throws DriverError `config-invalid` if another claim of the pod gives a variable another value */
   check(claim: AllocatedClaim, devices: StoredDevice[]): void {
     this.#dialects.check(claim, devices);
   }
 
-  /** Writes CDI specs. @returns the devices of those requests that have some: the framework knows those of the others */
+  /** Writes CDI specs. @returns the devices of requests with specs: the framework knows the devices of other requests */
   write(claim: ClaimDevices): PreparedDevice[] {
     const { uid } = claim.identity;
     const dialectIds = new Map(this.#dialects.write(claim));

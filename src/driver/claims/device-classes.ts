@@ -7,7 +7,7 @@ export interface DeviceClassesOptions {
   resources: Pick<ResourceApi, 'readDeviceClass' | 'list' | 'watch'>;
   clock: Clock;
   logger: Logger;
-  /** From 0 up to 1; default `Math.random`. */
+  /** Returns numbers from 0 up to 1; default `Math.random`. */
   random?: () => number;
 }
 
@@ -20,14 +20,14 @@ export interface ClassReader {
 }
 
 /**
- * The cluster's DeviceClasses: listed when one is read for the first time, and watched from then on. So a node without
- * claims sends no requests, and preparing a claim does not wait for one.
+ * The cluster's DeviceClasses: listed when one is read for the first time, and watched from then on. A node without claims
+ * thus sends no requests, and preparing a claim waits for none.
  */
 export class DeviceClasses implements ClassReader, AsyncDisposable {
   readonly #options: DeviceClassesOptions;
   readonly #stop = new AbortController();
   readonly #watch: ListWatch<DeviceClass>;
-  /** By name. Absent until they are listed, and after changes were missed. */
+  /** Classes by name. Absent until they are listed, and after changes were missed. */
   #classes: Map<string, DeviceClass> | undefined;
   #listing: Promise<void> | undefined;
   /** Requests in progress, by name: claims of one class often arrive together. */
@@ -51,13 +51,13 @@ export class DeviceClasses implements ClassReader, AsyncDisposable {
     });
   }
 
-  /** A class as last seen; `undefined` if it is not known, although it may exist. */
+  /** Returns a class as last seen; `undefined` if it is unknown, although it may exist. */
   known(name: string): DeviceClass | undefined {
     if (this.#classes === undefined) void this.#list();
     return this.#classes?.get(name);
   }
 
-  /** The current class, from the API server. @throws KubeError `api-not-found`, … */
+  /** Reads the current class from the API server. @throws KubeError `api-not-found`, … */
   async read(name: string): Promise<DeviceClass> {
     const started = this.#reading.get(name);
     if (started !== undefined) return await started;

@@ -30,7 +30,7 @@ import { withGuarantee } from './guarantees.ts';
 import { type NetworkAttachmentReader, resolveNetworkAttachment } from './network-attachments.ts';
 import { checkPodRoutes } from './pod-routes.ts';
 
-/** The node's VFs, by their names in the ResourceSlice. */
+/** Finds the node's VFs by their names in the ResourceSlice. */
 export interface DeviceFinder {
   /** Name of the node's only pool. */
   pool: string;
@@ -45,7 +45,7 @@ export interface DeviceResolverOptions {
   /** Closed fields that claims of all classes may set. */
   openClaimFields: readonly ClosedField[];
   cni: CniRules;
-  /** Networks of the node itself, to which claims may not have routes, nor addresses whose networks reach them. */
+  /** Returns the networks of the node itself, to which claims may have neither routes nor addresses whose networks reach them. */
   nodeNetworks: () => Promise<Cidr[]>;
   store: StoredClaims;
 }
@@ -106,7 +106,7 @@ export class DeviceResolver {
   }
 
   /**
-   * The devices that the claim may only observe (`adminAccess`). Its config is not applied to them.
+   * Returns the devices that the claim may only observe (`adminAccess`). Its config is not applied to them.
    * @throws DriverError `device-unknown`
    */
   observed(claim: AllocatedClaim): ObservedDevice[] {
@@ -139,7 +139,8 @@ export class DeviceResolver {
   }
 
   /**
-   * Device names repeat on every node, so a device of another node's pool must not be taken for one of this node.
+   * Checks the pools: device names repeat on every node, so that another node's device must not be taken for one of this
+   * node.
    * @throws DriverError `pool-foreign`
    */
   #checkPools(claim: AllocatedClaim): void {
@@ -162,8 +163,8 @@ export class DeviceResolver {
   }
 
   /**
-   * Two interfaces of a pod cannot have the same name, nor routes to the same destination; that is checked here, before one of them is
-   * in the pod. A name that the claim leaves open is chosen when the VF is attached.
+   * Checks that no two interfaces of a pod have the same name, nor routes to the same destination, before one of them is in
+   * the pod. A name that the claim leaves open is chosen when the VF is attached.
    * @param passing claims of the same call that pass to another pod: the store has them for their earlier pods
    * @throws DriverError `config-invalid`
    */
@@ -179,7 +180,7 @@ export class DeviceResolver {
     checkPodRoutes(claim, devices, others);
   }
 
-  /** The other claims of the claim's pods. */
+  /** Returns the other claims of the claim's pods. */
   #otherClaims({ identity, podUids }: AllocatedClaim, passing: readonly ClaimDevices[]): ClaimDevices[] {
     const stored = podUids.flatMap((podUid) => this.#options.store.claimsOfPod(podUid));
     const others = [...stored, ...passing.filter((other) => other.podUids.some((uid) => podUids.includes(uid)))];
@@ -187,7 +188,7 @@ export class DeviceResolver {
   }
 }
 
-/** Interface names of claims, and the devices that have them. */
+/** Returns interface names of claims, with the devices that have them. */
 function namesOf(claims: readonly ClaimDevices[]): Map<string, string> {
   const names = claims.flatMap(({ identity, devices }) =>
     interfacesOf(devices).map(({ name, device = 'a bond' }): [string, string] => {
@@ -197,7 +198,7 @@ function namesOf(claims: readonly ClaimDevices[]): Map<string, string> {
   return new Map(names);
 }
 
-/** The names that a claim gives to interfaces of its devices, and to bonds. */
+/** Returns the names that a claim gives to interfaces of its devices, and to bonds. */
 function interfacesOf(devices: readonly StoredDevice[]): { field: string; name: string; device?: string }[] {
   const ofDevices = devices.flatMap(({ name: device, config: { interfaceName: name } }) =>
     name === undefined ? [] : { field: 'interfaceName', name, device },
@@ -206,12 +207,15 @@ function interfacesOf(devices: readonly StoredDevice[]): { field: string; name: 
   return [...ofDevices, ...[...bonds].map((name) => ({ field: 'bond', name }))];
 }
 
-/** Images that ask for an extended resource were made for the device plugin, unless the class says what they were made for. */
+/**
+ * Adds the device plugin's variables for an extended resource: images that request one were made for the device plugin,
+ * unless the class says otherwise.
+ */
 function withVariables(config: VfConfig, resourceName: string): VfConfig {
   return { dialects: { devicePlugin: { resourceName } }, ...config };
 }
 
-/** Read only for claims that add routes, by themselves or by the networks of addresses. */
+/** Reads the node's networks only for claims that add routes, by themselves or by the networks of addresses. */
 async function networksFor({ object }: AllocatedClaim, read: () => Promise<Cidr[]>): Promise<Cidr[]> {
   const config = object.status?.allocation?.devices?.config ?? [];
   const addsRoutes = config.some(({ opaque }) =>

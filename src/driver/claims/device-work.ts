@@ -17,10 +17,10 @@ export interface DeviceWorkOptions {
   logger: Logger;
 }
 
-/** What prepare and unprepare do with a single VF on the host: snapshot, configure, open to containers, restore. */
+/** The work of prepare and unprepare on a single VF on the host: snapshot, configure, access, restore. */
 export class DeviceWork {
   readonly #options: DeviceWorkOptions;
-  /** Why VFs could not be given the interface that their claim needs, by PCI address. */
+  /** Reasons why VFs have no interface although their claim needs one, by PCI address. */
   readonly #withoutInterface = new Map<string, string>();
 
   constructor(options: DeviceWorkOptions) {
@@ -28,7 +28,8 @@ export class DeviceWork {
   }
 
   /**
-   * Returns the device with its snapshot, also if the claim changes nothing from outside: a CNI plugin may. An earlier snapshot stays.
+   * Returns the device with its snapshot, also if the claim changes nothing from outside: a CNI plugin may. An earlier
+   * snapshot stays.
    * @throws DriverError `config-invalid` for an MTU that the VF cannot have; SriovError, NetlinkError
    */
   async snapshot(claim: AllocatedClaim, device: StoredDevice): Promise<StoredDevice> {
@@ -39,7 +40,7 @@ export class DeviceWork {
     return { ...device, before };
   }
 
-  /** Configures a VF from outside as its claim asks. @throws DriverError `device-in-use`; SriovError, NetlinkError */
+  /** Configures a VF from outside as its claim requests. @throws DriverError `device-in-use`; SriovError, NetlinkError */
   async configure(claim: { identity: ClaimIdentity }, device: StoredDevice): Promise<void> {
     const { store, control } = this.#options;
     const { before, pciAddress } = device;
@@ -67,13 +68,13 @@ export class DeviceWork {
     const { vhost = false, rdma = false } = device.config;
     const access = await this.#options.control.access(device, { vhost, rdma });
     if (access.vfio === undefined) return access;
-    // Checked again, for a VF that an administrator has bound to vfio and a claim that leaves the driver alone.
+    // Checked again, since an administrator may have bound the VF to vfio while the claim leaves the driver alone.
     const problems = findUserSpaceProblems(device.config, access.driver ?? 'vfio');
     if (problems.length > 0) throw invalidConfig(claim, problems);
     return access;
   }
 
-  /** Detaches and restores the devices of a claim. @returns those that no claim may get until they are restored */
+  /** Detaches and restores the devices of a claim. @returns devices that no claim may get until they are restored */
   async restoreAll(identity: ClaimIdentity, devices: readonly StoredDevice[]): Promise<UnrestoredVf[]> {
     const { attachments, control, logger } = this.#options;
     const unrestored: UnrestoredVf[] = [];
@@ -94,7 +95,7 @@ export class DeviceWork {
     return unrestored;
   }
 
-  /** The store has the VFs that could not be restored. */
+  /** Forgets reasons that the store has now, with the VFs that could not be restored. */
   stored(unrestored: readonly UnrestoredVf[]): void {
     for (const { device } of unrestored) this.#withoutInterface.delete(device.pciAddress);
   }

@@ -32,21 +32,21 @@ export interface DriverOptions
   store: Store;
   /** Compares an allocation with its sources: see `checkAllocation`. */
   checkAllocation: (claim: AllocatedClaim) => Promise<void>;
-  /** Reads anew which devices are not free for claims, and why, by PCI address: see `judgePlugin` of the inventory. */
+  /** Reads again which devices are not free for claims, and why, by PCI address: see `judgePlugin` of the inventory. */
   judgePlugins: (devices: readonly StoredDevice[]) => Promise<ReadonlyMap<string, ExclusionVerdict>>;
   /** Withdraws the metadata of a claim from its containers: closes its gate, and blanks or removes its files. */
   withdrawMetadata: (claim: ClaimIdentity) => Promise<void>;
   /** Whether containers show that they use a claim: see `ClaimMetadata`. */
   isShownByContainers: (claim: ClaimIdentity) => boolean;
-  /** Called with what a claim shares with another claim of the node and should not, see `checkPorts`. */
+  /** Called with what a claim shares with another claim of the node although it should not, see `checkPorts`. */
   onShared: (claim: AllocatedClaim, what: string) => void;
 }
 
 /**
- * Prepares VFs for claims: configures them from outside and stores their original state. Their state in the pod is known only
- * in its sandbox, so metadata is deferred. The result has only requests whose containers need more than metadata, such as device
- * files; it is empty for a claim without such requests. VFs of requests with `adminAccess` belong to other claims or to none:
- * they are described, and neither changed nor stored. The methods are to be called with the locks of the claims held.
+ * Prepares VFs for claims: configures them from outside and stores their original state. Their state in the pod is known
+ * only in its sandbox, so that metadata is deferred. The result has only requests whose containers need more than metadata,
+ * such as device files; it is empty for a claim without such requests. VFs of requests with `adminAccess` belong to other
+ * claims or to none: they are described, and neither changed nor stored. Call the methods with the claims' locks held.
  */
 export class Driver implements DraPlugin {
   readonly #options: DriverOptions;
@@ -83,8 +83,8 @@ export class Driver implements DraPlugin {
   }
 
   /**
-   * Configures a VF of a prepared claim again as the claim asks, unless it may be in its pod already: its PF may have been
-   * reset since.
+   * Configures a VF of a prepared claim again as the claim requests, unless it may already be in its pod: its PF may have
+   * been reset since.
    */
   async reconfigure(claim: { identity: ClaimIdentity }, device: StoredDevice): Promise<void> {
     if (device.attachment === undefined && device.config.attach !== 'observe')
@@ -92,8 +92,8 @@ export class Driver implements DraPlugin {
   }
 
   /**
-   * The claims are stored when their VFs are reserved, which has to come before the VFs are read; when the original state of the
-   * VFs is known, if it is going to be changed; and with the framework's record, see `#commit`.
+   * Prepares claims. They are stored when their VFs are reserved, before the VFs are read; when the original state of the
+   * VFs is known, if it is about to change; and with the framework's record, see `#commit`.
    * @throws StateError
    */
   async #prepare(claims: readonly AllocatedClaim[], signal: AbortSignal): Promise<Map<string, PrepareResult>> {
@@ -104,12 +104,12 @@ export class Driver implements DraPlugin {
       checkNesting(driver, claim);
       return toWork(driver, claim, store.claim(uid), progress);
     });
-    // First those that pass to this pod: VFs of theirs may be attached, under names that they have to keep.
+    // First those that pass to this pod: their VFs may be attached, under names that they must keep.
     const passing = all.filter(({ isHandedOver }) => isHandedOver);
     const works = [...passing, ...all.filter(({ isHandedOver }) => !isHandedOver)];
     const batch = new Batch(works, errors);
     const together = (step: (work: PrepareWork) => void) => store.together(() => batch.run(step));
-    // The claims are checked one after the other: for all of them one look at the node is enough.
+    // Read once for all claims, which are checked one after the other.
     let networks: Promise<Cidr[]> | undefined;
     const nodeNetworks = () => (networks ??= this.#options.nodeNetworks());
     await batch.each((work) => this.#resolve(work, signal, nodeNetworks));
@@ -129,7 +129,7 @@ export class Driver implements DraPlugin {
   }
 
   /**
-   * In the transaction in which the framework records a claim: it is prepared from then on.
+   * Marks a claim as prepared, in the transaction in which the framework records it.
    * @throws DriverError `device-in-use`; StateError
    */
   #commit(work: PrepareWork): void {
@@ -151,14 +151,15 @@ export class Driver implements DraPlugin {
     if (work.devices.length > 0) checkSinglePod(claim);
     this.#checkNuma(work);
     if (known === undefined || (known.allocation === allocation && known.state !== 'unpreparing')) return;
-    // It was allocated again while it was prepared: it must keep nothing of its earlier devices. Or its unprepare was cut short,
-    // perhaps during the reset of a VF.
+    // Either it was allocated again while it was prepared, and must keep nothing of its earlier devices; or its unprepare
+    // was cut short, perhaps during the reset of a VF.
     work.unrestored = await this.#restoreEarlier(known);
     work.earlier = [];
   }
 
   /**
-   * A plugin may give out a device between two attempts to prepare it: the plugin does not know of the claim.
+   * Checks device plugins again: a plugin does not know of the claim, and may allocate a device between two attempts to
+   * prepare it.
    * @param isNew `false`: the device was checked before, so that an unreadable record does not stop the claim
    * @throws DriverError `device-given-out`
    */
@@ -176,7 +177,10 @@ export class Driver implements DraPlugin {
     }
   }
 
-  /** Also when it is prepared again: until it was, containers of an earlier start gate have the hook that shows its claim. */
+  /**
+   * Checks `numa: require`, also when the claim is prepared again: until then, containers of an earlier start gate have the
+   * hook that shows their claim.
+   */
   #checkNuma({ claim, devices }: PrepareWork): void {
     if (devices.every(({ config }) => config.numa !== 'require') || this.#options.isShownByContainers(claim.identity))
       return;
@@ -186,7 +190,7 @@ export class Driver implements DraPlugin {
     throw refusal(claim, 'numa-unenforceable', problem, { hint });
   }
 
-  /** Before VFs are read: until its earlier claim is unprepared, a VF is still being restored. */
+  /** Reserves VFs before they are read: until its earlier claim is unprepared, a VF is still being restored. */
   #reserve(work: PrepareWork, passing: readonly ClaimDevices[]): void {
     if (work.isHandedOver || !work.isAgain) {
       this.#resolver.checkInterfaces(work.claim, work.devices, passing);
@@ -205,8 +209,8 @@ export class Driver implements DraPlugin {
   }
 
   /**
-   * After a restart of the kubelet, VFs that are in their pod stay as they are. The others are configured again, since the PF
-   * may have been reset.
+   * Configures the claim's VFs. After a restart of the kubelet, VFs in their pod stay as they are; the others are
+   * configured again, since the PF may have been reset.
    */
   async #configureAll(work: PrepareWork): Promise<void> {
     const { claim, devices, isAgain, progress } = work;
@@ -246,9 +250,9 @@ export class Driver implements DraPlugin {
   }
 
   /**
-   * A VF that cannot be restored does not keep its claim from being unprepared, which
-   * would keep the pod from ending: it is unavailable until it is restored. The claim stays stored until the framework has
-   * removed its files, see `#discard`.
+   * Unprepares claims. A VF that cannot be restored does not keep its claim from being unprepared, which would keep the pod
+   * from ending: it is unavailable until it is restored. The claim stays stored until the framework has removed its files,
+   * see `#discard`.
    * @returns for each claim, its last step, or why it is still prepared
    * @throws StateError
    */
@@ -261,7 +265,7 @@ export class Driver implements DraPlugin {
     for (const [uid, claim] of known) {
       if (claim !== undefined) unrestored.set(uid, await this.#work.restoreAll(claim.identity, claim.devices));
     }
-    // Or may have one: their claim was not fully prepared.
+    // Unknown if the claim was not fully prepared.
     const hasSpec = ({ access }: StoredDevice) => access === undefined || access.nodes.length > 0;
     const withSpecs = identities.filter(({ uid }) => known.get(uid)?.devices.some(hasSpec) ?? true);
     this.#specs.removeDevices(withSpecs.map(({ uid }) => uid));
@@ -270,14 +274,17 @@ export class Driver implements DraPlugin {
     return new Map(identities.map(({ uid }) => [uid, batch.errors.get(uid) ?? { discard: discard(uid) }]));
   }
 
-  /** In the transaction in which the framework removes the record of a claim. @throws StateError */
+  /** Removes a claim in the transaction in which the framework removes its record. @throws StateError */
   #discard(uid: string, unrestored: UnrestoredVf[]): void {
     this.#options.store.deleteClaim(uid, unrestored);
     this.#work.stored(unrestored);
     this.#progress.end(uid);
   }
 
-  /** Restores the devices of a claim that stays stored, after withdrawing their metadata. @returns VFs that are withdrawn */
+  /**
+   * Restores the devices of a claim that stays stored, after withdrawing their metadata. @returns VFs that could not be
+   * restored
+   */
   async #restoreEarlier(claim: StoredClaim): Promise<UnrestoredVf[]> {
     const { store } = this.#options;
     await this.#options.withdrawMetadata(claim.identity);
@@ -289,7 +296,7 @@ export class Driver implements DraPlugin {
   }
 }
 
-/** Whether prepare may change one of a claim's VFs. */
+/** Returns whether prepare may change one of a claim's VFs. */
 function changesHost({ isAgain, devices }: PrepareWork): boolean {
   return !isAgain && devices.some(({ config, before }) => before && mayChange(toVfWanted(config), before));
 }

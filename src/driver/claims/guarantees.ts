@@ -2,7 +2,7 @@ import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import type { NetworkDevice } from '../../node/inventory/index.ts';
 import { invalidConfig, refusal, type StoredClaim, type StoredDevice, type VfConfig } from '../model/index.ts';
 
-/** In Mbit/s. */
+/** Rates in Mbit/s. */
 interface Rates {
   minTxRate?: number;
   maxTxRate?: number;
@@ -11,9 +11,9 @@ interface Rates {
 const rateFields = ['minTxRate', 'maxTxRate'] as const;
 
 /**
- * The configuration with the rates that the inventory policy guarantees the device. They are final: with others the
- * guarantees of the other VFs of the port would not hold. A simulated VF has no rates.
- * @throws DriverError `config-invalid` if class or claim ask for other rates, or for more than the port has
+ * Returns the configuration with the rates that the inventory policy guarantees the device. They are final: with others the
+ * guarantees of the port's other VFs would not hold. A simulated VF has no rates.
+ * @throws DriverError `config-invalid` if class or claim request other rates, or more than the port has
  */
 export function withGuarantee(claim: AllocatedClaim, offered: NetworkDevice, config: VfConfig): VfConfig {
   const { minTxRate, maxTxRate } = config.vf ?? {};
@@ -35,7 +35,10 @@ export function withGuarantee(claim: AllocatedClaim, offered: NetworkDevice, con
   return offered.simulated ? config : { ...config, vf: { ...config.vf, ...rates } };
 }
 
-/** Kernel drivers refuse such rates without a reason. The speed is not known while the port has no link, and a simulated VF has no rates. */
+/**
+ * Checks rates against the port's speed, since kernel drivers refuse excessive ones without a reason. The speed is unknown
+ * while the port has no link, and a simulated VF has no rates.
+ */
 function checkSpeed(claim: AllocatedClaim, { name, linkSpeedMbps = 0, simulated }: NetworkDevice, asked: Rates): void {
   if (linkSpeedMbps <= 0 || simulated) return;
   const problems = rateFields.flatMap((field) => {
@@ -47,9 +50,9 @@ function checkSpeed(claim: AllocatedClaim, { name, linkSpeedMbps = 0, simulated 
 }
 
 /**
- * Keeps the guarantees of a port's VFs within its speed. The scheduler does, by counters, unless they are off in the cluster,
- * or the policy has just changed.
- * @param others the claims that are in the store
+ * Keeps the guarantees of a port's VFs within its speed. The scheduler does so by counters, unless they are off in the
+ * cluster, or the policy has just changed.
+ * @param others claims in the store
  * @throws DriverError `bandwidth-exceeded`
  */
 export function checkGuarantees(

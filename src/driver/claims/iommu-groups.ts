@@ -11,9 +11,11 @@ export async function groupsOf(control: VfControl, devices: readonly StoredDevic
 }
 
 /**
- * A container with one device of an IOMMU group in user space can reach all devices of the group; and the kernel gives none of them
- * to another driver meanwhile, or crashes before Linux 6.0. No container has the devices of a claim that is only being prepared.
- * @param isToUserSpace whether the devices go there; otherwise they get interfaces, and only members that are there matter
+ * Checks that no other claim has a device of the same IOMMU groups in user space. A container with one device of a group
+ * can reach all of them, and meanwhile the kernel gives none of them to another driver, or crashes before Linux 6.0. Claims
+ * that are only being prepared do not count: no container has their devices.
+ * @param isToUserSpace whether the devices go to user space; otherwise they get interfaces, and only members in user space
+ * matter
  * @throws DriverError `device-in-use`; StateError
  */
 export function checkGroups(

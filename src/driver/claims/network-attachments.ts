@@ -19,9 +19,9 @@ export interface NetworkAttachmentReader {
 }
 
 /**
- * The config with the network configuration of its NetworkAttachmentDefinition in `cni`. This is done at prepare, where
- * there is time for it, and the result is stored: neither the hook nor the deletion depends on the API server, or on an
- * object that may have changed meanwhile.
+ * Returns the config with the network configuration of its NetworkAttachmentDefinition in `cni`. Done at prepare, where
+ * there is time for it, and stored: neither the hook nor the deletion depends on the API server, or on an object that may
+ * have changed meanwhile.
  * @returns the same config if it names none
  * @throws DriverError `network-attachment-unusable`; CniError `cni-config-invalid`
  */

@@ -7,13 +7,13 @@ import { type ClaimDevices, groupOf, invalidConfig, type RouteConfig, type Store
 interface HeldRoute {
   route: RouteConfig;
   device: StoredDevice;
-  /** What has the interface, for users. */
+  /** Owner of the interface, as users know it. */
   owner: string;
 }
 
 /**
- * Checks that no two interfaces of a pod have a route to the same destination, in one table and with one metric: the kernel refuses
- * the second one, in each attempt.
+ * Checks that no two interfaces of a pod have a route to the same destination, in one table and with one metric: the kernel
+ * refuses the second one, in each attempt.
  * @param others the other claims of the claim's pods
  * @throws DriverError `config-invalid` with both routes
  */
@@ -46,7 +46,7 @@ export function checkPodRoutes(
   }
 }
 
-/** Whether both are one device, or members of one bond, which has the routes. A name of a bond is used once in a pod. */
+/** Returns whether both are one device, or members of one bond, which has the routes. A name of a bond is used once in a pod. */
 function areOneInterface(one: StoredDevice, other: StoredDevice): boolean {
   if (isSameDevice(one, other)) return true;
   return groupOf(one) !== undefined && groupOf(one) === groupOf(other);
@@ -57,7 +57,7 @@ function by({ gateway, nextHops = [] }: RouteConfig): string {
   return gateways.length === 0 ? 'on its link' : `by ${gateways.join(' and ')}`;
 }
 
-/** All devices of a request have the same routes: each text is parsed once. */
+/** Returns a parser with a cache: all devices of a request have the same routes. */
 function canonicalDestinations(): (destination: string) => string {
   const known = new Map<string, string>();
   return (destination) => {

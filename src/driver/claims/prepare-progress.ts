@@ -5,11 +5,11 @@ import { DeviceProgress } from '../model/index.ts';
 export interface PrepareProgressOptions {
   driver: string;
   clock: Clock;
-  /** Called for a call that takes long, once until its claims are prepared. @param progress how far it is, and with which device */
+  /** Called for a slow call, once until its claims are prepared. @param progress progress of the call, with the current device */
   onSlow: (claim: AllocatedClaim, progress: string) => void;
 }
 
-/** How far calls of the kubelet are with the devices of their claims, which are those of one pod. */
+/** Progress of the kubelet's calls with the devices of their claims, which are those of one pod. */
 export class PrepareProgress {
   readonly #options: PrepareProgressOptions;
   /** UIDs of claims whose pod is known to wait. */

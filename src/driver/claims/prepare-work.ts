@@ -10,20 +10,20 @@ export interface PrepareWork {
   readonly allocation: string;
   /** Whether its devices are already configured for its current allocation. */
   readonly isAgain: boolean;
-  /** Whether it is, and now passes to another pod than those that it was prepared for. */
+  /** Whether it is already configured, and now passes to another pod than those that it was prepared for. */
   readonly isHandedOver: boolean;
-  /** Its stored state when the call begins. */
+  /** Its stored state at the beginning of the call. */
   readonly known: StoredClaim | undefined;
   /** Its earlier devices, unless they were restored. */
   earlier: readonly StoredDevice[];
   /** Its earlier VFs that could not be restored. */
   unrestored: UnrestoredVf[];
   devices: StoredDevice[];
-  /** Members of the IOMMU groups of those that go to user space. */
+  /** Members of the IOMMU groups of devices for user space. */
   groups: [StoredDevice, string[]][];
-  /** Of the whole call. */
+  /** Progress of the whole call. */
   readonly progress: DeviceProgress<AllocatedClaim>;
-  /** The answer to the kubelet. */
+  /** Answer to the kubelet. */
   prepared: PreparedDevice[];
 }
 
@@ -54,7 +54,7 @@ export function toWork(
   };
 }
 
-/** What is stored of the claim. */
+/** Returns the claim as it is stored. */
 export function storedOf({
   claim: { identity },
   podUids,
@@ -65,18 +65,18 @@ export function storedOf({
 }
 
 /**
- * The pods that a prepared claim is for: those that it was prepared for while it is reserved for them, and then the next one.
- * The kubelet makes no call for a pod that takes over a prepared claim, and a VF is in one pod at a time.
+ * Returns the pods of a prepared claim: those that it was prepared for while it is reserved for them, and then the next
+ * one. The kubelet makes no call for a pod that takes over a prepared claim, and a VF is in one pod at a time.
  */
 function nextPods(known: StoredClaim, { podUids }: AllocatedClaim): string[] {
   const kept = known.podUids.filter((uid) => podUids.includes(uid));
   return kept.length > 0 ? kept : podUids.slice(0, 1);
 }
 
-/** Equal for equal allocations of a claim: distinguishes a new allocation from a repeated prepare. */
+/** Returns a text that is equal for equal allocations of a claim: distinguishes a new allocation from a repeated prepare. */
 function fingerprintOf(driver: string, { object }: AllocatedClaim): string {
   const { results = [], config: all = [] } = object.status?.allocation?.devices ?? {};
-  // Those of other drivers are theirs to check.
+  // Other drivers check their own entries.
   const config = all.filter(({ opaque }) => opaque?.driver === driver);
   return createHash('sha256')
     .update(JSON.stringify([results, config]))

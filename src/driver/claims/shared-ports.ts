@@ -19,17 +19,17 @@ interface SharedPort {
   /** Devices by whether they are in a bond of mode 802.3ad. */
   lacp: Held[];
   others: Held[];
-  /** By VLAN and address, or VLAN and MAC address. */
+  /** Devices by VLAN and IP address, or VLAN and MAC address. */
   same: Map<string, Held[]>;
 }
 
 /**
  * Compares a claim with the other claims of the node that have VFs of the same ports.
- * @param claims those that are in the store
- * @returns what two claims should not have, but may: for users, one line each, with the first other device that has it. Refusing it
- * would keep the new pod of a rolling update from starting while the old one has its claim, and pods may share an address on purpose.
- * @throws DriverError `port-taken` for a second bond in mode 802.3ad over a port: the switch would see two LACP systems on one link, and
- * may block the network of the pod that has the first bond
+ * @param claims claims in the store
+ * @returns conflicts that are allowed: one line each, for users, with the first other device. Refusing them would keep the
+ * new pod of a rolling update from starting while the old one has its claim, and pods may share an address on purpose.
+ * @throws DriverError `port-taken` for a second bond in mode 802.3ad over a port: the switch would see two LACP systems on
+ * one link, and may block the network of the pod that has the first bond
  */
 export function checkPorts(
   claim: AllocatedClaim,
@@ -57,7 +57,8 @@ export function checkPorts(
 }
 
 /**
- * Each device is looked at once: a claim of 32 VFs on a node with hundreds would otherwise hold the event loop for seconds.
+ * Returns the ports. Visits each device once: a claim of 32 VFs on a node with hundreds would otherwise block the event
+ * loop for seconds.
  * @param holders of all devices, the claim's own first
  */
 function portsOf(devices: readonly StoredDevice[], holders: readonly Holder[]): Map<string, SharedPort> {
@@ -114,7 +115,7 @@ function isLacp({ config }: StoredDevice): boolean {
   return config.bond?.mode === '802.3ad';
 }
 
-/** VLAN, `IP` or `MAC`, and address: without its prefix length, which does not matter here. */
+/** Returns keys of VLAN, `IP` or `MAC`, and address, without the prefix length, which does not matter here. */
 function keysOf({ config: { addresses = [], macAddress, vf } }: StoredDevice): string[] {
   const vlan = vf?.vlan ?? 0;
   const keys = addresses.map((address) => `${vlan} IP ${quickCanonicalAddress(address.split('/')[0] ?? '')}`);

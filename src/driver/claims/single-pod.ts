@@ -1,7 +1,7 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { refusal } from '../model/index.ts';
 
-/** @throws DriverError `claim-shared` */
+/** Checks that a claim is reserved for one pod only. @throws DriverError `claim-shared` */
 export function checkSinglePod(claim: AllocatedClaim): void {
   const pods = (claim.object.status?.reservedFor ?? []).filter(({ resource }) => resource === 'pods');
   if (pods.length <= 1) return;
