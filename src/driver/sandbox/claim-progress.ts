@@ -5,54 +5,54 @@ import type { ServeResult } from './claim-work.ts';
 import type { End } from './phases.ts';
 import type { SandboxFacts } from './pod.ts';
 
-/** Why something failed, and how many attempts have failed in a row. */
+/** The reason of a failure, and the number of consecutive failed attempts. */
 export interface Failure {
   error: unknown;
   attempts: number;
 }
 
-/** Part of a pass that has failed: the work on a claim, or on all of them. */
+/** The failed part of a pass: the work on a claim, or on all claims. */
 export interface FailedWork {
   error: unknown;
-  /** As `namespace/name`; absent: on all of them. */
+  /** Claim as `namespace/name`; absent: all claims. */
   claim?: string;
-  /** Whether the last attempt has failed for the same reason. */
+  /** Whether the last attempt failed for the same reason. */
   isRepeated?: boolean;
 }
 
 /** A pass over the claims of a pod. */
 export interface Pass {
-  /** Whether claims that are ready may have changed, and are read. */
+  /** Whether ready claims are read again, since they may have changed. */
   readsAgain: boolean;
-  /** Whether claims that have failed, or whose addresses were tentative, are tried. */
+  /** Whether failed claims, and claims with tentative addresses, are tried again. */
   tries: boolean;
 }
 
-/** How far the claims of a pod are in one sandbox, each by itself. Claims are named by their UID. */
+/** Progress of each claim of a pod in one sandbox. Claims are identified by their UIDs. */
 export class ClaimProgress {
   readonly #ready = new Set<string>();
-  /** Those whose addresses will change soon. */
+  /** Claims whose addresses will change soon. */
   readonly #tentative = new Set<string>();
-  /** Claims with a failure, until they are served or detached. Those that are ready could not be read again; others are retried. */
+  /** Claims with a failure, until they are served or detached. Ready ones could not be read again; others are retried. */
   readonly #failures = new Map<string, Failure & { claim: string }>();
-  /** To which end it was detached. */
+  /** The end for which each claim was detached. */
   readonly #detached = new Map<string, End>();
   #changes = 1;
   #changesRead = 0;
-  /** When claims that have failed are tried: in the next pass, in the one under way, or not before `tryAgain`. */
+  /** When failed claims are tried: in the next pass, in the present one, or not before `tryAgain`. */
   #attempt: 'due' | 'under way' | 'over' = 'due';
 
-  /** How often claims that are ready may have changed. */
+  /** Number of possible changes of ready claims. */
   get changes(): number {
     return this.#changes;
   }
 
-  /** How often they had when the last pass began, which reads them. */
+  /** Value of {@link changes} at the beginning of the last pass, which reads them. */
   get changesRead(): number {
     return this.#changesRead;
   }
 
-  /** Whether another pass has something to do: claims that are ready may have changed since the last one, or are to be tried. */
+  /** Whether another pass is needed: ready claims may have changed since the last one, or claims are to be tried. */
   get isPassDue(): boolean {
     return this.#isDirty || this.#attempt === 'due';
   }
@@ -61,7 +61,7 @@ export class ClaimProgress {
     this.#changes++;
   }
 
-  /** The next pass tries what has failed, unless one is under way that does. */
+  /** Makes the next pass try failed claims, unless the present one does. */
   tryAgain(): void {
     if (this.#attempt === 'over') this.#attempt = 'due';
   }
@@ -82,12 +82,12 @@ export class ClaimProgress {
     return this.#ready.has(uid);
   }
 
-  /** Whether the pod waits for VFs of a claim. Those of a pod that ran before the driver started are attached already. */
+  /** Returns whether the pod waits for VFs of a claim. VFs of a pod that ran before the driver started are already attached. */
   isAwaited({ identity, devices }: StoredClaim): boolean {
     return !this.#ready.has(identity.uid) && devices.some(({ attachment }) => attachment === undefined);
   }
 
-  /** Whether its addresses will change soon. */
+  /** Returns whether a claim's addresses will change soon. */
   isTentative(uid: string): boolean {
     return this.#tentative.has(uid);
   }
@@ -100,17 +100,17 @@ export class ClaimProgress {
     return this.#tentative.size > 0;
   }
 
-  /** Why a claim is not ready; `undefined` if it is, or was not tried yet. */
+  /** Returns why a claim is not ready; `undefined` if it is, or was not tried yet. */
   failureOf(uid: string): Failure | undefined {
     return this.#ready.has(uid) ? undefined : this.#failures.get(uid);
   }
 
-  /** What has failed and was not repeated with success. */
+  /** Failures that no later attempt has resolved. */
   get failures(): FailedWork[] {
     return [...this.#failures.values()];
   }
 
-  /** Whether a pass has to serve a claim. */
+  /** Returns whether a pass must serve a claim. */
   isDue(uid: string, { readsAgain, tries }: Pass): boolean {
     const hasFailed = this.#failures.has(uid);
     if (!this.#ready.has(uid)) return tries || !hasFailed;
@@ -125,13 +125,13 @@ export class ClaimProgress {
     if (result === 'tentative') this.#tentative.add(uid);
   }
 
-  /** It was ready, and is no longer. */
+  /** Records that a claim was ready and no longer is. */
   withdrawn(uid: string): void {
     this.#ready.delete(uid);
     this.#tentative.delete(uid);
   }
 
-  /** One that is ready stays so: it is not known whether anything is wrong with it. */
+  /** Records a failure. A ready claim stays ready: it is unknown whether anything is wrong with it. */
   failed(identity: ClaimIdentity, error: unknown): FailedWork {
     const claim = claimName(identity);
     const before = this.#failures.get(identity.uid);
@@ -139,7 +139,7 @@ export class ClaimProgress {
     return { error, claim, isRepeated: before !== undefined && explain(before.error) === explain(error) };
   }
 
-  /** Whether a claim has VFs in the sandbox, or containers that wait for it and were not ended. */
+  /** Returns whether a claim must be detached: it has VFs in the sandbox, or containers that still wait for it. */
   isToLeave({ devices, podUids, identity }: StoredClaim, facts: SandboxFacts, goal: End): boolean {
     if (devices.some(({ attachment }) => attachment?.sandboxId === facts.sandboxId)) return true;
     return podUids.includes(facts.podUid) && this.#detached.get(identity.uid) !== goal;
@@ -167,7 +167,7 @@ export class ClaimProgress {
   }
 }
 
-/** One error for all that has failed, which names the claims; `undefined` if nothing has. */
+/** Combines failures to one error that names the claims; `undefined` if there are none. */
 export function errorOf(failed: readonly FailedWork[]): unknown {
   const texts = failed.map(({ claim, error }) => `${claim === undefined ? '' : `claim ${claim}: `}${explain(error)}`);
   return asOneError(

@@ -26,21 +26,21 @@ export interface ClaimWorkOptions {
   metadata: MetadataReader;
   numa: NumaChecks;
   files: MetadataCalls;
-  /** Configures a VF from outside once more, before it is attached: its PF may have been reset since it was prepared. */
+  /** Configures a VF from outside again, before it is attached: its PF may have been reset since it was prepared. */
   reconfigure: (claim: StoredClaim, device: StoredDevice) => Promise<void>;
   /** Called with the state in the pod of each VF that was already attached. */
   onRead?: (claim: StoredClaim, device: StoredDevice, state: VfState) => void;
 }
 
-/** Gets each device that is attached or read. */
+/** Receives each device that is attached or read. */
 export interface DeviceSteps {
   deviceBegins(device: StoredDevice): void;
   deviceReady(): void;
 }
 
 /**
- * What became of a claim that was served: `ready`; `tentative` if its addresses will change soon; `gone` if it is not prepared
- * for the pod any more; `withdrawn`, and why, if its metadata is not there any more, so that no container can start with it.
+ * Result of serving a claim: `ready`; `tentative` if its addresses will change soon; `gone` if it is no longer prepared for
+ * the pod; `withdrawn`, with the reason, if its metadata is no longer there, so that no container can start with it.
  */
 export type ServeResult = 'ready' | 'tentative' | 'gone' | { withdrawn: unknown };
 
@@ -58,10 +58,11 @@ export class ClaimWork {
   }
 
   /**
-   * Attaches the claim's VFs, or reads them if they are attached, and writes the metadata. One VF that fails does not keep the
+   * Attaches the claim's VFs, or reads them if they are attached, and writes the metadata. A failed VF does not keep the
    * others from being attached and read. If a VF has left the pod, the metadata of its request is withdrawn and the claim's
    * gate closed; the next call attaches it again.
-   * @throws SandboxError, NetlinkError, CniError, SriovError, MetadataError, StateError: what containers find stays as it was
+   * @throws SandboxError, NetlinkError, CniError, SriovError, MetadataError, StateError: containers then find unchanged
+   * metadata
    */
   async serve(
     identity: ClaimIdentity,
@@ -72,13 +73,13 @@ export class ClaimWork {
   ): Promise<ServeResult> {
     return await this.#options.locks.run(claimKey(identity), async () => {
       signal.throwIfAborted();
-      // Until now another instance may have worked on the claim.
+      // Another instance may have worked on the claim meanwhile.
       pod.changed();
       return await this.#serve(identity, place, pod, signal, progress);
     });
   }
 
-  /** With the lock of the claim held. */
+  /** Serves the claim; its lock is held. */
   async #serve(
     identity: ClaimIdentity,
     place: SandboxPlace,
@@ -95,8 +96,8 @@ export class ClaimWork {
     if (isElsewhere && networks.isGone(place.netnsPath)) throw netnsMissing(place);
     const isStale = (device: StoredDevice) => device.attachment && this.#knownOf(identity, device, place) === undefined;
     const stale = isElsewhere ? devices : devices.filter(isStale);
-    // First, so that no container starts with the metadata of an earlier sandbox of the pod, or with what the record no longer has:
-    // the disk may have been full when it was withdrawn.
+    // First, so that no container starts with the metadata of an earlier sandbox of the pod, or with what the record no
+    // longer has: the disk may have been full when it was withdrawn.
     if (stale.length > 0) await files.withdrawMetadata(identity, requestsOf(stale));
     const readings: DeviceReading[] = [];
     const lost: StoredDevice[] = [];
@@ -131,15 +132,15 @@ export class ClaimWork {
     if (!isDescribed) await this.#readGroups(readings, place, pod).catch((error: unknown) => errors.push(error));
     await writer.write(identity, place.sandboxId, readings).catch((error: unknown) => errors.push(error));
     if (lost.length > 0) return { withdrawn: leftError(lost, place, asOneError(errors)) };
-    // Perhaps another instance of the driver has withdrawn it since: a claim that was ready is not.
+    // Another instance of the driver may have withdrawn it since: the claim is no longer ready.
     if (errors.length > 0 && !isDescribed) return { withdrawn: asOneError(errors) };
     if (errors.length > 0) throw asOneError(errors);
     return readings.some(({ state }) => state?.tentative) ? 'tentative' : 'ready';
   }
 
   /**
-   * Each member that joins a bond can change the bond's address and active member, so all members are read after the last one
-   * has joined.
+   * Reads all members of bonds after the last one has joined, since each new member can change the bond's address and
+   * active member.
    */
   async #readGroups(readings: readonly DeviceReading[], place: SandboxPlace, pod: PodLinks): Promise<void> {
     for (const reading of readings) {
@@ -150,7 +151,7 @@ export class ClaimWork {
     }
   }
 
-  /** Completes a claim that holds no VF, such as one with `adminAccess` only: it needs nothing of the pod's network. */
+  /** Completes a claim without a VF, such as one with only `adminAccess`: it needs nothing of the pod's network. */
   async serveWithoutVfs(identity: ClaimIdentity, place: SandboxIdentity): Promise<ServeResult> {
     const { locks, writer } = this.#options;
     return await locks.run(claimKey(identity), async () => {
@@ -162,9 +163,9 @@ export class ClaimWork {
   }
 
   /**
-   * Detaches those of the claim's VFs that are in the sandbox.
-   * @param goal the end that the sandbox comes to
-   * @returns how many VFs were in it
+   * Detaches the claim's VFs that are in the sandbox.
+   * @param goal the end of the sandbox
+   * @returns number of VFs that were in it
    */
   async detach(identity: ClaimIdentity, sandboxId: string, goal: End): Promise<number> {
     const { store, locks, files, attachments } = this.#options;
@@ -185,7 +186,7 @@ export class ClaimWork {
     });
   }
 
-  /** Records why containers wait for the claim in the sandbox: they fail with it when their time is over. */
+  /** Records why containers wait for the claim in the sandbox: they fail with this reason when they time out. */
   async hold(identity: ClaimIdentity, sandboxId: string, reason: string): Promise<void> {
     const { store, locks, files } = this.#options;
     await locks.run(claimKey(identity), async () => {
@@ -193,7 +194,7 @@ export class ClaimWork {
     });
   }
 
-  /** Ends containers that wait for the claim in the sandbox, also while an attempt to attach its VFs is under way. */
+  /** Ends containers that wait for the claim in the sandbox, also during an attempt to attach its VFs. */
   async end(identity: ClaimIdentity, sandboxId: string): Promise<void> {
     await this.#options.files.endGate(identity, sandboxId);
   }
@@ -203,7 +204,7 @@ export class ClaimWork {
     return claim?.state === 'prepared' && claim.podUids.includes(podUid) ? claim : undefined;
   }
 
-  /** The metadata of a VF that is attached here: it is withdrawn before the VF leaves the sandbox. */
+  /** Returns the metadata of a VF that is attached here: it is withdrawn before the VF leaves the sandbox. */
   #knownOf(claim: ClaimIdentity, device: StoredDevice, { sandboxId }: SandboxPlace) {
     return device.attachment?.sandboxId === sandboxId ? metadataOf(this.#options.metadata, claim, device) : undefined;
   }

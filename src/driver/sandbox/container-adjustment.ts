@@ -11,10 +11,11 @@ export interface ContainerAdjustmentOptions {
 }
 
 /**
- * What a container gets that has several requests for one extended resource: a variable and a file with the VFs of all of them. CDI
- * gives it those of each request under the same names, and the runtime keeps the last ones.
+ * Returns the adjustment of a container that has several requests for one extended resource: a variable and a file with the
+ * VFs of all of them. CDI would give it those of each request under the same names, of which the runtime keeps the last
+ * ones.
  * @returns `undefined` for any other container
- * @throws StateError, MetadataError: without it the container would see only some of its VFs
+ * @throws StateError, MetadataError: without the adjustment the container would see only some of its VFs
  */
 export function containerAdjustment(
   { store, metadata }: ContainerAdjustmentOptions,
@@ -36,7 +37,7 @@ export function containerAdjustment(
   };
 }
 
-/** Containers without a claim of ours are created even while the store cannot be read. */
+/** Returns the container's claims; none while the store is unreadable, unless the container uses one of ours. */
 function claimsOf(store: StoredClaims, podUid: string, usesAny: () => boolean): StoredClaim[] {
   try {
     return store.claimsOfPod(podUid);

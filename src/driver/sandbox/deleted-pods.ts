@@ -6,22 +6,22 @@ import type { SandboxRegistry } from './sandbox-registry.ts';
 
 /**
  * A sandbox that is not ready for longer than a container waits has a lasting failure, for which its containers are refused
- * instead of waiting: a VF that has left the pod may not come back for days.
+ * instead of waiting: a VF that has left the pod may not return for days.
  */
 const patience = { firstMs: 120_000, everyLook: 15 };
 const readTimeoutMs = 10_000;
 
 export interface DeletedPodsOptions {
   registry: Pick<SandboxRegistry, 'waiting'>;
-  /** Whether a pod with this UID exists and is not being deleted. @throws KubeError if the API server does not say */
+  /** Returns whether a pod with this UID exists and is not being deleted. @throws KubeError if the API server does not answer */
   isWanted: (pod: { namespace: string; name: string; uid: string }, signal: AbortSignal) => Promise<boolean>;
   clock: Clock;
   logger: Logger;
 }
 
 /**
- * Ends containers that wait in the start gate of a pod that was deleted. Nothing on the node reports the deletion before they
- * have ended: the kubelet handles it after its request to start the container, and the runtime cannot stop a container whose
+ * Ends containers that wait in the start gate of a deleted pod. Nothing on the node reports the deletion before they have
+ * ended: the kubelet handles it after its request to start the container, and the runtime cannot stop a container whose
  * hook runs. Asks the API server only while containers may be waiting.
  */
 export class DeletedPods implements AsyncDisposable {
@@ -29,7 +29,7 @@ export class DeletedPods implements AsyncDisposable {
   readonly #stop = new AbortController();
   #loop: Promise<void> = Promise.resolve();
   #looks = 0;
-  /** Since when a sandbox is not ready. */
+  /** Times since which sandboxes are not ready. */
   #sinceMs = new Map<Sandbox, number>();
 
   constructor(options: DeletedPodsOptions) {

@@ -6,11 +6,11 @@ import type { NamespaceOpener, NetworkNamespace } from '../vf/networks.ts';
 import type { NamespaceWatcher } from './namespace-ends.ts';
 
 /**
- * Changes come in bursts: an address is removed and another one added, a link goes down and up. A pod that keeps changing is
- * read less and less often, and its events are ignored in between.
+ * Number of reads at first: changes come in bursts, as when an address is replaced, or a link goes down and up. A pod that
+ * keeps changing is read less and less often, and its events are ignored in between.
  */
 const looksAtFirst = 8;
-/** When reads are this far apart, the pod counts as flapping. */
+/** Pause between reads from which on the pod counts as flapping, ms. */
 const flappingMs = 4_000;
 
 export interface FollowOptions {
@@ -24,9 +24,9 @@ export interface FollowOptions {
 }
 
 /**
- * Follows changes of links and addresses in a pod's network namespace, from its creation on. It keeps the namespace alive, so
- * it is disposed of before a VF is detached, and ends by itself when there is another namespace at the path, or none: the VFs
- * of one that is gone return to the host only then.
+ * Follows changes of links and addresses in a pod's network namespace, from its creation on. It keeps the namespace alive,
+ * so that it is disposed of before a VF is detached. It ends by itself when another namespace is at the path, or none: only
+ * then do the VFs of a deleted namespace return to the host.
  */
 export class Follow implements Disposable {
   readonly #options: FollowOptions;
@@ -36,7 +36,7 @@ export class Follow implements Disposable {
   readonly #end: Disposable;
   #watch: Disposable;
   #isSettling = false;
-  /** Reads since the pod was last quiet. */
+  /** Number of reads since the pod was last quiet. */
   #looks = 0;
   #lastLookMs = Number.NEGATIVE_INFINITY;
 
@@ -60,7 +60,7 @@ export class Follow implements Disposable {
     this.#stop.abort();
   }
 
-  /** Ends if the namespace is gone. @throws NetlinkError `netns-refused` */
+  /** Watches again, or ends if the namespace is gone. @throws NetlinkError `netns-refused` */
   #listenAgain(): void {
     using namespace = this.#options.networks.open(this.#netnsPath);
     if (namespace?.identity === this.#identity) this.#watch = namespace.watch(() => this.#changed());
@@ -86,7 +86,7 @@ export class Follow implements Disposable {
     try {
       if (settleMs > pauses.follow.firstMs) this.#listenAgain();
     } catch {
-      // For example too many open files: it is tried again.
+      // Too many open files, for example: it is tried again.
       this.#changed();
     }
     if (!this.#stop.signal.aborted) this.#options.onChange();

@@ -11,12 +11,12 @@ import type { VfState } from '../vf/index.ts';
 import type { NumaResult } from './numa-placement.ts';
 import { byRequest, toDeviceMetadata } from './pod-metadata.ts';
 
-/** A device of a claim and its state in the pod; no state if it is not there, or could not be read. */
+/** A device of a claim and its state in the pod; no state if it is missing there, or could not be read. */
 export interface DeviceReading {
   request: string;
   device: StoredDevice;
   state: VfState | undefined;
-  /** Absent: no container with exclusive CPUs has it. */
+  /** Comparison with the container's CPUs; absent: no container with exclusive CPUs has the device. */
   alignment?: NumaResult | undefined;
 }
 
@@ -31,13 +31,13 @@ export interface MetadataWriterOptions {
   attributesOf: (pciAddress: string) => DeviceAttributes;
   /**
    * Called after the metadata of all devices of a claim was stored and its files were written, or both were up to date.
-   * @param isSettled `false` if addresses are tentative: the call is repeated when they no longer are
+   * @param isSettled `false` if addresses are tentative: the call is repeated when they are settled
    */
   onWritten?: (claim: ClaimIdentity, isSettled: boolean) => void;
   logger: Logger;
 }
 
-/** Turns the state of devices in a pod into the metadata of their requests. To be called with the claim's lock held. */
+/** Converts the state of devices in a pod to the metadata of their requests. Call it with the claim's lock held. */
 export class MetadataWriter {
   readonly #options: MetadataWriterOptions;
 
@@ -46,9 +46,9 @@ export class MetadataWriter {
   }
 
   /**
-   * Stores metadata and writes files, for those requests whose devices could all be read: a file describes its
-   * request as a whole. When all requests are written, containers of this sandbox may start. A request that cannot be written
-   * does not keep the others from being written.
+   * Stores metadata and writes files of those requests whose devices could all be read: a file describes its request as a
+   * whole. When all requests are written, containers of this sandbox may start. A failed request does not keep the others
+   * from being written.
    * @throws MetadataError, StateError
    */
   async write(identity: ClaimIdentity, sandboxId: string, readings: readonly DeviceReading[]): Promise<void> {
@@ -65,7 +65,7 @@ export class MetadataWriter {
         ),
       ]),
     );
-    // The state of a claim with a device that is not there is reported as a failure, and its containers wait.
+    // A claim with a missing device is reported as a failure, and its containers wait.
     const isWhole = known.length === readings.length;
     await this.#update(identity, contents, isWhole ? sandboxId : undefined);
     // Nothing to wait for: all of its metadata was known at prepare.
@@ -74,7 +74,7 @@ export class MetadataWriter {
     if (isWhole && known.length > 0) this.#report(identity, isSettled);
   }
 
-  /** Writes requests, each by itself. @param sandboxId its containers start after the last of them; absent: they go on waiting */
+  /** Writes requests one by one. @param sandboxId its containers start after the last of them; absent: they keep waiting */
   async #update(identity: ClaimIdentity, contents: Contents, sandboxId: string | undefined): Promise<void> {
     const { files, logger } = this.#options;
     const claim = claimName(identity);
@@ -92,7 +92,7 @@ export class MetadataWriter {
     if (errors.length > 0) throw asOneError(errors);
   }
 
-  /** Reports a write, whose failure must not affect the metadata. */
+  /** Reports a write; a failure of the report must not affect the metadata. */
   #report(identity: ClaimIdentity, isSettled: boolean): void {
     const { logger, onWritten } = this.#options;
     try {

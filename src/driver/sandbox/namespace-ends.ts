@@ -14,7 +14,7 @@ export interface NamespaceWatcher {
 }
 
 /**
- * Reports network namespaces that are gone from their paths, within a second. One timer checks all of them: on a node with
+ * Reports network namespaces that have left their paths, within a second. One timer checks all of them: on a node with
  * hundreds of pods, a timer for each would cost more than the checks. Without any there is no timer.
  */
 export class NamespaceEnds implements NamespaceWatcher {
@@ -28,7 +28,7 @@ export class NamespaceEnds implements NamespaceWatcher {
 
   /**
    * @param identity of the namespace that is at the path now: `Networks.open`
-   * @param onEnd called once, when another namespace is there or none
+   * @param onEnd called once, when another namespace is at the path, or none
    * @returns ends the watch
    */
   watch(identity: string, netnsPath: string, onEnd: () => void): Disposable {

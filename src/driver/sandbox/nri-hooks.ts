@@ -14,12 +14,12 @@ import type { SandboxRegistry } from './sandbox-registry.ts';
 import type { StartGuard } from './start-guard.ts';
 
 /**
- * How long RunPodSandbox waits for the work that it has started, unless other pods are expected. The work is usually done by
- * then. A slow hook delays every other request to the runtime that takes NRI's lock, so longer work continues after the
- * answer, and containers wait for it in their start gate.
+ * How long RunPodSandbox waits for the work that it has started, unless other pods are expected. The work is usually done
+ * by then. A slow hook delays every other request that takes NRI's lock, so that longer work continues after the answer,
+ * while containers wait in their start gate.
  */
 const startBudgetMs = 500;
-/** Share of the runtime's deadline, after which it continues without us. */
+/** Share of the runtime's deadline after which it proceeds without us. */
 const deadlineShare = 0.75;
 
 export interface NriHooksOptions {
@@ -35,7 +35,7 @@ export interface NriHooksOptions {
 }
 
 /**
- * Translates events of the runtime into the wanted state of sandboxes. Events may arrive in any order and for unknown
+ * Translates events of the runtime to the wanted state of sandboxes. Events may arrive in any order and for unknown
  * sandboxes, and are answered before the runtime's deadline: see nri/README.md.
  */
 export class NriHooks implements PluginHandlers {
@@ -60,7 +60,7 @@ export class NriHooks implements PluginHandlers {
     this.#options.registry.expire();
   }
 
-  /** Never refuses a sandbox: its containers do not start before it is ready. */
+  /** Attaches VFs. Never refuses a sandbox: its containers do not start before it is ready. */
   async runPodSandbox(pod: PodSandbox, context: CallContext): Promise<void> {
     const { registry, guard } = this.#options;
     const sandbox = registry.adopt(factsOf(pod), false);
@@ -71,8 +71,8 @@ export class NriHooks implements PluginHandlers {
   }
 
   /**
-   * Waits for the work if the container cannot wait by itself: a refused container is retried only seconds later. Then for the
-   * metadata that says whether its CPUs are near its devices, so that the container finds it when it starts.
+   * Waits for the work if the container cannot wait by itself: a refused container is retried only seconds later. Then
+   * waits for the metadata that says whether its CPUs are near its devices, so that the container finds it when it starts.
    * @returns what CDI cannot give the container
    * @throws SandboxError `not-ready`, `numa-mismatch`, `numa-unknown`
    */
@@ -100,8 +100,9 @@ export class NriHooks implements PluginHandlers {
   }
 
   /**
-   * Waits as long as the deadline allows: afterwards the runtime removes the network namespace with everything in it. Never
-   * fails, since CRI-O would refuse to stop the pod: failures are retried in the background, and by unprepare.
+   * Detaches VFs, and waits as long as the deadline allows: afterwards the runtime removes the network namespace with
+   * everything in it. Never fails, since CRI-O would refuse to stop the pod: failures are retried in the background, and by
+   * unprepare.
    */
   async stopPodSandbox(pod: PodSandbox, context: CallContext): Promise<void> {
     // Failures are logged by the sandbox.
@@ -109,12 +110,12 @@ export class NriHooks implements PluginHandlers {
     await this.#within(budgetOf(context), ended);
   }
 
-  /** After a failure containerd sends this without a stop before it. */
+  /** Ends the sandbox: after a failure containerd sends this event without a stop before it. */
   async removePodSandbox(pod: PodSandbox, context: CallContext): Promise<void> {
     await this.stopPodSandbox(pod, context);
   }
 
-  /** Containers that were created while the driver was not connected. */
+  /** Compares containers that were created while the driver was not connected. */
   #observe(pods: readonly PodSandbox[], containers: readonly Container[]): void {
     const { numa, logger } = this.#options;
     const byId = new Map(pods.map((pod) => [pod.id, pod]));

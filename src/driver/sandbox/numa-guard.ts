@@ -15,8 +15,8 @@ import {
 } from './numa-placement.ts';
 
 /**
- * After so many refusals of a container its claim is marked. The kubelet keeps the CPUs of a pod, so retries are in vain; but the
- * first ones follow within seconds, and may meet a kubelet that is being given another policy.
+ * Refusals of a container after which its claim is marked. The kubelet keeps the CPUs of a pod, so that retries are in
+ * vain; but the first ones follow within seconds, and may meet a kubelet that is being reconfigured.
  */
 const markedAfter = 3;
 /** More containers than a node has. */
@@ -25,7 +25,7 @@ const mostDeferred = 1_000;
 const refusalHint =
   'a pod keeps its CPUs, so delete it, and request CPUs and device with matchAttribute resource.kubernetes.io/numaNode, see docs/numa.md; or set numa: report';
 
-/** What the sandboxes ask about NUMA nodes: see {@link NumaGuard}. */
+/** Checks of NUMA nodes for the sandboxes: see {@link NumaGuard}. */
 export interface NumaChecks {
   check(pod: PodSandbox, container: Container): boolean;
   observe(pod: PodSandbox, container: Container): void;
@@ -45,43 +45,43 @@ export interface NumaGuardOptions {
   onCondition: (claim: ClaimIdentity) => void;
 }
 
-/** A device of a container, and where it is compared with its CPUs and memory. */
+/** A device of a container, and the NUMA nodes it is compared with. */
 interface ComparedDevice {
   claim: StoredClaim;
   device: StoredDevice;
   result: NumaResult;
-  /** For users. */
+  /** Text for users. */
   text: string;
 }
 
-/** What was found of a container now. */
+/** Present result for a container. */
 interface Comparison {
   devices: readonly ComparedDevice[];
-  /** Where its CPUs and its memory are, for users. */
+  /** NUMA nodes of its CPUs and its memory, for users. */
   where: string;
 }
 
-/** What is known of a container. */
+/** Known facts about a container. */
 interface ContainerComparison extends Comparison {
-  /** How often it was refused in a row. */
+  /** Number of consecutive refusals. */
   refusals: number;
 }
 
-/** What was found of the containers of a claim, by name. */
+/** Results for the containers of a claim, by name. */
 interface ClaimComparison {
   sandboxId: string;
   containers: Map<string, ContainerComparison>;
 }
 
 /**
- * Compares the exclusive CPUs and the memory of containers with the NUMA nodes of their devices. Containers without exclusive
- * CPUs pass. Results are kept until the claim has containers in another sandbox, or is unprepared.
+ * Compares the exclusive CPUs and the memory of containers with the NUMA nodes of their devices. Containers without
+ * exclusive CPUs pass. Results are kept until the claim has containers in another sandbox, or is unprepared.
  */
 export class NumaGuard implements NumaChecks {
   readonly #options: NumaGuardOptions;
-  /** By UID. */
+  /** Results by claim UID. */
   readonly #claims = new Map<string, ClaimComparison>();
-  /** Containers that could not be compared, or whose claims are not those of their pods yet, by their ids. */
+  /** Containers that could not be compared, or whose claims do not belong to their pods yet, by their ids. */
   readonly #deferred = new Map<string, [pod: PodSandbox, container: Container]>();
 
   constructor(options: NumaGuardOptions) {
@@ -90,7 +90,7 @@ export class NumaGuard implements NumaChecks {
 
   /**
    * Compares a container that is about to be created.
-   * @returns whether what metadata and status say of its devices has changed
+   * @returns whether metadata and status of its devices must change
    * @throws SandboxError `numa-mismatch` or `numa-unknown` if a claim with `numa: require` refuses it; StateError
    */
   check(pod: PodSandbox, container: Container): boolean {
@@ -117,7 +117,7 @@ export class NumaGuard implements NumaChecks {
   }
 
   /**
-   * Compares a container that was created while the driver was not asked: it is only reported, and once.
+   * Compares a container that was created without asking the driver: the result is only reported, and once.
    * @throws StateError: `observeDeferred` tries again
    */
   observe(pod: PodSandbox, container: Container): void {
@@ -130,7 +130,7 @@ export class NumaGuard implements NumaChecks {
     this.#report(pod, container, added, found);
   }
 
-  /** Compares the containers for which that has failed, unless they were created anew since. @throws StateError */
+  /** Compares deferred containers, unless they were recreated since. @throws StateError */
   observeDeferred(): void {
     for (const [pod, container] of [...this.#deferred.values()]) {
       const isKnown = (claim: StoredClaim) => this.#of(claim, pod)?.containers.has(container.name) === true;
@@ -139,7 +139,7 @@ export class NumaGuard implements NumaChecks {
     }
   }
 
-  /** Whether all containers of a sandbox that have the device are aligned with it; `undefined` if none was compared. */
+  /** Returns whether all containers of a sandbox that have the device are aligned with it; `undefined` if none was compared. */
   alignmentOf(claimUid: string, sandboxId: string, device: string): NumaResult | undefined {
     const found = this.#claims.get(claimUid);
     if (found?.sandboxId !== sandboxId) return undefined;
@@ -149,8 +149,8 @@ export class NumaGuard implements NumaChecks {
   }
 
   /**
-   * The condition `NumaAligned` of a device; `undefined` if its claim has none yet, or keeps the one that it has: no container
-   * with exclusive CPUs was created, or marked.
+   * Returns the condition `NumaAligned` of a device; `undefined` if its claim has none yet, or keeps the present one: no
+   * container with exclusive CPUs was created, or marked.
    */
   conditionOf(claimUid: string, device: string): StatusCondition | undefined {
     const { containers } = this.#claims.get(claimUid) ?? {};
@@ -176,7 +176,7 @@ export class NumaGuard implements NumaChecks {
     return { type, status, reason: marked.length > 0 ? 'ContainerRefused' : reason, message };
   }
 
-  /** To be compared later. Of containers that have ended without that, the oldest are forgotten. */
+  /** Defers a comparison. Drops the oldest of containers that have ended without one. */
   #defer(pod: PodSandbox, container: Container): void {
     this.#deferred.set(container.id, [pod, container]);
     const [oldest] = this.#deferred.keys();
@@ -235,7 +235,7 @@ export class NumaGuard implements NumaChecks {
     return this.#of(claim, pod)?.containers.get(name)?.refusals ?? 0;
   }
 
-  /** What metadata and status say of a claim. */
+  /** Returns what metadata and status show of a claim. */
   #shown({ identity: { uid }, devices }: StoredClaim): string {
     const { sandboxId = '' } = this.#claims.get(uid) ?? {};
     return JSON.stringify(

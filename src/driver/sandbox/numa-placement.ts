@@ -3,25 +3,25 @@ import { cpuList, type NumaNodes, parseCpuList } from '../../node/numa/index.ts'
 
 /** Prefix of the variables that dra-driver-cpu gives to containers with exclusive CPUs: `DRA_CPUSET_<claim UID>=<CPUs>`. */
 const draPrefix = 'DRA_CPUSET_';
-/** Limit of variables: more claims for CPUs than a container has. */
+/** Limit for such variables: more claims for CPUs than a container has. */
 const mostDraVariables = 64;
-/** The weight of a container for each CPU that it requests, and the largest one. Source: kubelet, `MilliCPUToShares`. */
+/** CPU weight of a container for each requested CPU, and the largest one. Source: kubelet, `MilliCPUToShares`. */
 const sharesPerCpu = 1024;
 const maxShares = 262_144;
-/** The cgroups of pods whose QoS class is not Guaranteed; the kubelet gives these no exclusive CPUs. */
+/** cgroups of pods whose QoS class is not Guaranteed; the kubelet gives these no exclusive CPUs. */
 const lowerClasses = /kubepods[-/](?:burstable|besteffort)/;
 
-/** Where the exclusive CPUs and the memory of a container are. */
+/** NUMA nodes of a container's exclusive CPUs and memory. */
 export interface Placement {
   cpus: ReadonlySet<number>;
   cpuNodes: ReadonlySet<number>;
-  /** CPUs that are on no node: offline ones, for example. */
+  /** CPUs on no node: offline ones, for example. */
   strayCpus: ReadonlySet<number>;
-  /** Nodes with CPUs that its memory is bound to; empty: it is not bound, or to nodes with memory only. */
+  /** Nodes with CPUs that its memory is bound to; empty: it is not bound, or bound to memory-only nodes. */
   memoryNodes: ReadonlySet<number>;
 }
 
-/** What a comparison has found; `unknown` says why nothing can be said. */
+/** Result of a comparison; `unknown` if nothing can be said. */
 export type NumaResult = 'aligned' | 'misaligned' | 'unknown';
 
 /**
@@ -73,9 +73,9 @@ export function placementOf(cpus: string, mems: string, nodes: NumaNodes): Place
 }
 
 /**
- * Whether a device has CPUs and memory of its container on its own NUMA node, and the container has none on nodes without any
- * of its devices.
- * @param node of the device; `undefined` if it is not known
+ * Returns whether a device has CPUs and memory of its container on its own NUMA node, and the container has none on nodes
+ * without any of its devices.
+ * @param node of the device; `undefined` if unknown
  * @param others nodes of all devices that the container has
  */
 export function compareNodes(
@@ -84,7 +84,7 @@ export function compareNodes(
   { cpuNodes, strayCpus, memoryNodes }: Placement,
   nodes: NumaNodes,
 ): NumaResult {
-  // There is no wrong one then. Firmware often does not report the only node.
+  // With one node, no other one can be wrong. Firmware often does not report the only node.
   const isOnlyNode = [...nodes.values()].filter(({ size }) => size > 0).length <= 1;
   if (node === undefined) return isOnlyNode ? 'aligned' : 'unknown';
   const compare = (used: ReadonlySet<number>, isWhole: boolean): NumaResult => {
@@ -102,7 +102,7 @@ export function worstOf(results: readonly NumaResult[]): NumaResult {
   return (['misaligned', 'unknown'] as const).find((each) => results.includes(each)) ?? 'aligned';
 }
 
-/** Such as `its CPUs 2-3 are on NUMA node 1`. */
+/** Returns text such as `its CPUs 2-3 are on NUMA node 1`. */
 export function describePlacement({ cpus, cpuNodes, strayCpus, memoryNodes }: Placement): string {
   const where = [
     ...(cpuNodes.size > 0 ? [`on ${nodesText(cpuNodes)}`] : []),

@@ -1,28 +1,31 @@
 /**
  * Phase of a sandbox.
  *
- * `pending`: nothing was done yet. The pod may have no claim with VFs, and then it stays so.
+ * `pending`: nothing was done yet. A pod without VFs stays in this phase.
  *
- * `attaching`: VFs are being attached, or metadata is being written; what has failed is retried after a pause. A sandbox comes back to
- * it when a VF has left the pod, or a new claim of the pod fails.
+ * `attaching`: VFs are being attached, or metadata is being written; failures are retried after a pause. A sandbox returns
+ * to this phase when a VF has left the pod, or a new claim of the pod fails.
  *
  * `ready`: all claims of the pod have their VFs attached and their metadata written. They are read again after changes.
  *
- * `detaching`: VFs are being detached, because the sandbox has ended or may have; what has failed is retried after a pause. It
- * begins when the end becomes known: an attempt to attach that is under way is cut short. What was an end on suspicion can turn
- * into a certain one.
+ * `detaching`: VFs are being detached, because the sandbox has ended or may have; failures are retried after a pause. The
+ * phase begins when the end becomes known: a running attempt to attach is cut short. A suspected end can become a certain
+ * one.
  *
  * `gone`: no VF is in it.
  */
 export type Phase = SandboxState['phase'];
 
-/** The phase, and in the last two the end that the sandbox comes to. */
+/** The phase, and in the last two the end of the sandbox. */
 export type SandboxState = { phase: 'pending' | 'attaching' | 'ready' } | { phase: 'detaching' | 'gone'; end: End };
 
-/** `away`: its VFs are detached and its containers wait, since it may turn out to be alive. `gone`: it has ended, and so do they. */
+/**
+ * `away`: its VFs are detached and its containers wait, since it may turn out to be alive. `gone`: it has ended, and its
+ * containers end.
+ */
 export type End = 'away' | 'gone';
 
-/** The wanted state of a sandbox, each more final than the one before. */
+/** Wanted state of a sandbox, each more final than the one before. */
 export type Wanted = 'ready' | End;
 
 /** Of two wanted states the one with the higher number prevails. */
@@ -37,7 +40,7 @@ export const transitions: Record<Phase, readonly Phase[]> = {
   gone: [],
 };
 
-/** The phase that a sandbox is in. */
+/** Current phase of a sandbox. */
 export class SandboxPhase {
   #state: SandboxState = { phase: 'pending' };
 
@@ -49,7 +52,7 @@ export class SandboxPhase {
     return 'end' in this.#state ? this.#state.end : 'ready';
   }
 
-  /** Whether a wanted state is more final than the present one, and the sandbox can still come to it. */
+  /** Returns whether a wanted state is more final than the present one, and the sandbox can still reach it. */
   yieldsTo(desired: Wanted): desired is End {
     return this.current !== 'gone' && finality[desired] > finality[this.wanted];
   }

@@ -10,15 +10,18 @@ export interface PodChangesOptions {
   log: object;
   /** Called when something in the pod has changed. */
   onChange: () => void;
-  /** Called when the pod changes all the time, so that it is read less often. */
+  /** Called when the pod keeps changing, so that it is read less often. */
   onFlapping: () => void;
 }
 
-/** When a pod whose VFs are attached is read again: after a change in its namespace, or soon if its addresses are tentative. */
+/**
+ * Decides when a pod whose VFs are attached is read again: after a change in its namespace, or soon if its addresses are
+ * tentative.
+ */
 export class PodChanges {
   readonly #options: PodChangesOptions;
   #follow: Follow | undefined;
-  /** How often tentative addresses were read since they were last settled. */
+  /** Number of reads of tentative addresses since they were last settled. */
   #tentativeReads = 0;
 
   constructor(options: PodChangesOptions) {
@@ -29,7 +32,7 @@ export class PodChanges {
     return this.#follow !== undefined;
   }
 
-  /** From now on, a change in the namespace is reported. */
+  /** Reports changes in the namespace from now on. */
   follow(namespace: NetworkNamespace): void {
     const { deps, log, onChange, onFlapping } = this.#options;
     const { liveUpdates, networks, ends, clock, logger } = deps;

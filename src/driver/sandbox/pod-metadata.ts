@@ -14,11 +14,11 @@ import type { MemberState, VfState } from '../vf/index.ts';
 import type { NumaResult } from './numa-placement.ts';
 
 export interface MetadataReader {
-  /** What was last written of a request: see `ClaimMetadata`. */
+  /** Returns a request's last written metadata: see `ClaimMetadata`. */
   read(claim: ClaimIdentity, request: string): MetadataDocument | undefined;
 }
 
-/** What was last written of a VF; `undefined` while there is nothing. @throws MetadataError, StateError */
+/** Returns a VF's last written metadata; `undefined` if there is none. @throws MetadataError, StateError */
 export function metadataOf(
   metadata: MetadataReader,
   claim: ClaimIdentity,
@@ -27,12 +27,12 @@ export function metadataOf(
   return findDevice(metadata.read(claim, device.request)?.devices, device);
 }
 
-/** The network data in the API's format; unknown fields are left out. */
+/** Converts network data to the API's format; leaves out unknown fields. */
 function toNetworkData({ interfaceName, ips, hardwareAddress }: VfState): NetworkDeviceData {
   return defined({ interfaceName, ips: ips.length === 0 ? undefined : ips, hardwareAddress });
 }
 
-/** Metadata of a device: its published attributes, those that its claim changed, and its network data. */
+/** Returns the metadata of a device: its published attributes, those that its claim changed, and its network data. */
 export function toDeviceMetadata(
   device: StoredDevice,
   attributes: DeviceAttributes,
@@ -58,7 +58,7 @@ export function toDeviceMetadata(
   };
 }
 
-/** What metadata says: where the driver has restarted since, it is all that is known. */
+/** Returns the alignment in the metadata, which is all that is known after a restart of the driver. */
 export function alignmentIn(metadata: DeviceMetadata | undefined): NumaResult | undefined {
   const { bool } = metadata?.attributes?.numaAligned ?? {};
   return bool === undefined ? undefined : bool ? 'aligned' : 'misaligned';
@@ -74,7 +74,7 @@ function toAttributes({ mtuBytes, linkUp, hardwareAddress, vlan, rdmaDevice }: V
   };
 }
 
-/** Whether another host of its network has one of its addresses. */
+/** Returns whether another host of its network has one of its addresses. */
 function isShared({ duplicates = [], conflicts }: VfState): boolean {
   return duplicates.length > 0 || (conflicts?.size ?? 0) > 0;
 }
@@ -86,7 +86,7 @@ function toRateAttributes({ vf: { minTxRate = 0, maxTxRate = 0 } = {} }: VfConfi
   };
 }
 
-/** Of a member of a bond, the attributes are the VF's own, and the network data are the bond's. */
+/** Returns the attributes of a bond's member: they describe the VF, whereas the network data describe the bond. */
 function toMemberAttributes({ bond }: VfConfig, { interfaceName, isActive, ...own }: MemberState): DeviceAttributes {
   const { name = '', mode = 'active-backup' } = bond ?? {};
   return {
@@ -98,7 +98,7 @@ function toMemberAttributes({ bond }: VfConfig, { interfaceName, isActive, ...ow
   };
 }
 
-/** The inventory describes the VF before its claim: its driver, and what depends on that, may have changed since. */
+/** Returns attributes that the claim may have changed, such as the driver: the inventory describes the VF before its claim. */
 function toAccessAttributes({ driver, vfio, rdmaDevice }: VfAccess): DeviceAttributes {
   return {
     ...(driver !== undefined && { driver: { string: driver } }),
@@ -112,7 +112,7 @@ function toAccessAttributes({ driver, vfio, rdmaDevice }: VfAccess): DeviceAttri
   };
 }
 
-/** Grouped by base name of the request: each has a file. */
+/** Groups items by base name of the request, each of which has a file. */
 export function byRequest<T extends { request: string }>(items: T[]): Map<string, T[]> {
   return Map.groupBy(items, ({ request }) => baseRequest(request));
 }

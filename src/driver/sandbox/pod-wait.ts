@@ -2,28 +2,28 @@ import type { Clock } from '../../lib/clock.ts';
 import type { DeviceSteps } from './claim-work.ts';
 
 /**
- * What a pod waits for: `queued` is the time before the work on its devices begins, between failed attempts, and until other
- * work on the same claim has ended; in `attach` VFs are moved, configured and read; in `write` the metadata is written and the
- * start gates are opened.
+ * Phase of a pod's wait: `queued` is the time before the work on its devices begins, between failed attempts, and until
+ * other work on the same claim has ended; in `attach` VFs are moved, configured and read; in `write` the metadata is
+ * written and the start gates are opened.
  */
 export type WaitPhase = 'queued' | 'attach' | 'write';
 
 /** `ended`: the sandbox or its claims ended before all devices were ready. */
 export type WaitResult = 'ready' | 'ended';
 
-/** Milliseconds by phase; `total` is the sum of the others. */
+/** Milliseconds by phase; `total` is their sum. */
 export type WaitTimes = Record<WaitPhase | 'total', number>;
 
 export interface PodWaitOptions {
   clock: Clock;
-  /** Called when a pod no longer waits for its VFs. Not for VFs that were attached when the driver started. */
+  /** Called when a pod no longer waits for its VFs. Not called for VFs that were attached when the driver started. */
   onWaited: (result: WaitResult, times: WaitTimes) => void;
 }
 
 /** How long a pod waits for its devices, from the start of its sandbox on. */
 export class PodWait {
   readonly #options: PodWaitOptions;
-  /** `undefined` while the pod does not wait. */
+  /** Times so far; `undefined` while the pod does not wait. */
   #spent: WaitTimes | undefined;
   #phase: WaitPhase = 'queued';
   #enteredMs = 0;
@@ -33,7 +33,7 @@ export class PodWait {
     this.#options = options;
   }
 
-  /** Unless the pod waits already. */
+  /** Begins the wait, unless the pod already waits. */
   begin(sinceMs: number): void {
     if (this.#spent !== undefined) return;
     this.#spent = { queued: 0, attach: 0, write: 0, total: 0 };
@@ -56,20 +56,20 @@ export class PodWait {
     this.#spent = undefined;
   }
 
-  /** The pod waits long. @returns whether that is new since the last wait ended */
+  /** Records that the pod waits long. @returns whether that is new since the last wait ended */
   becomesSlow(): boolean {
     const isNew = !this.#isSlow;
     this.#isSlow = true;
     return isNew;
   }
 
-  /** So far, ms; `undefined` while the pod does not wait. */
+  /** Time waited so far, ms; `undefined` while the pod does not wait. */
   get waitedMs(): number | undefined {
     this.enter(this.#phase);
     return this.#spent?.total;
   }
 
-  /** Enters the phases of the work on a claim as its devices are attached. */
+  /** Wraps the work on a claim, to enter its phases as its devices are attached. */
   timed(steps: DeviceSteps): DeviceSteps {
     return {
       deviceBegins: (device) => {

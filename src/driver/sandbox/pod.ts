@@ -2,11 +2,14 @@ import type { PodSandbox } from '../../../nri/index.ts';
 import { SandboxError, type SandboxIdentity, type SandboxPlace } from '../model/index.ts';
 import type { NamespaceOpener, NetworkNamespace } from '../vf/networks.ts';
 
-/** The runtime's facts about a sandbox that matter here. */
+/** Facts of the runtime about a sandbox that matter here. */
 export interface SandboxFacts extends SandboxIdentity {
-  /** Absent for a pod on the host's network, for which containerd names none, and where it is unknown. */
+  /**
+   * Path of its network namespace; absent for a pod on the host's network, for which containerd names none, and where it is
+   * unknown.
+   */
   netnsPath?: string;
-  /** The runtime does not know where the sandbox's network is. */
+  /** Set if the runtime does not know the sandbox's network namespace. */
   isNetnsUnknown?: true;
 }
 
@@ -41,8 +44,8 @@ export function openNamespaceOf(facts: SandboxFacts, networks: NamespaceOpener):
 }
 
 /**
- * Whether a sandbox has failed only because its namespace is not known yet: containers that wait in the start gate name it. Where the
- * runtime was restarted while it made the sandbox, the kubelet starts them some seconds later.
+ * Returns whether a sandbox failed only because its namespace is not known yet: containers that wait in the start gate
+ * report it. Where the runtime was restarted while it created the sandbox, the kubelet starts them some seconds later.
  */
 export function isLocatedSoon(error: unknown, knownForMs: number): boolean {
   return error instanceof SandboxError && error.code === 'netns-unknown' && knownForMs < 30_000;

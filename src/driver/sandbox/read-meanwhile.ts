@@ -2,10 +2,10 @@ import { type Clock, repeat } from '../../lib/clock.ts';
 import { SandboxError, type StoredClaim } from '../model/index.ts';
 import type { ClaimProgress } from './claim-progress.ts';
 
-/** If the pod is not followed, tentative addresses are read again: duplicate address detection takes 1 to 3 s. */
+/** Reads of tentative addresses if the pod is not followed: duplicate address detection takes 1 to 3 s. */
 export const tentative = { everyMs: 500, reads: 10 };
 
-/** A device that is read again was counted when it was attached. */
+/** Counts nothing: a device that is read again was counted when it was attached. */
 export const unreported = { deviceBegins: () => undefined, deviceReady: () => undefined };
 
 export interface MeanwhileOptions {
@@ -17,8 +17,8 @@ export interface MeanwhileOptions {
 }
 
 /**
- * Waits for work on one claim, which takes as long as its plugins do, and meanwhile reads other claims that are ready and may
- * have changed: containers of the pod may already run with them.
+ * Waits for work on one claim, which takes as long as its plugins do. Meanwhile reads other ready claims that may have
+ * changed: containers of the pod may already run with them.
  * @throws what the work throws
  */
 export async function readMeanwhile(

@@ -8,15 +8,18 @@ import type { NamespaceWatcher } from './namespace-ends.ts';
 import type { SandboxFacts } from './pod.ts';
 import type { WaitResult, WaitTimes } from './pod-wait.ts';
 
-/** What a sandbox reports. */
+/** Reports of a sandbox. */
 export interface SandboxReports {
   /** Called when a pod no longer waits for its VFs. */
   onWaited: (podUid: string, result: WaitResult, times: WaitTimes) => void;
   /** Called for each claim that is not ready after an attempt to attach it. @param reason the error for people */
   onFailure: (claim: ClaimIdentity, reason: string, error: unknown) => void;
-  /** Called for each claim of a pod whose links and addresses change all the time, so that the sandbox reads it less often. */
+  /** Called for each claim of a pod whose links and addresses keep changing, so that the sandbox reads it less often. */
   onFlapping: (claim: ClaimIdentity) => void;
-  /** Called once when a pod waits long for its devices. @param progress how far the work is, and with which device of the claim */
+  /**
+   * Called once when a pod waits long for its devices. @param progress progress of the work, with the current device of the
+   * claim
+   */
   onSlow: (pod: SandboxFacts, claim: ClaimIdentity, progress: string) => void;
 }
 

@@ -9,21 +9,21 @@ interface Entry {
   sandbox: Sandbox;
   /** Whether the runtime has listed it, or sent an event about it, since we connected. */
   isListed: boolean;
-  /** Whether the runtime has shown a container in it: the remains of a failed creation have none. */
+  /** Whether the runtime has shown a container in it: remains of a failed creation have none. */
   hasContainers: boolean;
-  /** Since when the up-to-date list of the runtime lacks it; absent if it does not. */
+  /** Time since which the up-to-date list of the runtime lacks it; absent if the list has it. */
   missingSinceMs: number | undefined;
 }
 
 /**
- * How long a sandbox may be missing from the runtime's list before it counts as gone. Longer than the time between the
+ * Time after which a sandbox that is missing from the runtime's list counts as gone. Longer than the time between the
  * creation of its network and its appearance in the list, in which its pause process starts.
  */
 const missingMs = 10_000;
 /**
  * How long a pod whose sandbox the runtime has listed without containers may still have one. A container that is created
- * meanwhile can be missing from the list, and its event goes only to plugins that were connected before; if its pod has been
- * deleted, the kubelet ends it within this time. Source: containerd/nri issue 63.
+ * meanwhile can be missing from the list, and its event goes only to plugins that were connected before; if its pod has
+ * been deleted, the kubelet ends it within this time. Source: containerd/nri issue 63.
  */
 const unlistedContainerMs = 10_000;
 
@@ -35,11 +35,11 @@ const unlistedContainerMs = 10_000;
  */
 export class SandboxRegistry implements AsyncDisposable {
   readonly #deps: SandboxDeps;
-  /** By sandbox id. */
+  /** Sandboxes by id. */
   readonly #entries = new Map<string, Entry>();
-  /** By pod UID: id of the pod's current sandbox, once the runtime has shown it. */
+  /** ID of each pod's current sandbox, once the runtime has shown it, by pod UID. */
   readonly #current = new Map<string, string>();
-  /** For sandboxes that are ready and only read again: with hundreds of them at once, hooks would wait for all. */
+  /** Limits concurrent reads of ready sandboxes: with hundreds of them at once, hooks would wait for all. */
   readonly #refreshes = new KeyedMutex(4);
   #isFresh = false;
   #synchronizedAtMs = 0;
@@ -57,7 +57,7 @@ export class SandboxRegistry implements AsyncDisposable {
     return this.#entries.get(sandboxId)?.isListed === true;
   }
 
-  /** Whether the runtime has shown it, and its network namespace is known. */
+  /** Returns whether the runtime has shown the sandbox, and its network namespace is known. */
   isLocated(sandboxId: string): boolean {
     return this.has(sandboxId) && this.find(sandboxId)?.facts.isNetnsUnknown !== true;
   }
@@ -71,26 +71,26 @@ export class SandboxRegistry implements AsyncDisposable {
     return this.#listed().some(({ sandbox }) => sandbox.facts.podUid === podUid);
   }
 
-  /** Whether the runtime has shown containers of the pod, or may not have shown them yet. */
+  /** Returns whether the runtime has shown containers of the pod, or may not have shown them yet. */
   mayHaveContainers(podUid: string): boolean {
     const isListNew = this.#deps.clock.nowMs() - this.#synchronizedAtMs < unlistedContainerMs;
     const ofPod = this.#listed().filter(({ sandbox }) => sandbox.facts.podUid === podUid);
     return ofPod.some(({ hasContainers }) => hasContainers || isListNew);
   }
 
-  /** Sandboxes whose containers may be waiting for a claim. */
+  /** Returns sandboxes whose containers may be waiting for a claim. */
   waiting(): Sandbox[] {
     return [...this.#entries.values()].flatMap(({ sandbox }) => (sandbox.phase === 'attaching' ? [sandbox] : []));
   }
 
-  /** How long each pod that waits for its VFs has waited, ms. */
+  /** Returns how long each pod that waits for its VFs has waited, ms. */
   waitsMs(): number[] {
     return [...this.#entries.values()].flatMap(({ sandbox }) => sandbox.waitedMs ?? []);
   }
 
   /**
-   * Whether a sandbox of which nothing but a waiting container is known may be the pod's current one. Not while there is
-   * another one which the runtime has shown as such, or has the pod's VFs.
+   * Returns whether a sandbox that is known only from a waiting container may be the pod's current one. Not while the
+   * runtime has shown another one as current, or another one has the pod's VFs.
    */
   mayBeCurrent({ podUid, sandboxId }: SandboxIdentity): boolean {
     const current = this.#current.get(podUid);
@@ -122,7 +122,7 @@ export class SandboxRegistry implements AsyncDisposable {
     this.requeueAll();
   }
 
-  /** The connection to the runtime was lost: its list is stale until the next one. */
+  /** Records a lost connection to the runtime, whose list is stale until the next one. */
   expire(): void {
     this.#isFresh = false;
   }
@@ -137,7 +137,7 @@ export class SandboxRegistry implements AsyncDisposable {
     return sandbox;
   }
 
-  /** The runtime stops or removes a sandbox. @throws the reason why its VFs cannot be detached */
+  /** Ends a sandbox that the runtime stops or removes. @throws the reason why its VFs cannot be detached */
   async end(facts: SandboxFacts): Promise<void> {
     const sandbox = this.#add(facts, false);
     const entry = this.#entries.get(facts.sandboxId);
@@ -147,14 +147,14 @@ export class SandboxRegistry implements AsyncDisposable {
 
   /**
    * Reconciles every sandbox, and ends those whose end was not reported: their namespace is gone, or the runtime has not
-   * listed them for 10 s. A sandbox that turns out to be alive after that is served again.
+   * listed them for 10 s. A sandbox that turns out to be alive later is served again.
    */
   requeueAll(): void {
     for (const attachment of this.#storedAttachments()) this.#addStored(attachment);
     for (const entry of [...this.#entries.values()]) this.#requeue(entry);
   }
 
-  /** Reconciles the sandboxes of some pods: their claims were laid down anew. */
+  /** Reconciles the sandboxes of some pods, whose claims were prepared again. */
   requeuePods(podUids: readonly string[]): void {
     for (const entry of [...this.#entries.values()]) {
       if (podUids.includes(entry.sandbox.facts.podUid)) this.#requeue(entry);
@@ -189,8 +189,8 @@ export class SandboxRegistry implements AsyncDisposable {
   }
 
   /**
-   * Whether this is the pod's current sandbox. If the runtime has not shown which one it is since we started, the one with
-   * the pod's VFs counts as current: its containers may be running.
+   * Returns whether this is the pod's current sandbox. If the runtime has not shown which one it is since the driver's
+   * start, the one with the pod's VFs counts as current: its containers may be running.
    */
   #livesIn(podUid: string, sandboxId: string): boolean {
     const current = this.#current.get(podUid);
@@ -201,12 +201,12 @@ export class SandboxRegistry implements AsyncDisposable {
     );
   }
 
-  /** Where the store has VFs of a pod. */
+  /** Returns the stored attachments of a pod's VFs. */
   #attachmentsOf(podUid: string): Attachment[] {
     return this.#storedAttachments().filter((attachment) => attachment.podUid === podUid);
   }
 
-  /** The pod's other sandboxes are remains of earlier attempts. */
+  /** Makes a sandbox the pod's current one; its others are remains of earlier attempts. */
   #makeCurrent(podUid: string, sandboxId: string): void {
     if (this.#current.get(podUid) === sandboxId) return;
     this.#current.set(podUid, sandboxId);
@@ -229,8 +229,8 @@ export class SandboxRegistry implements AsyncDisposable {
   }
 
   /**
-   * With the network namespace that is stored, if the runtime names none: containerd 2.4 leaves it out when its path is gone,
-   * for example after a node's death, so that the sandbox looks like one on the host's network.
+   * Adds the stored network namespace if the runtime names none: containerd 2.4 leaves it out when its path is gone, for
+   * example after a node's death, so that the sandbox looks like one on the host's network.
    */
   #located(facts: SandboxFacts): SandboxFacts {
     if (facts.netnsPath !== undefined) return facts;
@@ -240,7 +240,7 @@ export class SandboxRegistry implements AsyncDisposable {
       const { isNetnsUnknown: _, ...rest } = facts;
       return { ...rest, netnsPath: stored.netnsPath };
     } catch {
-      // A store that cannot be read is reported by the work that needs it, and concerns no pod without a claim.
+      // The work that needs an unreadable store reports it; pods without a claim are unaffected.
       return facts;
     }
   }
@@ -279,7 +279,7 @@ export class SandboxRegistry implements AsyncDisposable {
   }
 }
 
-/** Whether a VF is in the sandbox whose claim has passed to another pod. */
+/** Returns whether a VF is in the sandbox although its claim has passed to another pod. */
 function hasVfOfOtherPod(claims: readonly StoredClaim[], { podUid, sandboxId }: SandboxFacts): boolean {
   return claims.some(({ podUids, devices }) => {
     return !podUids.includes(podUid) && devices.some(({ attachment }) => attachment?.sandboxId === sandboxId);

@@ -15,8 +15,8 @@ import type { SandboxDeps } from './sandbox-deps.ts';
 
 /**
  * One pod sandbox, and the VFs of the pod's claims in it. `want` sets the wanted state, and passes run until it is reached:
- * each pass starts from the store and the kernel's state, so it can be repeated at any time. A pass works on each claim by
- * itself: one that fails is repeated after a pause, and has no effect on the others.
+ * each pass starts from the store and the kernel's state, so that it can be repeated at any time. A pass handles each claim
+ * separately: a failed one is repeated after a pause, and does not affect the others.
  */
 export class Sandbox implements AsyncDisposable {
   readonly #deps: SandboxDeps;
@@ -28,9 +28,9 @@ export class Sandbox implements AsyncDisposable {
   readonly #wait: PodWait;
   readonly #changes: PodChanges;
   readonly #phase = new SandboxPhase();
-  /** What had failed when the last pass ended. */
+  /** Failures of the last pass. */
   #failed: readonly FailedWork[] = [];
-  /** Ends attempts to attach. */
+  /** Aborts attempts to attach. */
   readonly #attaching = new AbortController();
   #pass: Promise<void> | undefined;
 
@@ -45,7 +45,7 @@ export class Sandbox implements AsyncDisposable {
     this.#changes = new PodChanges({ deps, log: this.#log, onChange, onFlapping });
     this.#retry = new Backoff(deps.clock, pauses.sandbox, () => {
       this.#progress.tryAgain();
-      // The last pass has failed as a whole, and read nothing.
+      // The last pass failed as a whole, and read nothing.
       if (this.#failed.some(({ claim }) => claim === undefined)) this.#progress.changed();
       this.#inBackground();
     });
@@ -64,35 +64,34 @@ export class Sandbox implements AsyncDisposable {
     return this.#phase.current;
   }
 
-  /** Why the last pass failed, for whatever claim, and how many have failed in a row. */
+  /** Why the last pass failed, for any claim, and the number of consecutive failures. */
   get failure(): Failure | undefined {
     const error = errorOf(this.#failed);
     return error === undefined ? undefined : { error, attempts: this.#retry.attempts };
   }
 
-  /** Why a claim is not ready; `undefined` if it was not tried yet. */
+  /** Returns why a claim is not ready; `undefined` if it was not tried yet. */
   failureOf(claimUid: string): Failure | undefined {
     return this.#progress.failureOf(claimUid);
   }
 
-  /** Whether the claim's VFs are attached and its metadata is written. */
+  /** Returns whether the claim's VFs are attached and its metadata is written. */
   isReady(claimUid: string): boolean {
     return !this.isEnding && this.#progress.isReady(claimUid);
   }
 
-  /** How long the pod has waited for its VFs, ms; `undefined` while it does not. */
+  /** How long the pod has waited for its VFs, ms; `undefined` while it does not wait. */
   get waitedMs(): number | undefined {
     return this.#wait.waitedMs;
   }
 
-  /** Its VFs are being detached for good: if the sandbox turns out to be alive, a new object serves it. */
+  /** Whether its VFs are being detached for good: if the sandbox turns out to be alive, a new object serves it. */
   get isEnding(): boolean {
     return this.#phase.wanted !== 'ready';
   }
 
   /**
-   * Sets the wanted state, unless a more final one is set already, and tries again at once what has failed. Joins a pass that
-   * is under way.
+   * Sets the wanted state, unless a more final one is set, and retries failures at once. Joins a running pass.
    * @throws the failures of the pass, which are retried in the background
    */
   async want(desired: Wanted): Promise<void> {
@@ -102,7 +101,7 @@ export class Sandbox implements AsyncDisposable {
     await this.#work();
   }
 
-  /** Ends containers that wait here: their pod is being deleted. A claim that becomes ready meanwhile stays ready. */
+  /** Ends containers that wait here, since their pod is being deleted. A claim that becomes ready meanwhile stays ready. */
   async endWaiting(): Promise<void> {
     const waiting = this.#claims().filter(({ identity }) => !this.#progress.isReady(identity.uid));
     const errors: unknown[] = [];
@@ -140,7 +139,7 @@ export class Sandbox implements AsyncDisposable {
     this.#attaching.abort(new SandboxError('not-ready', `sandbox ${this.facts.sandboxId} is being stopped`));
   }
 
-  /** Something has changed in the pod. What has failed is not tried for that: its own changes would start it again at once. */
+  /** Handles a change in the pod. Does not retry failures, whose own changes would start them again at once. */
   #changed(): void {
     this.#progress.changed();
     if (!this.isEnding) this.#inBackground();
@@ -174,7 +173,7 @@ export class Sandbox implements AsyncDisposable {
         return;
       }
     } finally {
-      // In the same step as the last look: a request that comes later must start a pass of its own.
+      // In the same step as the last check: a later request must start a pass of its own.
       this.#pass = undefined;
     }
   }
@@ -206,7 +205,7 @@ export class Sandbox implements AsyncDisposable {
     return failed;
   }
 
-  /** @param all those that are due, and the others, which are read if they change meanwhile */
+  /** @param all due claims and the others, which are read if they change meanwhile */
   async #serveAll(due: readonly StoredClaim[], all: readonly StoredClaim[]): Promise<FailedWork[]> {
     const { networks, claims, clock } = this.#deps;
     const { signal } = this.#attaching;
@@ -246,7 +245,7 @@ export class Sandbox implements AsyncDisposable {
         isFollowed: () => this.#changes.isFollowed,
         read: (claim: StoredClaim) => serve(claim, claims.serve(claim.identity, place, podLinks(), signal, unreported)),
       };
-      // First those that are ready: they are only read, and attaching the others may take long.
+      // Ready claims first: they are only read, and attaching the others may take long.
       const isReady = ({ identity }: StoredClaim) => Number(this.#progress.isReady(identity.uid));
       for (const claim of withVfs.toSorted((one, other) => isReady(other) - isReady(one))) {
         progress.claimBegins(claim);
@@ -292,7 +291,7 @@ export class Sandbox implements AsyncDisposable {
     return failed;
   }
 
-  /** Reports a claim that cannot be served. One that is ready stays ready: its VFs were not read, so nothing is known to be wrong. */
+  /** Reports a claim that cannot be served. A ready claim stays ready: its VFs were not read, so that no fault is known. */
   async #fail(identity: ClaimIdentity, error: unknown): Promise<FailedWork> {
     const { onFailure, logger, claims, clock } = this.#deps;
     const failed = this.#progress.failed(identity, error);
@@ -311,7 +310,7 @@ export class Sandbox implements AsyncDisposable {
     return failed;
   }
 
-  /** Schedules the next attempt after a pass. @param failed what has failed in it */
+  /** Schedules the next attempt after a pass. @param failed failures of the pass */
   #conclude(failed: readonly FailedWork[]): void {
     const { logger } = this.#deps;
     this.#failed = [...failed.filter(({ claim }) => claim === undefined), ...this.#progress.failures];
@@ -320,7 +319,7 @@ export class Sandbox implements AsyncDisposable {
       if (!this.isEnding) this.#changes.readLater(this.#progress.isAnyTentative, this.#retry);
       return;
     }
-    // Nothing is read that could change.
+    // No reading remains that could change.
     if (!this.#progress.isAnyReady) this.#changes.unfollow();
     if (failed.length === 0) return;
     const retry = this.#retry.isScheduled ? {} : { retryMs: this.#retry.schedule() };
@@ -331,7 +330,7 @@ export class Sandbox implements AsyncDisposable {
     }
   }
 
-  /** Prepared claims of the pod. @throws StateError `store-unusable` */
+  /** Returns prepared claims of the pod. @throws StateError `store-unusable` */
   #claims(): StoredClaim[] {
     return this.#deps.store.claimsOfPod(this.facts.podUid).filter(({ state }) => state === 'prepared');
   }

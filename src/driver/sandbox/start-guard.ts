@@ -5,7 +5,7 @@ import { SandboxError, type StoredClaim } from '../model/index.ts';
 import type { Store } from '../state/index.ts';
 import type { Failure } from './claim-progress.ts';
 
-/** After this many failures in a row an error counts as permanent, even if it is retriable. */
+/** Consecutive failures after which an error counts as permanent, even if it is retriable. */
 const lastingAttempts = 3;
 
 type Pod = Pick<PodSandbox, 'runtimeHandler' | 'uid'>;
@@ -20,17 +20,17 @@ interface SandboxReadiness {
 
 export interface StartGuardOptions {
   store: Pick<Store, 'claims' | 'claimsOfPod' | 'isOtherPodExpected'>;
-  /** What containers have of claims. */
+  /** Shows which claims containers use. */
   metadata: Pick<ClaimMetadata, 'hasGateOf' | 'isAnyUsedBy' | 'isGated' | 'isUsedBy'>;
-  /** Whether the runtime handler of a pod runs OCI hooks. */
+  /** Returns whether the runtime handler of a pod runs OCI hooks. */
   runsHooks: (runtimeHandler: string) => boolean;
   /** Called when a container is refused because its claim is prepared for another pod: it may have passed to this one. */
   onOtherPod: () => void;
 }
 
 /**
- * Decides whether a container may be created while a claim of its pod is not ready. A container with the start gate waits by
- * itself, unless the error is permanent. Others are refused: the kubelet retries that without counting it as a start.
+ * Decides whether a container may be created while a claim of its pod is not ready. A container with the start gate waits
+ * by itself, unless the error is permanent. Others are refused: the kubelet retries without counting this as a start.
  */
 export class StartGuard {
   readonly #options: StartGuardOptions;
@@ -40,7 +40,7 @@ export class StartGuard {
   }
 
   /**
-   * Containers without a claim of ours are created even while the store cannot be read.
+   * Refuses a container that must wait. Allows containers without a claim of ours even while the store is unreadable.
    * @throws SandboxError `not-ready` with the reason; StateError `store-unusable`
    */
   check(pod: Pod, container: StartingContainer, sandbox: SandboxReadiness): void {
@@ -67,8 +67,8 @@ export class StartGuard {
   }
 
   /**
-   * Whether the hook may return before the pod's VFs are attached: the runtime creates one sandbox at a time while it waits,
-   * other pods are expected, and the containers of this pod wait by themselves.
+   * Returns whether the hook may return before the pod's VFs are attached: the runtime creates one sandbox at a time while
+   * it waits, other pods are expected, and the containers of this pod wait by themselves.
    */
   mayReturnEarly({ runtimeHandler, uid }: Pod): boolean {
     const { store, metadata, runsHooks } = this.#options;
@@ -77,7 +77,7 @@ export class StartGuard {
       if (claims.length === 0 || !runsHooks(runtimeHandler) || !store.isOtherPodExpected(uid)) return false;
       return claims.every(({ identity }) => metadata.isGated(identity));
     } catch {
-      // A store that cannot be read is reported by the work that needs it.
+      // The work that needs the store reports that it is unreadable.
       return false;
     }
   }
@@ -92,8 +92,8 @@ export class StartGuard {
   }
 
   /**
-   * Returns whether a container has gates of other claims of its pod, and so would have this claim's gate if it used the claim.
-   * Specs that were written without a gate do not show which claims their containers have.
+   * Returns whether a container has gates of other claims of its pod, and so would have this claim's gate if it used the
+   * claim. Specs that were written without a gate do not show which claims their containers have.
    */
   #usesOnlyOthers(claim: StoredClaim, claims: readonly StoredClaim[], pod: Pod, container: StartingContainer): boolean {
     const { metadata, runsHooks } = this.#options;
@@ -102,7 +102,7 @@ export class StartGuard {
     return runsHooks(pod.runtimeHandler) && metadata.isGated(claim.identity);
   }
 
-  /** @returns why the container is not to be created; `undefined` if it waits by itself */
+  /** @returns why the container must not be created; `undefined` if it waits by itself */
   #refusal(
     { identity }: StoredClaim,
     { runtimeHandler }: Pod,

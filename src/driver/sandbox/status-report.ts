@@ -7,7 +7,7 @@ import type { StoredClaims } from '../state/index.ts';
 import { type MetadataReader, metadataOf } from './pod-metadata.ts';
 
 interface DeviceConditionSource {
-  /** A condition of a device of a claim, for the claim's status. */
+  /** Returns a condition of a claim's device, for the claim's status. */
   conditionOf(claimUid: string, device: string): StatusCondition | undefined;
 }
 
@@ -19,7 +19,7 @@ export interface StatusReportOptions {
   drift: DeviceConditionSource;
 }
 
-/** Reports where the VFs of prepared claims are, in the status of the claims. */
+/** Reports the places of the VFs of prepared claims, in the status of the claims. */
 export class StatusReport {
   readonly #options: StatusReportOptions;
 
@@ -45,7 +45,7 @@ export class StatusReport {
     writer.set(claim, statuses, isSettled);
   }
 
-  /** For the start: reports what could not be written before the driver was stopped. */
+  /** Reports at the start what was not written before the driver was stopped. */
   reportAttached(): void {
     for (const claim of this.#options.store.claims()) {
       if (claim.devices.some((device) => this.#stateOf(claim, device)?.networkData)) this.report(claim.identity);
@@ -58,8 +58,8 @@ export class StatusReport {
 }
 
 /**
- * The status of a claim's VFs.
- * @param state what the metadata says of them in the pod; or why they are not all there, as a message for users
+ * Returns the status of a claim's VFs.
+ * @param state of the VFs in the pod, from the metadata; or why they are not all there, as a message for users
  */
 export function toDeviceStatuses(
   { devices }: ClaimDevices,
@@ -76,7 +76,7 @@ export function toDeviceStatuses(
   });
 }
 
-/** @param active whether the bond that it is in sends and receives by it; absent: it is in none, or that is unknown */
+/** @param active whether its bond sends and receives through it; absent: it is in none, or that is unknown */
 function toData({ pciAddress, config, access }: StoredDevice, active: DeviceAttribute | undefined): object {
   const attach = config.attach ?? 'netlink';
   const bond = config.bond && { name: config.bond.name, ...defined({ active: active?.bool }) };

@@ -6,7 +6,7 @@ import type { StoredClaims } from '../state/index.ts';
 import type { NamespaceProbe } from '../vf/networks.ts';
 import type { SandboxRegistry } from './sandbox-registry.ts';
 
-/** Well below the time that a container waits, so that a slow claim does not keep the driver from connecting to the runtime. */
+/** Far shorter than a container's wait, so that a slow claim does not keep the driver from connecting to the runtime. */
 const budgetMs = 5_000;
 
 export interface WaitingSandboxesOptions {
@@ -18,11 +18,7 @@ export interface WaitingSandboxesOptions {
   logger: Logger;
 }
 
-/**
- * Serves sandboxes that their waiting containers announce, while the runtime is not connected or does not know their network.
- * Before containerd registers a plugin it asks each sandbox and container for its state, and one whose hook runs does not
- * answer within the 2 s that containerd waits. Once they are served, the runtime registers the plugin at once.
- */
+/** s that containerd waits. Once they are served, the runtime registers the plugin at once. */
 export class WaitingSandboxes implements AsyncDisposable {
   readonly #options: WaitingSandboxesOptions;
   readonly #stop = new AbortController();
@@ -32,7 +28,7 @@ export class WaitingSandboxes implements AsyncDisposable {
     this.#options = options;
   }
 
-  /** Serves those that wait now. Returns when they are ready, or after 5 s, when work continues. Never rejects. */
+  /** Serves sandboxes that wait now. Returns when they are ready, or after 5 s, when work continues. Never rejects. */
   async serve(): Promise<void> {
     const { clock, logger } = this.#options;
     const startedAt = clock.nowMs();
@@ -43,7 +39,7 @@ export class WaitingSandboxes implements AsyncDisposable {
     logger.info({ sandboxes: work.length, ms }, 'sandboxes of waiting containers served');
   }
 
-  /** From now on checks every second while the runtime's list is not up to date and complete. */
+  /** Checks every second from now on, while the runtime's list is not up to date and complete. */
   start(): void {
     const { clock, registry } = this.#options;
     this.#loop = repeat(clock, periods.waitingSandboxes, this.#stop.signal, async () => {
@@ -62,12 +58,12 @@ export class WaitingSandboxes implements AsyncDisposable {
     try {
       const { sandboxes, problems } = await metadata.waiting();
       for (const err of problems) logger.debug({ err }, 'announcement of a waiting container not read');
-      // Sandboxes that the runtime has shown are served and retried already.
+      // Sandboxes that the runtime has shown are already served and retried.
       return current(sandboxes)
         .filter((each) => !registry.isLocated(each.sandboxId) && this.#isToBeServed(each))
         .flatMap(({ claim: _claim, ...facts }) => {
           const sandbox = registry.adopt(facts, true);
-          // One that has failed is tried again after its own pauses. Failures are logged by the sandbox.
+          // A failed one is tried again after its own pauses. The sandbox logs failures.
           return sandbox.failure === undefined ? [sandbox.want('ready').catch(() => undefined)] : [];
         });
     } catch (error) {
@@ -77,7 +73,8 @@ export class WaitingSandboxes implements AsyncDisposable {
   }
 
   /**
-   * Whether its network namespace is there, the claim is prepared for its pod, and the pod is not known to be in another one.
+   * Returns whether the sandbox's network namespace exists, the claim is prepared for its pod, and the pod is not known to
+   * be in another sandbox.
    * @throws StateError `store-unusable`
    */
   #isToBeServed(sandbox: WaitingSandbox): boolean {
@@ -89,7 +86,10 @@ export class WaitingSandboxes implements AsyncDisposable {
   }
 }
 
-/** One announcement of each sandbox, which may wait for several claims. Only the runtime knows which of two is current. */
+/**
+ * Returns one announcement of each sandbox, which may wait for several claims. Only the runtime knows which of two
+ * sandboxes is current.
+ */
 function current(sandboxes: readonly WaitingSandbox[]): WaitingSandbox[] {
   const byPod = Map.groupBy(sandboxes, ({ podUid }) => podUid);
   return [...byPod.values()].flatMap((all) =>
