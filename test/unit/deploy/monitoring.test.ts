@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { loadYaml } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
 import { buildBusyMetrics } from './build-metrics.ts';
@@ -83,17 +83,6 @@ it('docs/metrics.md has a row for each metric', async () => {
   expect(names.length).toBeGreaterThan(30);
   const rows = read('docs/metrics.md');
   expect(names.filter((name) => !new RegExp(`^\\|[^|\\n]*\`${name}\`[^|\\n]*\\|`, 'm').test(rows))).toEqual([]);
-});
-
-it('docs/troubleshooting.md has a row for each reason of an event', () => {
-  const folder = new URL('../../../src/', import.meta.url);
-  const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((path) => path.endsWith('.ts'));
-  const reasons = files.flatMap((path) =>
-    [...read(`src/${path}`).matchAll(/\breason: '(\w+)',\s+action: '\w+'/g)].map(([, reason = '']) => reason),
-  );
-  expect(reasons.length).toBeGreaterThan(15);
-  const rows = read('docs/troubleshooting.md');
-  expect(reasons.filter((reason) => !new RegExp(`^\\| \`${reason}\`[^|\\n]*\\|`, 'm').test(rows))).toEqual([]);
 });
 
 describe('metrics in alerts and dashboards', () => {
