@@ -112,7 +112,7 @@ describe('configureLink', () => {
     );
   });
 
-  it('tells limits that the interface does not take from an MTU', async () => {
+  it('blames the offload limits, not the MTU, if the interface refuses limits', async () => {
     using bench = await podWithTwoLinks();
     // Unlike a veth end, it takes no larger packets than 64 KiB.
     bench.own.exec('ip', 'link', 'add', 'br0', 'type', 'bridge');

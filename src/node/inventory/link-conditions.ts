@@ -22,7 +22,7 @@ export interface FunctionCondition extends ConditionSubject {
 /** Whether the condition holds at one moment. Unreadable states are not among the readings. */
 export interface ConditionReading extends FunctionCondition {
   isPresent: boolean;
-  /** Whether the kernel reports no change of it. */
+  /** Set if the kernel sends no event when the condition changes. */
   isSilent?: true;
 }
 
