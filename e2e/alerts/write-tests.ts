@@ -11,8 +11,8 @@ import { alertNames } from './rules.ts';
 
 const path = join(repository, 'deploy/helm/alerts.test.yaml');
 const head = `# promtool test rules deploy/helm/alerts.test.yaml
-# Recorded from a real driver by e2e/node/cases/alerts.test.ts, and written by \`node e2e/alerts/write-tests.ts\`. A minute here was a
-# second there. NetdraDevicesNotRestored and NetdraDevicesHung need hardware, and are written by hand.
+# Recorded from a real driver by e2e/node/cases/alerts.test.ts and e2e/vm/cases/alerts.test.ts, and written by
+# \`node e2e/alerts/write-tests.ts\`. A minute here was a second there.
 `;
 
 function readRecordings(folder: string): AlertTest[] {

@@ -37,6 +37,8 @@ const guestTools: NodeTools = {
 const hookTimeoutMs = 20_000;
 const driverStartsMs = 240_000;
 const vfCount = 14;
+/** Of the driver's metrics. */
+export const httpAddress = '127.0.0.1:9797';
 
 /** A node with real VFs, with the driver in a separate process, as users start it. */
 export class VmNode implements AsyncDisposable {
@@ -69,7 +71,7 @@ export class VmNode implements AsyncDisposable {
       logger: new RecordingLogger(),
       tools: { ...guestTools, cniBinDir: multus.binDir },
       requestTimeoutMs: hookTimeoutMs,
-      settings: { simulate: undefined, inventoryPolicy: policyPath },
+      settings: { simulate: undefined, inventoryPolicy: policyPath, httpAddress },
     });
     const node = new VmNode(bench, multus, dir, driverPath);
     await node.startDriver();

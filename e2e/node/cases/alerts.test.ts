@@ -260,7 +260,7 @@ describe('alerts', { timeout: 900_000 }, () => {
     await ends('NetdraNoSeries');
   });
 
-  /** What only hardware does. */
+  /** What only hardware does: e2e/vm/cases/alerts.test.ts. */
   const ofHardware = ['NetdraDevicesNotRestored', 'NetdraDevicesHung'];
 
   it('are all covered here, except those that need hardware', () => {
