@@ -163,6 +163,41 @@ describe('a cluster of several nodes', { timeout: 400_000 }, () => {
     await kind.cluster.removeWithClaims([holder, 'named']);
   });
 
+  it('all nodes have two instances of the driver at the same time during an upgrade, while pods start and stop: each pod keeps its VF', async () => {
+    const names = kind.nodes.map((_, index) => `kept-${index}`);
+    const holders: [pod: string, claim: string][] = [];
+    for (const [index, claim] of names.entries()) {
+      await kind.createNamedClaim(claim, `192.0.2.3${index}`);
+      holders.push([await kind.hold(claim, kind.nodes[index]!), claim]);
+    }
+    const states = () => Promise.all(holders.map(([pod, claim]) => kind.stateOf(pod, claim)));
+    const before = await states();
+    await kind.deploy(9, 'first');
+    await kind.settled();
+    const set = (...values: string[]) => kind.helm('upgrade', ...values.map((value) => `kubeletPlugin.${value}`));
+    // The old instances stay, since the new ones are not available within an hour.
+    const maxSurge = 'updateStrategy.rollingUpdate.maxSurge';
+    set(`${maxSurge}=100%`, 'minReadySeconds=3600', 'podAnnotations.surge=yes');
+    await kind.cluster.until('all nodes surge', async () => kind.surging().length === kind.nodes.length);
+    for (const round of ['surging', 'still surging']) {
+      await kind.deploy(9, round);
+      await kind.expectAgreement(await kind.settled());
+    }
+    expect(kind.surging()).toEqual(kind.nodes);
+    expect(await states()).toEqual(before);
+    set('minReadySeconds=0');
+    await kind.deploy(9, 'ending');
+    await kind.cluster.until(
+      'one instance is left on each node',
+      async () => (await kind.isRolledOut()) && kind.surging().length === 0,
+    );
+    await kind.expectAgreement(await kind.settled());
+    // The kubelet does not know the health of devices between the stream of one driver and that of the next.
+    await expect.poll(states, { timeout: 60_000, interval: 1_000 }).toEqual(before);
+    set(`${maxSurge}=10%`, 'minReadySeconds=2');
+    await kind.cluster.removeWithClaims([...holders.flat()]);
+  });
+
   it('VFs of two nodes reach each other where their PFs are connected', async () => {
     const [one = '', other = ''] = kind.nodes;
     kind.connect(one, other);

@@ -103,6 +103,21 @@ export class SeveralNodes implements AsyncDisposable {
     return status?.observedGeneration === metadata.generation && counts.every((each) => each === this.nodes.length);
   }
 
+  /** Names of the nodes on which two instances of the driver run. */
+  surging(): string[] {
+    const format = '{range .items[?(@.status.phase=="Running")]}{.spec.nodeName}{"\\n"}{end}';
+    const selected = [
+      '--selector',
+      'app.kubernetes.io/name=netdra',
+      '--namespace',
+      this.cluster.target.driverNamespace,
+    ];
+    const nodes = this.kubectl('get', 'pods', ...selected, '--output', `jsonpath=${format}`)
+      .trim()
+      .split('\n');
+    return this.nodes.filter((node) => nodes.filter((each) => each === node).length === 2);
+  }
+
   /** Ends the process that holds a pod's namespaces, after which the kubelet makes another sandbox for the pod. */
   killSandbox({ metadata, spec }: Stored<V1Pod>): void {
     const node = spec?.nodeName ?? '';
