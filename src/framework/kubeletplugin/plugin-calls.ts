@@ -65,7 +65,7 @@ export class PluginCalls {
   readonly #plugin: DraPlugin;
   readonly #options: PluginCallsOptions;
   readonly #stopping = new AbortController();
-  /** By the UID of a claim, the kubelet's request that has prepared it. */
+  /** By the UID of a claim, the request that has prepared it. */
   readonly #preparedBy = new Map<string, number>();
   #lastRequestId = 0;
 
@@ -84,11 +84,7 @@ export class PluginCalls {
     return await this.#call('NodePrepareResources', refs, context, async (facts, { call, work }, progress) => {
       // Outside the queue: other calls need not wait for a slow API server.
       const claims = await failWith('get resource claims', () => fetchClaims(this.#options.claims, refs, call));
-      return await this.#inTurn(refs, call, progress, async () => {
-        const answers = await this.#prepare(facts, claims, work);
-        for (const { uid } of refs) if (isDone(answers.get(uid))) this.#preparedBy.set(uid, facts.requestId);
-        return answers;
-      });
+      return await this.#inTurn(refs, call, progress, () => this.#prepare(facts, claims, work));
     });
   }
 
@@ -140,6 +136,7 @@ export class PluginCalls {
         const answer = laid.get(claim.uid);
         if (!Array.isArray(answer)) throw answer;
         devices.push(...answer);
+        this.#preparedBy.set(claim.uid, facts.requestId);
         return { devices: devices.length };
       });
       return { devices, ...error };

@@ -3,8 +3,7 @@ import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import { testDriver } from '../../../doubles/objects.ts';
 import { startBench } from './bench.ts';
 
-/** Calls of a driver whose next call to unprepare can be made to wait until `release`. */
-async function startLateBench() {
+it('leaves a claim prepared for the next pod when a second call to unprepare it gets its turn late', async () => {
   const calls: string[] = [];
   const late = Promise.withResolvers<void>();
   let next: 'at once' | 'late' | 'waits' = 'at once';
@@ -18,7 +17,7 @@ async function startLateBench() {
       return await super.acquireAll(keys, signal);
     }
   }
-  const bench = await startBench(
+  await using bench = await startBench(
     {
       prepareResourceClaims: async (claims) => {
         calls.push('prepare');
@@ -34,36 +33,14 @@ async function startLateBench() {
   const client = bench.kubelet.client(testDriver);
   const { wire } = bench.addPod('a');
   await client.nodePrepareResources([wire]);
-  /** Begins a call to unprepare that waits. @returns its answer, once it is released */
-  const unprepareLate = async () => {
-    next = 'late';
-    const answer = client.nodeUnprepareResources([wire]);
-    await expect.poll(() => next).toBe('waits');
-    return async () => {
-      late.resolve();
-      return (await answer).claims;
-    };
-  };
-  return { bench, client, wire, calls, unprepareLate };
-}
-
-it('leaves a claim prepared for the next pod when a second call to unprepare it gets its turn late', async () => {
-  const { bench, client, wire, calls, unprepareLate } = await startLateBench();
-  await using _ = bench;
-  const release = await unprepareLate();
+  next = 'late';
+  const second = client.nodeUnprepareResources([wire]);
+  await expect.poll(() => next).toBe('waits');
   await client.nodeUnprepareResources([wire]);
   await client.nodePrepareResources([wire]);
-  expect(await release()).toEqual({ [wire.uid]: { error: '' } });
+  late.resolve();
+  expect((await second).claims).toEqual({ [wire.uid]: { error: '' } });
   expect(calls).toEqual(['prepare', 'unprepare', 'prepare']);
   await client.nodeUnprepareResources([wire]);
   expect(calls).toEqual(['prepare', 'unprepare', 'prepare', 'unprepare']);
-});
-
-it('unprepares a claim although the driver has prepared it again by itself meanwhile', async () => {
-  const { bench, wire, calls, unprepareLate } = await startLateBench();
-  await using _ = bench;
-  const release = await unprepareLate();
-  await bench.helper.prepareAgain(wire, async () => true, new AbortController().signal);
-  await release();
-  expect(calls).toEqual(['prepare', 'prepare', 'unprepare']);
 });
