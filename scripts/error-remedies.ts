@@ -135,6 +135,8 @@ export const remedies: Record<string, string> = {
   'slice-invalid': 'Correct the policy or the driver; the message names device and field.',
   'slice-lists-refused': 'Enable the feature gate DRAListTypeAttributes, or publish no lists.',
   'slice-node-unknown': "Set the node name to that of this machine's Node object.",
+  'slice-others-unknown':
+    'None: the driver goes on when the API server lists the ResourceSlices of the node. The log says why it does not.',
   'socket-unavailable': "Choose a shorter directory or driver name, or remove the file at the socket's path.",
   'state-missing': "Run the tool on a node with the driver, with the driver's `--driver-name` and `--state-dir`.",
   'status-dropped': 'Enable the feature gate DRAResourceClaimDeviceStatus. Metadata files do not depend on it.',

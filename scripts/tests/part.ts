@@ -48,6 +48,16 @@ export const namespaces: Requirement = {
   },
 };
 
+/** Requires that an ordinary user, whom root becomes, may make namespaces: user_namespaces(7). */
+export const ordinaryUser: Requirement = {
+  problem: () => {
+    if (process.getuid?.() !== 0) return 'needs root, to become another user';
+    const command = '--reuid 65534 --regid 65534 --clear-groups unshare --user --map-root-user --mount --net true';
+    const { status } = spawnSync('setpriv', command.split(' '));
+    return status === 0 ? undefined : 'needs setpriv, and a kernel that allows user namespaces';
+  },
+};
+
 /** Requires programs in PATH. */
 export function programs(...names: string[]): Requirement {
   return {

@@ -11,7 +11,7 @@ import { buildEnginePrograms, describeEngine } from '../../e2e/kind/engine/machi
 import { takeMachineParts } from '../../e2e/vm/parts.ts';
 import { cacheFolder } from '../packages/cache-folder.ts';
 import { repository, runCommand } from '../run-command.ts';
-import { compiler, debian, type FailedCase, type Part, root, x86 } from './part.ts';
+import { compiler, debian, type FailedCase, ordinaryUser, type Part, root, x86 } from './part.ts';
 import { selectCases } from './results.ts';
 import { print, type Stage } from './run.ts';
 import { integration, onNode, restOfSimulation, units } from './short-parts.ts';
@@ -179,7 +179,7 @@ function asOrdinaryUser(part: Part): Part {
     name: `${part.name}, ordinary user`,
     command: ['bash', 'scripts/ordinary-user.sh', ...part.command],
     seconds: part.seconds + 15,
-    needs: [...part.needs, root],
+    needs: [...part.needs, ordinaryUser],
   };
 }
 
@@ -189,7 +189,9 @@ function asOrdinaryUser(part: Part): Part {
  * and slows the parts down so much that waits in them time out.
  */
 export const restStages: readonly Stage[] = [
-  [[restOfSimulation], [asOrdinaryUser(units), asOrdinaryUser(integration)]],
+  [[restOfSimulation]],
+  [[asOrdinaryUser(units)]],
+  [[asOrdinaryUser(integration)]],
   [
     [machine, faults, kind, machineWithKubelet, site],
     [newestCluster, release, oldestCluster, upgrade, tools, neighbours, cards],

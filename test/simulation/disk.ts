@@ -34,6 +34,8 @@ export interface DiskUser {
  * outside a simulation are not affected. `node:fs` has to be patched for that, since the code under test calls it directly.
  */
 export class Disk implements Disposable {
+  /** The driver's own text files, by path. */
+  readonly texts = new Map<string, string>();
   user: DiskUser | undefined;
   readonly files = new MemoryFiles('/simulated');
   readonly #originals = new Map<string, unknown>();

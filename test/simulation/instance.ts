@@ -13,7 +13,7 @@ import { makeStateDir } from '../../src/instance/stored-claims.ts';
 import { FileMutex } from '../../src/lib/file-mutex.ts';
 import { KeyedMutex } from '../../src/lib/keyed-mutex.ts';
 import type { Logger } from '../../src/lib/logger.ts';
-import { textFiles } from '../../src/lib/text-files.ts';
+import type { TextFiles } from '../../src/lib/text-files.ts';
 import type { InventoryPolicy } from '../../src/node/inventory/inventory-policy.ts';
 import { driverName, nodeName } from './api-server.ts';
 import { openSimCard } from './card-ports.ts';
@@ -34,6 +34,18 @@ export function directoriesOf({ root }: Directories) {
     cdiDir: join(root, 'cdi'),
     stateDir: join(root, 'state'),
     database: join(root, 'state', 'state.db'),
+  };
+}
+
+/** Text files in memory: a wait for the real disk takes no turn of the simulation. */
+function textFiles(texts: Map<string, string>): TextFiles {
+  return {
+    async read(path) {
+      const text = texts.get(path);
+      if (text === undefined) throw Object.assign(new Error(`no file ${path}`), { code: 'ENOENT' });
+      return text;
+    },
+    replace: (path, text) => void texts.set(path, text),
   };
 }
 
@@ -166,7 +178,7 @@ export class Instance {
         openCard: () => openSimCard(hardware, process, simulator, () => this.#node.readFails('card')),
         policy: this.#policyFile(),
       },
-      disk: { bootId: `boot-${bootCount}`, store: this.store, files: textFiles, locks, gate },
+      disk: { bootId: `boot-${bootCount}`, store: this.store, files: textFiles(this.#node.disk.texts), locks, gate },
       kube: apiServer.client(process),
       kubelet: { serve: async (plugin, options) => this.#serve(plugin, options) },
       runtime: {

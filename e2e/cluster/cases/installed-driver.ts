@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { profilePath } from '../../../deploy/seccomp/profile.ts';
@@ -49,9 +49,9 @@ export function describeInstalledDriver(get: GetCluster, getNode: () => RealNode
       },
     );
 
-    it('withdraws a device while another DRA driver offers it', async () => {
+    it('withdraws a device that another DRA driver offers, also after its slice has gone and over a restart', async () => {
       const { cluster } = get();
-      const [{ name = '', attributes } = {}] = await cluster.devices();
+      const { name = '', attributes } = (await cluster.devices()).at(-1) ?? {};
       const names = async () => (await cluster.devices()).map((device) => device.name);
       const spec = {
         driver: 'other.example',
@@ -59,15 +59,24 @@ export function describeInstalledDriver(get: GetCluster, getNode: () => RealNode
         pool: { name: cluster.node.name, generation: 1, resourceSliceCount: 1 },
         devices: [{ name: 'nic', attributes: { 'vendor.example/pciAddress': attributes?.[busId] } }],
       };
-      await cluster.create({
-        apiVersion: 'resource.k8s.io/v1',
-        kind: 'ResourceSlice',
-        metadata: { name: 'other' },
-        spec,
-      });
-      await expect.poll(names, { timeout: 30_000 }).not.toContain(name);
-      await cluster.remove('ResourceSlice', 'other');
-      await expect.poll(names, { timeout: 30_000 }).toContain(name);
+      const slice = { apiVersion: 'resource.k8s.io/v1', kind: 'ResourceSlice', metadata: { name: 'other' }, spec };
+      const kept = join(kubeletDir, 'plugins', cluster.target.driver, 'other-drivers.json');
+      try {
+        await cluster.create(slice);
+        await expect.poll(names, { timeout: 120_000 }).not.toContain(name);
+        await cluster.remove('ResourceSlice', 'other');
+        await cluster.restartDriver();
+        expect(JSON.parse(readFileSync(kept, 'utf8'))).toEqual({
+          [attributes?.[busId]?.string ?? '']: 'other.example',
+        });
+        expect(await names()).not.toContain(name);
+      } finally {
+        await cluster.remove('ResourceSlice', 'other');
+        // Otherwise the device would be missing for five minutes.
+        rmSync(kept, { force: true });
+        await cluster.restartDriver();
+      }
+      await expect.poll(names, { timeout: 120_000 }).toContain(name);
     });
 
     it('applies what a class allows: IPAM plugins of the node, kernel settings, older dialects', async () => {

@@ -109,7 +109,7 @@ function describeCost({ ms, sum, count }: Cost): { median: number; cells: string
 
 /** The API server compiles policies some time after they were created. */
 async function untilEnforced(create: (object: [string, object]) => Promise<unknown>): Promise<void> {
-  for (let attempt = 0; ; attempt++) {
+  for (let attempt = 0; attempt < 240; attempt++) {
     const [path, body] = claimOf(`first-${attempt}`, drivers.ours);
     const wrong = JSON.parse(JSON.stringify(body).replace('"VFConfig"', '"Other"'));
     const isRefused = await create([path, wrong]).then(
@@ -119,4 +119,5 @@ async function untilEnforced(create: (object: [string, object]) => Promise<unkno
     if (isRefused) return;
     await systemClock.sleep(250);
   }
+  throw new Error('the admission policies refuse no wrong claim within a minute of their creation');
 }

@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import { type ClaimIdentity, ClaimMetadata, claimName, layouts } from '../../framework/metadata/index.ts';
 import { defined } from '../../lib/defined.ts';
 import type { DeviceList } from '../devices/device-list.ts';
@@ -17,7 +18,7 @@ export async function createDevices(
   context: NodeContext,
   onPending: (claim: ClaimIdentity) => void,
 ): Promise<{ metadata: ClaimMetadata; devices: DeviceList }> {
-  const { disk, clock, now, logger, random, resources, settings, stack } = context;
+  const { disk, clock, now, logger, settings, stack } = context;
   const { networks, ...sources } = context.kernel;
   const { driverName: driver, nodeName, dataDir, stateDir, listAttributes } = settings;
   const { attributesDir, downwardApiDir } = settings;
@@ -48,8 +49,7 @@ export async function createDevices(
   // Must run before anything reads the VF snapshots of an earlier boot.
   await endEarlierBoots({ store, withdraw: (claim) => metadata.withdraw(claim), logger });
   const { connection: host, ethtool } = networks.host;
-  const otherDrivers = stack.use(new OtherDrivers({ resources, driver, node: nodeName, clock, logger, random }));
-  await otherDrivers.start();
+  const otherDrivers = await followOtherDrivers(context);
   const devices = stack.use(
     await openDevices(settings, {
       driver,
@@ -69,4 +69,15 @@ export async function createDevices(
     }),
   );
   return { metadata, devices };
+}
+
+async function followOtherDrivers(context: NodeContext): Promise<OtherDrivers> {
+  const { clock, logger, random, resources, disk, settings, stack } = context;
+  const { driverName: driver, nodeName: node, stateDir } = settings;
+  const { files } = disk;
+  const statePath = join(stateDir, 'other-drivers.json');
+  const options = { resources, driver, node, files, statePath, clock, logger, random };
+  const others = stack.use(new OtherDrivers(options));
+  await others.start();
+  return others;
 }

@@ -1,6 +1,6 @@
 import { ClaimStatusWriter } from '../../framework/claimstatus/index.ts';
 import { type ClaimMetadata, claimName } from '../../framework/metadata/index.ts';
-import { createSliceApi, type SliceApi, SlicePublisher } from '../../framework/resourceslice/index.ts';
+import { createSliceApi, type SliceApi, SliceError, SlicePublisher } from '../../framework/resourceslice/index.ts';
 import { explain } from '../../lib/errors.ts';
 import type { DeviceList } from '../devices/device-list.ts';
 import { DriftReport } from '../drift/index.ts';
@@ -77,27 +77,36 @@ function createSlices(
 ): NodeSlices {
   const { driverName: driver, nodeName } = settings;
   const sliceApi = createSliceApi(kube, resources, { driver, nodeName });
+  const list: SliceApi['list'] = async (signal) => {
+    const answer = await sliceApi.list(signal);
+    if (devices.report.knowsOtherDrivers) return answer;
+    const hint = 'the driver goes on when the API server lists the ResourceSlices of this node';
+    throw new SliceError('slice-others-unknown', 'the devices of other drivers are not known yet', { hint });
+  };
   let slicesFailure: string | undefined | null = null;
   const publisher = stack.use(
-    new SlicePublisher(sliceApi, {
-      driver,
-      nodeName,
-      clock,
-      logger,
-      random,
-      onError: (error) => {
-        slicesFailure = explain(error);
-        observer.published(slicesFailure);
-        observer.writeFailed('slices', error);
-        events.slicesNotPublished(nodeName, error);
-        devices.notPublished(error);
+    new SlicePublisher(
+      { ...sliceApi, list },
+      {
+        driver,
+        nodeName,
+        clock,
+        logger,
+        random,
+        onError: (error) => {
+          slicesFailure = explain(error);
+          observer.published(slicesFailure);
+          observer.writeFailed('slices', error);
+          events.slicesNotPublished(nodeName, error);
+          devices.notPublished(error);
+        },
+        onSynced: () => {
+          slicesFailure = undefined;
+          observer.published();
+          events.slicesNotPublished(nodeName, undefined);
+        },
       },
-      onSynced: () => {
-        slicesFailure = undefined;
-        observer.published();
-        events.slicesNotPublished(nodeName, undefined);
-      },
-    }),
+    ),
   );
   return { sliceApi, publisher, slicesFailure: () => slicesFailure };
 }

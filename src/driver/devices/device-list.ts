@@ -41,7 +41,7 @@ export interface DeviceListOptions
   host: HostVfsSources['host'] & InventoryOptions['connection'];
   devicePlugins?: InventoryOptions['devicePlugins'];
   /** Absent: none are looked for. */
-  otherDrivers?: { readonly offered: GivenOut | undefined };
+  otherDrivers?: { offered(): GivenOut | undefined };
   /** Clock that times scans. Default: the system's. */
   now?: () => Date;
   /** Source of the inventory policy; absent: there is none, and all VFs are offered. */
@@ -90,7 +90,7 @@ export class DeviceList implements AsyncDisposable {
     this.#inventory = new Inventory({
       ...inventory,
       ...(devicePlugins && !simulated && { devicePlugins }),
-      otherDrivers: () => otherDrivers?.offered,
+      ...(otherDrivers && { otherDrivers: () => otherDrivers.offered() }),
     });
     this.#history = new ConditionHistory({ now: () => new Date(), ...options });
     this.#conditions = new DeviceConditions(options, {
@@ -99,8 +99,9 @@ export class DeviceList implements AsyncDisposable {
       policy: inForce,
     });
     this.#lists = new ListAttributes(options);
-    const quarantine = () =>
-      [this.#conditions.fingerprint(), ...this.#inventory.refusals, ...(otherDrivers?.offered ?? [])].join();
+    // A scan that did not know them is repeated as soon as they are known.
+    const others = () => otherDrivers && [...(otherDrivers.offered() ?? ['unknown'])];
+    const quarantine = () => [this.#conditions.fingerprint(), ...this.#inventory.refusals, others()].join();
     this.#schedule = new ScanSchedule(options, () => ({ held: held(), quarantine: quarantine() }));
     this.#known = new KnownDevices({
       ...options,
@@ -117,14 +118,6 @@ export class DeviceList implements AsyncDisposable {
   /** Whether the node's devices were ever listed; if not, nothing is known about any device. */
   get isListed(): boolean {
     return this.#known.isListed;
-  }
-
-  /** Why the devices cannot be published: an empty list would withdraw them all, and one of another driver would be given out twice. */
-  get unpublishable(): string | undefined {
-    if (!this.isListed) return `devices cannot be listed: ${explain(this.failure)}`;
-    const { otherDrivers } = this.#options;
-    const isUnknown = otherDrivers !== undefined && otherDrivers.offered === undefined;
-    return isUnknown ? 'the ResourceSlices of other drivers are not known yet' : undefined;
   }
 
   /** Start of the last successful scan. */
@@ -201,7 +194,7 @@ export class DeviceList implements AsyncDisposable {
           if (isScan ? await this.#scan() : await this.#look(hasNews)) this.#isUnreported = true;
           if (this.#isUnreported) onChange();
           else if (isScan) onScan();
-          this.#isUnreported = this.unpublishable !== undefined;
+          this.#isUnreported = false;
         } catch (error) {
           this.#known.failed(error, 'warn');
         }
@@ -305,9 +298,11 @@ export class DeviceList implements AsyncDisposable {
   }
 
   async #scan(): Promise<boolean> {
+    const knewOthers = this.report.knowsOtherDrivers;
     return await this.#known.scan(() => {
       const offered = this.offered();
-      const changed = this.#isUnreported || !isDeepStrictEqual(offered, this.#offered) || !this.#known.isListed;
+      const isFirst = !this.#known.isListed || (this.report.knowsOtherDrivers && !knewOthers);
+      const changed = this.#isUnreported || isFirst || !isDeepStrictEqual(offered, this.#offered);
       this.#offered = offered;
       return changed;
     });

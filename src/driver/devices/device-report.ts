@@ -1,5 +1,6 @@
 import type { KubeletPluginHelper } from '../../framework/kubeletplugin/index.ts';
 import type { SlicePublisher } from '../../framework/resourceslice/index.ts';
+import { explain } from '../../lib/errors.ts';
 import type { FailureEvents } from '../events/index.ts';
 import type { Store } from '../state/index.ts';
 import { deviceHealth } from './device-health.ts';
@@ -17,8 +18,9 @@ export interface DeviceReportOptions {
     | 'scannedAt'
     | 'sharedCounters'
     | 'state'
-    | 'unpublishable'
     | 'cardConditions'
+    | 'failure'
+    | 'isListed'
     | 'unhealthy'
   >;
   store: Pick<Store, 'claims' | 'unrestored'>;
@@ -48,9 +50,9 @@ export function reportDevices(options: DeviceReportOptions): void {
   const { node, devices, store, publisher, events, observer } = options;
   observer.reported(devices.state);
   events.policyRejected(node, devices.policyFault);
-  const { unpublishable } = devices;
-  if (unpublishable !== undefined) {
-    observer.published(unpublishable);
+  // An empty list would withdraw all devices, and report those of claims as lost.
+  if (!devices.isListed) {
+    observer.published(`devices cannot be listed: ${explain(devices.failure)}`);
     return;
   }
   const offered = devices.offered();

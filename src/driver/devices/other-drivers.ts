@@ -1,11 +1,19 @@
 import { FollowedList, type FollowedListOptions, type ResourceApi } from '../../framework/kube/index.ts';
+import type { DeviceAttributes } from '../../framework/metadata/index.ts';
 import type { ResourceSlice } from '../../framework/resourceslice/index.ts';
 import { resolvesWithin } from '../../lib/clock.ts';
+import { errnoCode } from '../../lib/errors.ts';
+import type { TextFiles } from '../../lib/text-files.ts';
 import type { GivenOut } from '../../node/inventory/index.ts';
 import { isPciAddress } from '../../node/sriov/index.ts';
 
 /** How long the first answer of the API server is waited for. */
 const firstAnswerMs = 2_000;
+/**
+ * How long a function stays another driver's after its slice has gone. A kubelet deletes all slices of its node when it starts, whatever claims have, and
+ * those of a driver that is away for half a minute. Source: Kubernetes, pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go.
+ */
+const keptMs = 300_000;
 
 /**
  * Attributes that name the PCI function of a device, without their domain: `resource.kubernetes.io/pciBusID` (KEP-4381), and what drivers of
@@ -18,6 +26,9 @@ export interface OtherDriversOptions extends Pick<FollowedListOptions<ResourceSl
   /** Name of this driver. */
   driver: string;
   node: string;
+  files: TextFiles;
+  /** File that keeps the functions for the next start: a node that boots has no slices yet, but claims. */
+  statePath: string;
 }
 
 /**
@@ -27,6 +38,10 @@ export interface OtherDriversOptions extends Pick<FollowedListOptions<ResourceSl
 export class OtherDrivers implements AsyncDisposable {
   readonly #slices: FollowedList<ResourceSlice>;
   readonly #options: OtherDriversOptions;
+  /** Functions in slices, and those that were there less than {@link keptMs} ago. */
+  readonly #seen = new Map<string, { driver: string; lastMs: number }>();
+  /** Content of the file. */
+  #kept = '';
 
   constructor(options: OtherDriversOptions) {
     const { resources, driver, node } = options;
@@ -44,27 +59,63 @@ export class OtherDrivers implements AsyncDisposable {
   /** Returns as soon as the API server has answered, and after two seconds at the latest. */
   async start(): Promise<void> {
     this.#slices.start();
+    await this.#readKept();
     await resolvesWithin(this.#options.clock, firstAnswerMs, this.#slices.whenAnswered());
   }
 
-  /** The driver that offers each function, by PCI address; `undefined` until the slices were listed. */
-  get offered(): GivenOut | undefined {
+  /** Returns the driver that offers each function, by PCI address; `undefined` until the slices were listed. */
+  offered(): GivenOut | undefined {
     const { objects } = this.#slices;
     if (objects === undefined) return undefined;
-    const offered = new Map<string, string>();
+    const nowMs = this.#options.clock.nowMs();
     for (const { spec } of objects.values()) {
       for (const { attributes = {} } of spec.devices ?? []) {
-        for (const [name, value] of Object.entries(attributes)) {
-          if (!addressAttributes.has(name.slice(name.indexOf('/') + 1)) || !('string' in value)) continue;
-          const address = value.string.toLowerCase();
-          if (isPciAddress(address)) offered.set(address, spec.driver);
-        }
+        for (const address of addressesIn(attributes)) this.#seen.set(address, { driver: spec.driver, lastMs: nowMs });
       }
     }
-    return offered;
+    for (const [address, { lastMs }] of this.#seen) if (nowMs - lastMs > keptMs) this.#seen.delete(address);
+    this.#keep();
+    return new Map([...this.#seen].map(([address, { driver }]) => [address, driver]));
   }
 
   [Symbol.asyncDispose]() {
     return this.#slices[Symbol.asyncDispose]();
   }
+
+  async #readKept(): Promise<void> {
+    const { files, statePath, clock, logger } = this.#options;
+    try {
+      const text = await files.read(statePath);
+      const lastMs = clock.nowMs();
+      for (const [address, driver] of Object.entries(JSON.parse(text))) {
+        if (isPciAddress(address)) this.#seen.set(address, { driver: String(driver), lastMs });
+      }
+      this.#kept = text;
+    } catch (err) {
+      if (errnoCode(err) === 'ENOENT') return;
+      logger.warn({ err, path: statePath }, 'the devices that other drivers offered before cannot be read');
+    }
+  }
+
+  /** Keeps the functions for the next start. A failure is only logged: that start knows less. */
+  #keep(): void {
+    const { files, statePath, logger } = this.#options;
+    const functions = [...this.#seen].map(([address, { driver }]) => [address, driver] as const);
+    const text = functions.length === 0 ? '' : JSON.stringify(Object.fromEntries(functions.sort()));
+    if (text === this.#kept) return;
+    this.#kept = text;
+    try {
+      files.replace(statePath, text === '' ? '{}' : text);
+    } catch (err) {
+      logger.warn({ err, path: statePath }, 'the devices that other drivers offer are not kept for the next start');
+    }
+  }
+}
+
+function addressesIn(attributes: DeviceAttributes): string[] {
+  return Object.entries(attributes).flatMap(([name, value]) => {
+    if (!addressAttributes.has(name.slice(name.indexOf('/') + 1)) || !('string' in value)) return [];
+    const address = value.string.toLowerCase();
+    return isPciAddress(address) ? [address] : [];
+  });
 }

@@ -8,7 +8,9 @@ export type SliceErrorCode =
   /** The API server refuses attributes in list form; nothing was published. */
   | 'slice-lists-refused'
   /** There is no Node of the name of this one, which owns the slices. */
-  | 'slice-node-unknown';
+  | 'slice-node-unknown'
+  /** The driver does not know yet what other drivers offer on the node; nothing was published. */
+  | 'slice-others-unknown';
 
 export interface SliceProblem {
   /** Name of the device; absent for a problem of the pool. */

@@ -27,6 +27,15 @@ export function judgePlugin(pciAddress: string, givenOut: GivenOut | undefined):
   return resourceName === undefined ? undefined : { reason: 'device-plugin', resourceName };
 }
 
+/** Judges whether a device plugin or another DRA driver gives out a function. */
+export function judgeOwner(
+  pciAddress: string,
+  { givenOut, otherDrivers }: { givenOut: GivenOut | undefined; otherDrivers: GivenOut },
+): ExclusionVerdict | undefined {
+  const driver = otherDrivers.get(pciAddress);
+  return driver === undefined ? judgePlugin(pciAddress, givenOut) : { reason: 'other-driver', driver };
+}
+
 /** @returns by PCI address, why a device is not free, as the file says now; the others are free */
 export async function judgeAll(
   plugins: Pick<DevicePlugins, 'read'>,

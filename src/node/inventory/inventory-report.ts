@@ -20,12 +20,14 @@ export interface InventoryReport {
   pfs: PfSummary[];
   /** Conditions of the functions, present and absent ones. */
   readings: ConditionReading[];
+  /** Whether it was known what other DRA drivers offer. Otherwise their devices are not excluded. */
+  knowsOtherDrivers: boolean;
   /** PCI addresses of all network functions; absent: some could not be read. */
   functions?: ReadonlySet<string>;
 }
 
 export function emptyReport(): InventoryReport {
-  return { devices: [], excluded: [], problems: [], warnings: [], pfs: [], readings: [] };
+  return { devices: [], excluded: [], problems: [], warnings: [], pfs: [], readings: [], knowsOtherDrivers: true };
 }
 
 /** A PF and the number of its VFs. */

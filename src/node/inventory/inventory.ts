@@ -6,7 +6,7 @@ import type { PciFunction, Pf, Vf } from '../sriov/sysfs.ts';
 import type { VfActivation } from '../sriov/vf-activation.ts';
 import { bandwidthOf } from './bandwidth.ts';
 import { type EswitchMode, linkIdentity, type VfDevice } from './device.ts';
-import { type DevicePlugins, type GivenOut, judgePlugin } from './device-plugins.ts';
+import { type DevicePlugins, type GivenOut, judgeOwner } from './device-plugins.ts';
 import { type ExclusionVerdict, judgeNic, judgeVf } from './exclusion.ts';
 import { HostNetwork, type Usage } from './host-network.ts';
 import {
@@ -91,13 +91,15 @@ export class Inventory {
     const report = emptyReport();
     const isComplete = survey.functions.problems === undefined;
     const { givenOut, problem } = (await this.#options.devicePlugins?.read()) ?? { givenOut: new Map() };
+    const otherDrivers = this.#options.otherDrivers === undefined ? new Map() : this.#options.otherDrivers();
+    report.knowsOtherDrivers = otherDrivers !== undefined;
     const scan: Scan = {
       survey,
       held,
       report,
       isComplete,
       givenOut,
-      otherDrivers: this.#options.otherDrivers?.() ?? new Map(),
+      otherDrivers: otherDrivers ?? new Map(),
       elsewhere: new Set(),
       matched: new Set(),
       selectable: [],
@@ -293,12 +295,6 @@ export class Inventory {
       ...defined({ resourceName }),
     };
   }
-}
-
-/** Judges whether somebody else on the node gives out a function. */
-function judgeOwner(pciAddress: string, { givenOut, otherDrivers }: Scan): ExclusionVerdict | undefined {
-  const driver = otherDrivers.get(pciAddress);
-  return driver === undefined ? judgePlugin(pciAddress, givenOut) : { reason: 'other-driver', driver };
 }
 
 /**

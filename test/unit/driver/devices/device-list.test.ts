@@ -98,11 +98,14 @@ describe('DeviceList', () => {
     await source[Symbol.asyncDispose]();
   });
 
-  it('publishes nothing until it knows what other drivers offer, withdraws such a device, and offers it again', async () => {
+  it('reports when it knows what other drivers offer, withdraws such a device, and offers it again', async () => {
     const clock = new ManualClock();
-    const otherDrivers: { offered: Map<string, string> | undefined } = { offered: undefined };
-    const source = await scanned(undefined, { clock, otherDrivers, watchHost: quiet });
-    expect(source.unpublishable).toContain('other drivers');
+    let known: Map<string, string> | undefined;
+    const source = await scanned(undefined, { clock, otherDrivers: { offered: () => known }, watchHost: quiet });
+    // What becomes known after a scan does not change its result.
+    known = new Map();
+    expect(source.report.knowsOtherDrivers).toBe(false);
+    known = undefined;
     const onChange = vi.fn();
     source.watch(onChange);
     await tick(clock, 4);
@@ -111,10 +114,10 @@ describe('DeviceList', () => {
       [new Map([[first, 'dra.example']]), false],
       [new Map(), true],
     ] as const) {
-      otherDrivers.offered = offered;
+      known = offered;
       await tick(clock);
       expect(onChange).toHaveBeenCalled();
-      expect([source.unpublishable, source.find('0000-01-10-0') !== undefined]).toEqual([undefined, isOurs]);
+      expect([source.report.knowsOtherDrivers, source.find('0000-01-10-0') !== undefined]).toEqual([true, isOurs]);
       onChange.mockClear();
     }
     expect(logger.lines.find(({ message }) => message === 'device not offered')?.fields).toMatchObject({

@@ -1,9 +1,13 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, vi } from 'vitest';
 import { OtherDrivers } from '../../../../src/driver/devices/other-drivers.ts';
 import { ResourceApi } from '../../../../src/framework/kube/index.ts';
+import { textFiles } from '../../../../src/lib/text-files.ts';
 import { itWith } from '../../../doubles/it-with.ts';
 import { startKubeBench } from '../../../doubles/kube-bench.ts';
 import { testDriver, testNode } from '../../../doubles/objects.ts';
+import { tempDir } from '../../../doubles/temp-dir.ts';
 
 const other = 'dra.example';
 
@@ -20,11 +24,15 @@ async function startBench() {
   const bench = await startKubeBench();
   const { client, clock, logger, stack } = bench;
   const resources = new ResourceApi(client);
-  const others = stack.use(
-    new OtherDrivers({ resources, driver: testDriver, node: testNode, clock, logger, random: () => 0 }),
-  );
-  const offered = () => others.offered && Object.fromEntries(others.offered);
-  return { ...bench, others, offered };
+  const statePath = join(stack.use(tempDir()).path, 'other-drivers.json');
+  const options = { resources, driver: testDriver, node: testNode, clock, logger, files: textFiles, statePath };
+  const open = () => stack.use(new OtherDrivers({ ...options, random: () => 0 }));
+  const others = open();
+  const functions = (of: OtherDrivers) => {
+    const offered = of.offered();
+    return offered && Object.fromEntries(offered);
+  };
+  return { ...bench, others, offered: () => functions(others), open, functions, statePath };
 }
 
 describe('OtherDrivers', () => {
@@ -49,9 +57,28 @@ describe('OtherDrivers', () => {
     await others.start();
     const known = { '0000:3b:02.1': other, '0000:3b:02.2': other, '0000:3b:02.3': other };
     expect(offered()).toEqual(known);
+  });
+
+  it('keeps a function for five minutes after its slice has gone, also over a restart', async ({ own }) => {
+    const { api, clock, others, offered, open, functions, statePath } = own;
+    const pciAddress = '0000:3b:02.1';
+    api.create(sliceOf(other, [{ pciAddress: { string: pciAddress } }]) as never);
+    await others.start();
+    expect(offered()).toEqual({ [pciAddress]: other });
     await api.until(() => api.watchCount === 1);
     api.delete('ResourceSlice', `${other}-${testNode}`);
-    await vi.waitFor(() => expect(offered()).toEqual({}));
+    const next = open();
+    await next.start();
+    clock.advance(299_000);
+    expect(functions(next)).toEqual({ [pciAddress]: other });
+    clock.advance(2_000);
+    expect(functions(next)).toEqual({});
+    expect(readFileSync(statePath, 'utf8')).toBe('{}');
+    // The first one learns of the deletion by its watch.
+    await vi.waitFor(() => {
+      clock.advance(301_000);
+      expect(offered()).toEqual({});
+    });
   });
 
   it('waits two seconds for an API server that does not answer', async ({
@@ -60,9 +87,14 @@ describe('OtherDrivers', () => {
     const unanswered = ({ signal }: { signal?: AbortSignal }) =>
       new Promise<never>((_, reject) => signal?.addEventListener('abort', () => reject(signal.reason)));
     vi.spyOn(client, 'request').mockImplementation(unanswered);
-    const started = others.start();
-    clock.advance(2_000);
-    await started;
+    let isStarted = false;
+    void others.start().then(() => {
+      isStarted = true;
+    });
+    await vi.waitFor(() => {
+      clock.advance(2_000);
+      expect(isStarted).toBe(true);
+    });
     expect(offered()).toBeUndefined();
   });
 });

@@ -30,6 +30,7 @@ export function largestSources(): ViewSources {
       },
       report: {
         devices: [],
+        knowsOtherDrivers: true,
         readings: [],
         excluded: names.map((name, index) => ({
           pciAddress: `0000:ff:${index}.0`,
