@@ -29,7 +29,10 @@ export interface Container {
   cpu: { shares: number; cpus: string; mems: string };
   /** PID on the host; 0 if the container is not running. */
   pid: number;
-  /** Nanoseconds since 1970, rounded to the precision of a number (some 200 ns); 0 if the container was not created yet. */
+  /**
+   * Times of creation, start and end in nanoseconds since 1970, rounded to the precision of a number (some 200 ns); each is
+   * 0 until it has happened.
+   */
   createdAtNs: number;
   startedAtNs: number;
   finishedAtNs: number;

@@ -7,7 +7,8 @@ const timeoutMs = 10_000;
 const hopelessCodes = ['ENOENT', 'ECONNREFUSED', 'EACCES'];
 
 /**
- * Connects briefly to the runtime as an NRI plugin of its own, in the way of the driver, to show whether the driver can.
+ * Connects briefly to the runtime as a second NRI plugin, just as the driver connects: what works here works for the
+ * driver.
  * @param socketPath the runtime's NRI socket
  * @throws NetdraError `nri-unavailable`, with the system's error code as `cause.code` if there is one
  */

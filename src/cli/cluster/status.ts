@@ -13,7 +13,10 @@ export interface NodeStatus {
   node: string;
   /** The driver's pod; absent if none is on the node. */
   pod?: DriverPod;
-  /** Numbers of devices. `inUse`: allocated to a claim; `tainted`: kept from new claims, or from their pods, by a taint. */
+  /**
+   * Numbers of devices. `inUse`: allocated to a claim that is reserved for a pod; `tainted`: kept from new claims, or from
+   * their pods, by a taint.
+   */
   offered: number;
   allocated: number;
   inUse: number;

@@ -5,7 +5,7 @@ import { FieldReader } from './field-reader.ts';
 import type { InputObject } from './report.ts';
 import { selectNodes, splitByRange, splitRange, toLinkType } from './selectors.ts';
 
-/** Resource prefix of the device plugin's default. */
+/** Default resource prefix of the device plugin. */
 const defaultPrefix = 'intel.com';
 /** Key that applies to all nodes; the SR-IOV operator adds one key per node name. */
 const keyForAll = 'config.json';

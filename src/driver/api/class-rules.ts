@@ -129,8 +129,8 @@ function isClosed(field: ClaimField, ofClass: VfConfig, open: readonly ClosedFie
 }
 
 /**
- * Checks that limits can take effect: they cannot on addresses and routes that are chosen elsewhere, although the class
- * does not say so.
+ * Refuses a field by which another component would choose addresses and routes, if the class limits them: the limits would
+ * not apply to them.
  */
 function checkElsewhere(claim: AllocatedClaim, limits: ClassLimits, { field, what }: (typeof chosenElsewhere)[number]) {
   const limit = (['addressRanges', 'maxAddresses', 'routes', 'maxRoutes'] as const).find(

@@ -14,8 +14,8 @@ const resourceName = z
   );
 
 /**
- * Older dialects that containers get besides the metadata file; absent: none. Set in a DeviceClass, which knows the images
- * of its pods.
+ * Older dialects that containers get besides the metadata file; absent: none, except for extended resources. Closed to
+ * claims by default, since the author of a DeviceClass knows the images of its pods.
  */
 export const dialectsSchema = z
   .strictObject({

@@ -265,7 +265,7 @@ export class Driver implements DraPlugin {
     for (const [uid, claim] of known) {
       if (claim !== undefined) unrestored.set(uid, await this.#work.restoreAll(claim.identity, claim.devices));
     }
-    // Unknown if the claim was not fully prepared.
+    // Without `access` the claim was not fully prepared, and the device may have a spec.
     const hasSpec = ({ access }: StoredDevice) => access === undefined || access.nodes.length > 0;
     const withSpecs = identities.filter(({ uid }) => known.get(uid)?.devices.some(hasSpec) ?? true);
     this.#specs.removeDevices(withSpecs.map(({ uid }) => uid));

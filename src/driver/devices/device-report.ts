@@ -39,7 +39,7 @@ export interface DeviceReportOptions {
 
 /** Any device may get a taint, and a slice with a tainted device holds no more than these. */
 const maxDevicesPerSlice = 64;
-/** How long a device stays healthy without a scan: three scans were missed. */
+/** Seconds for which a device stays healthy without a scan: three times the longest interval between scans. */
 const healthySeconds = (3 * longestRescanMs) / 1_000;
 
 /**

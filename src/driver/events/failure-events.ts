@@ -96,7 +96,10 @@ export class FailureEvents {
     this.#reportSlow(claim.identity, consumersOf(claim), what);
   }
 
-  /** Reports misaligned CPUs; the container starts nevertheless. @param reason NUMA nodes of its CPUs and its devices */
+  /**
+   * Reports CPUs or memory on other NUMA nodes than the devices; the container starts nevertheless.
+   * @param reason where its CPUs, its memory and its devices are
+   */
   numaMisaligned(pod: PodName, claim: ClaimIdentity, reason: string): void {
     const note = `Devices of claim ${claimName(claim)} are on another NUMA node than CPUs or memory: ${reason}`;
     this.#report(claim, [pod], { reason: 'NumaMisaligned', action: 'CreatingContainer', note });

@@ -2,7 +2,7 @@ import { type ClaimIdentity, claimName } from '../../framework/metadata/document
 import type { Clock } from '../../lib/clock.ts';
 import type { StoredDevice } from './stored.ts';
 
-/** Time before work counts as slow, ms: a CNI plugin that waits for IPv6 duplicate address detection takes up to 2 s. */
+/** Time before work counts as slow, ms. More than the 2 s that a CNI plugin waits for IPv6 duplicate address detection. */
 const patienceMs = 3_000;
 
 export interface DeviceProgressOptions<Claim> {

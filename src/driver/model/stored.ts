@@ -107,7 +107,7 @@ export function groupOf({ config }: Pick<StoredDevice, 'config'>): string | unde
   return config.bond?.name;
 }
 
-/** Whether the VF has no interface:, without an interface. Known once it is prepared. */
+/** Returns whether the VF is bound to vfio, and so has no interface. Known once it is prepared. */
 export function isUserSpace({ access }: { access?: VfAccess }): boolean {
   return access?.vfio !== undefined;
 }

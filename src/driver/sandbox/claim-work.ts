@@ -132,7 +132,7 @@ export class ClaimWork {
     if (!isDescribed) await this.#readGroups(readings, place, pod).catch((error: unknown) => errors.push(error));
     await writer.write(identity, place.sandboxId, readings).catch((error: unknown) => errors.push(error));
     if (lost.length > 0) return { withdrawn: leftError(lost, place, asOneError(errors)) };
-    // Another instance of the driver may have withdrawn it since: the claim is no longer ready.
+    // Not `ready` on an earlier result: another instance may have withdrawn the metadata since.
     if (errors.length > 0 && !isDescribed) return { withdrawn: asOneError(errors) };
     if (errors.length > 0) throw asOneError(errors);
     return readings.some(({ state }) => state?.tentative) ? 'tentative' : 'ready';

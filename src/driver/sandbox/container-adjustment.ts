@@ -37,7 +37,10 @@ export function containerAdjustment(
   };
 }
 
-/** Returns the container's claims; none while the store is unreadable, unless the container uses one of ours. */
+/**
+ * Returns the pod's claims. While the store is unreadable: none for a container without a claim of ours.
+ * @throws StateError for any other
+ */
 function claimsOf(store: StoredClaims, podUid: string, usesAny: () => boolean): StoredClaim[] {
   try {
     return store.claimsOfPod(podUid);

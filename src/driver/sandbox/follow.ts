@@ -6,8 +6,8 @@ import type { NamespaceOpener, NetworkNamespace } from '../vf/networks.ts';
 import type { NamespaceWatcher } from './namespace-ends.ts';
 
 /**
- * Number of reads at first: changes come in bursts, as when an address is replaced, or a link goes down and up. A pod that
- * keeps changing is read less and less often, and its events are ignored in between.
+ * Reads after the first one before the pauses grow: changes come in bursts, as when an address is replaced, or a link goes
+ * down and up. A pod that keeps changing is read less and less often, and its events are ignored in between.
  */
 const looksAtFirst = 8;
 /** Pause between reads from which on the pod counts as flapping, ms. */

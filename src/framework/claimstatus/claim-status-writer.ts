@@ -36,7 +36,7 @@ const perClaim = { burst: 6, everyMs: 10_000 };
 const removalPollMs = 1_000;
 /** Time after a writer's start by which the instance that it replaces in a rolling update has ended, ms. */
 const replacedMs = 120_000;
-/** Consecutive failures after which a failure is persistent: 8 s. */
+/** Consecutive failures after which a failure counts as persistent; with the pauses, after some 8 s. */
 const persistentFailures = 5;
 
 export type ClaimStatusApi = Pick<ResourceApi, 'readClaim' | 'patchClaimStatus'>;

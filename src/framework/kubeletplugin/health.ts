@@ -2,7 +2,7 @@ import { KubeletPluginError } from './errors.ts';
 
 /** The kubelet's limit for a message, in bytes. */
 const maxMessageBytes = 1024;
-/** The kubelet's default. */
+/** The kubelet's default timeout, in seconds, if the driver sets none. */
 const defaultTimeoutSeconds = 30;
 
 export const healthStates = ['unknown', 'healthy', 'unhealthy'] as const;

@@ -47,7 +47,7 @@ export async function removeDeadSockets(
     try {
       await task();
     } catch (cause) {
-      // Already removed.
+      // It was removed meanwhile, or was never there.
       if (errnoCode(cause) === 'ENOENT') return;
       const message = `cannot look for sockets of killed instances at ${path}`;
       const hint =

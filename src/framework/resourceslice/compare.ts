@@ -53,7 +53,10 @@ function canonical(spec: SliceSpec): unknown {
   });
 }
 
-/** Replaces every quantity by a text that is the same for equal values. Names are keys, or are left alone. */
+/**
+ * Replaces every quantity by a text that is the same for equal values. Leaves names alone: they are keys, or the values of
+ * `name` and `counterSet`.
+ */
 function canonicalQuantities(value: unknown): unknown {
   if (typeof value === 'string') return String(parseQuantity(value) ?? value);
   if (Array.isArray(value)) return value.map(canonicalQuantities);

@@ -95,7 +95,7 @@ export function planPool(input: PoolPlanInput): PoolPlan {
 /**
  * Returns the generation to publish; slices with the same generation belong together. The generation stays if they do so in
  * whatever order the writes are seen: when one slice changes and others change only their taints, or when slices are
- * restored. The Go helper's controller also increments it for restored slices.
+ * restored. Unlike here, the Go helper's controller increments it for restored slices, too.
  */
 function nextGeneration(
   places: Place[],

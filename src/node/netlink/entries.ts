@@ -123,7 +123,7 @@ export interface Neighbor {
 
 /** `NDA_*` of Linux `neighbour.h`. */
 const NeighborAttribute = { address: 1, macAddress: 2, index: 8 } as const;
-/** Replaces: the kernel may have learned another hardware address already. */
+/** `NUD_PERMANENT` of Linux `neighbour.h`. */
 const permanent = 0x80;
 
 export const neighborTable: EntryTable<Neighbor> = {

@@ -88,7 +88,10 @@ export class KernelSocket {
     }
   }
 
-  /** Receives the answer, which the kernel completes within the call; but each read of a table makes it look for more. */
+  /**
+   * Receives the answer, which is there when the request's call returns; but each read of a table makes the kernel look for
+   * more.
+   */
   async #receive(buffer: Buffer, request: Buffer, onDatagram: (datagram: Buffer) => void): Promise<void> {
     const { errno, recv, recvAsync } = loadSystemCalls();
     const seq = lastSeq(request);

@@ -40,7 +40,8 @@ export class ClaimGate {
     const isGated = hasGate(state);
     // Containers wait only in an existing directory, whether it has files or not.
     if (isGated) makeDirectory(claimDirectory(this.#dataDir, state.claim));
-    // Keeps the gate's text for containers that wait or have ended. Only an update or `open` opens it.
+    // Keeps the gate's text for containers that wait or have ended. It is opened only by an update or `open`, for a sandbox
+    // that was looked at.
     const open = isGated ? openFor(this.#dataDir, state.claim) : undefined;
     if (open !== null && open !== state.servedBy) closeGate(this.#dataDir, state.claim);
   }

@@ -40,7 +40,8 @@ interface ClaimPlan {
  * The metadata files and CDI specs of one driver's claims. Rules, all kept across restarts: before generation 1 a deferred
  * request has no file, or an empty one and a closed gate, so that no container starts without it; generation never
  * decreases for the same claim UID; files that a container may have mounted are changed in place; another UID under the
- * same name starts from nothing. Calls run in their order: each does all of its work at once.
+ * same name starts from nothing. Calls other than `restore` take effect in the order in which they are made: each works
+ * synchronously.
  */
 export class ClaimMetadata extends ClaimDirs {
   readonly #layouts: LayoutName[];

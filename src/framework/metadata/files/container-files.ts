@@ -54,7 +54,7 @@ export function encodeContainerFile(state: ClaimState, { requests: bases }: Cont
     content === undefined ? [] : [{ name, devices: content.devices }],
   );
   if (written.length < requests.length) return requests.some(({ isGated }) => isGated) ? '' : undefined;
-  // Sum of the requests' generations, starting at 1: it grows with each of them.
+  // Grows with each request's generation, and is 1 when all of them are.
   const generation = requests.reduce((sum, request) => sum + request.generation, 1 - requests.length);
   const names = { claim, generation, ...(podClaimName !== undefined && { podClaimName }) };
   return encodeVersions({ ...names, requests: written }, versions);

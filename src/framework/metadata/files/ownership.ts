@@ -46,7 +46,7 @@ export function checkAllWritten(state: ClaimState, claim: ClaimIdentity): void {
   throw new MetadataError('metadata-not-written', message, { claim: subject, hint });
 }
 
-/** Returns a request without content that containers must wait for; none if no layout has files. */
+/** Returns a request that containers wait for because its files have no content yet; none if no layout has files. */
 export function findUnwritten({
   layouts,
   requests,
