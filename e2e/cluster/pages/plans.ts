@@ -104,7 +104,10 @@ export const pagePlans: PagePlan[] = [
         ],
       ],
       [/^helm install .*simulate/, ['kubectl delete --filename deploy/manifests/netdra.yaml --wait --timeout=1m']],
-      [/manifests\/remove/, ['sed -i "s|localhost/netdra|registry.example.com/netdra|" deploy/manifests/remove.yaml']],
+      [
+        /^kubectl apply .*manifests\/remove/,
+        ['sed -i "s|localhost/netdra|registry.example.com/netdra|" deploy/manifests/remove.yaml'],
+      ],
     ],
     after: [
       [
@@ -123,7 +126,6 @@ export const pagePlans: PagePlan[] = [
       [/^helm upgrade .*http\.tls/, '--wait --timeout 2m'],
       [/^helm (push|install netdra oci:)/, '--plain-http'],
       [/^helm install netdra (deploy|oci:)/, `--wait --timeout 2m ${values}`],
-      [/^helm uninstall/, '--wait'],
     ],
     output: [
       [/^kubectl get resourceslices/, /sriov\.netdra\.dev/],

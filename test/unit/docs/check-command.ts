@@ -32,7 +32,7 @@ const others: Record<string, string[]> = {
   'helm rollback': ['--namespace=', '--wait'],
   'git push': [],
   'git tag': ['--sign'],
-  'helm uninstall': ['--namespace='],
+  'helm uninstall': ['--namespace=', '--wait'],
   'helm test': ['--namespace=', '--logs'],
   'helm lint': ['--strict'],
   'helm package': [],
