@@ -74,11 +74,13 @@ export class Liveness {
     );
   }
 
-  /** The runtime said that a device is not on the host, where it moves it from, and it is in another sandbox. */
+  /** The runtime said that a device is not on the host, where it moves it from, and it is in a ready sandbox of another pod. */
   #isElsewhere({ uid }: SimPod, claims: readonly SimClaim[]): boolean {
     const [, name] = /^Multus: (\S+) is not on the host$/.exec(this.#answers.get(uid) ?? '') ?? [];
     if (!claims.some(({ devices }) => devices.some(({ device }) => device === name))) return false;
-    return this.#node.hardware.vfs.find((vf) => vf.name === name)?.link?.namespace.isHost === false;
+    const namespace = this.#node.hardware.vfs.find((vf) => vf.name === name)?.link?.namespace;
+    const sandboxes = [...this.#node.runtime.sandboxes.values()];
+    return sandboxes.some(({ network, pod, state }) => network === namespace && pod.uid !== uid && state === 'ready');
   }
 
   #isNotReady(claim: SimClaim): boolean {

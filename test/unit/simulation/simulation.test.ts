@@ -5,7 +5,7 @@ import { PastStore } from '../../simulation/past-store.ts';
 import type { Plan } from '../../simulation/plan.ts';
 import { plantedBugs } from '../../simulation/planted/bugs.ts';
 import { openSimulation } from '../../simulation/planted/open.ts';
-import { all, inHandlers, inRequests, inSandboxes } from '../../simulation/planted/plant.ts';
+import { all, inHandlers, inRequests, inSandboxes, type Plant, withoutTask } from '../../simulation/planted/plant.ts';
 import seeds from '../../simulation/planted/seeds.json' with { type: 'json' };
 import { shrink } from '../../simulation/shrink.ts';
 import { Simulation } from '../../simulation/simulation.ts';
@@ -25,6 +25,19 @@ const silent = all(
   })),
   inRequests(async (request, send) => (/events|status$/.test(request.path) ? {} : await send(request))),
 );
+
+/** The first sandbox, into which Multus has moved the VF, is refused, and the driver never takes the VF out of it. */
+function leftBehind(): Plant {
+  let isFirst = true;
+  const refusesFirst = inHandlers((handlers) => ({
+    async runPodSandbox(...call) {
+      if (!isFirst) return await handlers.runPodSandbox?.(...call);
+      isFirst = false;
+      throw new Error('not yet');
+    },
+  }));
+  return all(refusesFirst, withoutTask('observed VFs'));
+}
 
 describe('a schedule', () => {
   let simulation: Simulation;
@@ -178,6 +191,8 @@ describe('a simulation mode', () => {
   it.each([
     ['that the driver keeps quiet about', silent, lostNamespace],
     ['whose reason is not true', inSandboxes((pod) => ({ ...pod, namespaces: [] })), withoutGate],
+    // The runtime loses all sandboxes that it cannot start.
+    ['whose device stays in a lost sandbox', leftBehind(), (plan: Plan) => ({ ...sharedByTwo(plan), leakRate: 1 })],
   ])('liveness fails for a pod %s', async (_, plant, change) => {
     using simulation = new Simulation(plant);
     expect((await simulation.runPlan(change)).violation?.rule).toBe('not-live');
