@@ -69,6 +69,11 @@ export class Checks {
   readonly #node: Node;
   /** The pod that a VF was last moved to, by PCI address. */
   readonly #lastPods = new Map<string, string>();
+  /**
+   * PCI addresses of VFs that a failed request named while they were on the host: the driver may have restored them in part, and
+   * restores the rest when it detaches them.
+   */
+  readonly #unrestored = new Set<string>();
   /** Names of the claims that a VF was ever allocated to, by PCI address, with their pods. */
   readonly #pods = new Map<string, Set<string>>();
   /** By their text: a file is read more often than it is written. */
@@ -860,6 +865,11 @@ export class Checks {
     return this.#node.disk.files.textOf(join(this.#claimDir(claim), request, 'metadata.json'));
   }
 
+  /** The one request to the kernel that fails. @param link the one that it names */
+  requestFailed(link: SimLink | undefined): void {
+    if (link?.parentDevice !== undefined && link.namespace.isHost) this.#unrestored.add(link.parentDevice);
+  }
+
   #moved(link: SimLink, from: Namespace, to: Namespace, by: string | undefined): void {
     this.#node.simulator.trace(
       'kernel',
@@ -878,16 +888,12 @@ export class Checks {
     const sandbox = [...this.#node.runtime.sandboxes.values()].find(({ network }) => network === to);
     const vf = this.#node.hardware.vfs.find(({ pciAddress }) => pciAddress === link.parentDevice);
     if (sandbox === undefined || vf === undefined) return;
-    if (from.isHost && by !== 'Multus' && !this.#comesBackPartly(vf, sandbox.pod)) this.#checkFresh(link, vf, sandbox);
+    const comesBackPartly =
+      this.#unrestored.delete(vf.pciAddress) && this.#lastPods.get(vf.pciAddress) === sandbox.pod.uid;
+    if (from.isHost && by !== 'Multus' && !comesBackPartly) this.#checkFresh(link, vf, sandbox);
     this.#lastPods.set(vf.pciAddress, sandbox.pod.uid);
     if (this.wasAllocated(vf.name, sandbox.pod.uid)) return;
     this.#violation ??= new Violation('wrong-pod', `${vf.name} goes to ${to.owner}, which has no claim of it`);
-  }
-
-  /** Whether a VF returns to the pod that it has left, and the kernel may have refused to restore it: that is done when it is detached. */
-  #comesBackPartly({ pciAddress }: SimVf, { uid }: SimPod): boolean {
-    const mayBeRefused = this.#node.plan.faults.some((fault) => fault.kind === 'one fails' && fault.of === 'kernel');
-    return mayBeRefused && this.#lastPods.get(pciAddress) === uid;
   }
 
   /** A sandbox gets a VF as the host has it, with what its own claim asks for: nothing of an earlier pod. */

@@ -17,6 +17,7 @@ import type { TextFiles } from '../../src/lib/text-files.ts';
 import type { InventoryPolicy } from '../../src/node/inventory/inventory-policy.ts';
 import { driverName, nodeName } from './api-server.ts';
 import { openSimCard } from './card-ports.ts';
+import type { SimLink } from './links.ts';
 import { SimNetworks } from './networks.ts';
 import { numaNodes } from './numa.ts';
 import { type InstanceSettings, reconcileMsOf } from './plan.ts';
@@ -158,7 +159,7 @@ export class Instance {
     const { simulator, kernel, hardware, apiServer, cni, bootCount } = this.#node;
     const { process } = this;
     const readFails = () => this.#node.readFails('files');
-    const isLost = (isChange: boolean) => this.#node.isRequestLost(isChange);
+    const isLost = (isChange: boolean, link?: SimLink) => this.#node.isRequestLost(isChange, link);
     const networks = new SimNetworks({ simulator, kernel, hardware, process, isLost, readFails });
     const locks = this.#contested(this.#isShared ? this.#sharedLocks() : new KeyedMutex());
     const isGated = this.#chosen.gate === 'hook';

@@ -22,7 +22,7 @@ import {
 } from '../../src/node/netlink/index.ts';
 import type { Hardware } from './hardware.ts';
 import type { Kernel } from './kernel.ts';
-import type { Namespace, Reference } from './links.ts';
+import type { Namespace, Reference, SimLink } from './links.ts';
 import type { Process, Simulator } from './simulator.ts';
 
 const noTraffic = { rxBytes: 0, txBytes: 0, rxPackets: 0, txPackets: 0, rxDropped: 0, txDropped: 0 };
@@ -39,8 +39,8 @@ export interface SystemOptions {
   kernel: Kernel;
   hardware: Hardware;
   process: Process;
-  /** Whether the current request to the kernel gets lost. */
-  isLost: (isChange: boolean) => boolean;
+  /** Whether the current request to the kernel gets lost. @param link the one that it names by its index */
+  isLost: (isChange: boolean, link: SimLink | undefined) => boolean;
   /** Whether there is no descriptor for the current call. */
   readFails: () => boolean;
 }
@@ -69,7 +69,7 @@ export class SimConnection implements LinkConnection {
 
   link(by: LinkSelector): Promise<Link | undefined> {
     const find = () => ('index' in by ? this.#namespace.byIndex(by.index) : this.#namespace.byName(by.name));
-    return this.#ask('link', () => find()?.view());
+    return this.#ask('link', () => find()?.view(), 'index' in by ? by.index : undefined);
   }
 
   setLink(index: number, change: LinkChange): Promise<void> {
@@ -82,6 +82,7 @@ export class SimConnection implements LinkConnection {
         if (netns !== undefined && target === undefined) throw refused(-ebadf, { operation: 'move link' });
         kernel.change(this.#namespace, index, rest, target, process.name);
       },
+      index,
       () => `#${index} ${describe(change)}`,
     );
   }
@@ -91,11 +92,12 @@ export class SimConnection implements LinkConnection {
   }
 
   removeAltNames(index: number, keep: readonly string[] = []): Promise<void> {
-    return this.#ask('removeAltNames', () => this.#options.kernel.removeAltNames(this.#namespace, index, keep));
+    const effect = () => this.#options.kernel.removeAltNames(this.#namespace, index, keep);
+    return this.#ask('removeAltNames', effect, index);
   }
 
   qdisc(index: number, place: QdiscPlace): Promise<string | undefined> {
-    return this.#ask('qdisc', () => this.#namespace.byIndex(index)?.qdiscs[place]);
+    return this.#ask('qdisc', () => this.#namespace.byIndex(index)?.qdiscs[place], index);
   }
 
   addQdisc(index: number, place: QdiscPlace, kind: string): Promise<void> {
@@ -107,11 +109,11 @@ export class SimConnection implements LinkConnection {
   }
 
   addresses(index?: number): Promise<Address[]> {
-    return this.#ask('addresses', () =>
+    const effect = () =>
       this.#namespace.links
         .filter((link) => index === undefined || link.index === index)
-        .flatMap((link) => [...link.addresses.values()].map((address) => ({ ...address, index: link.index }))),
-    );
+        .flatMap((link) => [...link.addresses.values()].map((address) => ({ ...address, index: link.index })));
+    return this.#ask('addresses', effect, index);
   }
 
   /** All addresses in the simulation can be reached. */
@@ -199,10 +201,10 @@ export class SimConnection implements LinkConnection {
 
   setVf(pfIndex: number, vfIndex: number, change: VfChange): Promise<void> {
     const effect = () => this.#options.hardware.setVf(pfIndex, vfIndex, change);
-    return this.#ask('setVf', effect, () => `${vfIndex} ${JSON.stringify(change)}`);
+    return this.#ask('setVf', effect, undefined, () => `${vfIndex} ${JSON.stringify(change)}`);
   }
 
-  #ask<T>(what: string, effect: () => T, details = () => ''): Promise<T> {
+  #ask<T>(what: string, effect: () => T, index?: number, details = () => ''): Promise<T> {
     const { simulator, process, isLost } = this.#options;
     const isChange = changes.test(what);
     if (isChange) {
@@ -210,7 +212,8 @@ export class SimConnection implements LinkConnection {
     }
     const run = () =>
       process.call(what, simulator.tape.answerDelay(usualMs, slowMs), () => {
-        if (isLost(isChange)) throw new NetlinkError('netlink-lost', `no answer to ${what}`, { retriable: true });
+        const link = index === undefined ? undefined : this.#namespace.byIndex(index);
+        if (isLost(isChange, link)) throw new NetlinkError('netlink-lost', `no answer to ${what}`, { retriable: true });
         return effect();
       });
     // Like a socket: requests are executed in the order in which they were made.

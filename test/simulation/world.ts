@@ -324,14 +324,15 @@ export class Node {
     return this.simulator.tape.chance(0.5, 'reads');
   }
 
-  /** Whether the answer to the current request to the kernel gets lost. */
-  isRequestLost(isChange: boolean): boolean {
+  /** Whether the answer to the current request to the kernel gets lost. @param link the one that it names by its index */
+  isRequestLost(isChange: boolean, link: SimLink | undefined): boolean {
     const { faults, simulator } = this;
     const counts = isChange || !faults.isOfChanges;
     if (counts && faults.requestsBefore !== undefined && faults.requestsBefore-- <= 0) {
       faults.requestsBefore = undefined;
       this.#disturb(0);
       this.hasLostRequest = true;
+      this.checks.requestFailed(link);
       return true;
     }
     const isLost = simulator.tape.chance(faults.lostRate, 'kernel');
