@@ -58,7 +58,7 @@ export class ClaimGate {
     // The state is written first, so that no generation is used twice.
     this.#write(state, next);
     const isWritten = this.#files.writeRequest(next, base);
-    if (sandboxId !== undefined && next.servedBy === sandboxId) this.#letIn(next, sandboxId);
+    if (sandboxId !== undefined && next.servedBy === sandboxId) this.#letIn(next, sandboxId, base);
     return isWritten;
   }
 
@@ -105,11 +105,14 @@ export class ClaimGate {
     if (next !== before && !isDeepStrictEqual(next, before)) this.#states.write(next);
   }
 
-  /** Opens the gate. Call it after the state is recorded. */
-  #letIn(state: ClaimState, sandboxId: string): void {
-    // Files that no update writes: their content is known since prepare, and may have been removed or damaged since.
-    for (const [base, { isGated }] of Object.entries(state.requests)) {
-      if (isGated !== true) this.#files.writeRequest(state, base);
+  /** Opens the gate. Call it after the state is recorded. @param written a request whose files were just written */
+  #letIn(state: ClaimState, sandboxId: string, written?: string): void {
+    const others = Object.entries(state.requests).filter(([base]) => base !== written);
+    const isOpen = others.length > 0 && openFor(this.#dataDir, state.claim) === sandboxId;
+    // No update writes files whose content is known since prepare: they may have been removed or damaged since. Other files lack
+    // what is recorded if the write of an earlier update failed.
+    for (const [base, { isGated }] of others) {
+      if (!isOpen || isGated !== true) this.#files.writeRequest(state, base);
     }
     // Containers of before the driver was started without the gate may still wait.
     if (hasGate(state) || isAwaited(this.#dataDir, state.claim, sandboxId))

@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, rmdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { formatGate } from '../../../../../src/framework/metadata/gate/gate.ts';
@@ -112,6 +112,23 @@ describe('a claim with a gate', () => {
     }
     await bench.start({ gate, records: new Records(bench.dataDir) }).endGate(claim, a);
     expect(metadata.read(claim, 'vf')).toBeUndefined();
+  });
+
+  it('stays closed while the file of one of its requests cannot be written', async () => {
+    const second = [{ driver, pool: 'node-1', name: 'dev-2' }];
+    const requests = { ...record.requests, two: { name: 'two', devices: [{ pool: 'node-1', name: 'dev-2' }] } };
+    await metadata.prepare({ ...record, requests }, new Map());
+    const [path = ''] = hidden();
+    rmSync(path);
+    mkdirSync(path);
+    await expect(metadata.update(claim, 'vf', devices, a)).rejects.toMatchObject({ code: 'metadata-io', path });
+    for (const _attempt of [1, 2]) {
+      await expect(metadata.update(claim, 'two', second, a)).rejects.toMatchObject({ code: 'metadata-io', path });
+      expect(gateOf()).toBeUndefined();
+    }
+    rmdirSync(path);
+    await metadata.update(claim, 'two', second, a);
+    expect([gateOf(), isBlank(path)]).toEqual([{ state: 'served', sandboxId: a }, false]);
   });
 
   it('opens its gate only once all of its requests have been updated for the sandbox', async () => {
