@@ -3,6 +3,7 @@ import type { Locks } from '../../lib/keyed-mutex.ts';
 import {
   asOneError,
   groupOf,
+  isUserSpace,
   type SandboxIdentity,
   type SandboxPlace,
   type StoredClaim,
@@ -102,6 +103,7 @@ export class ClaimWork {
     const readings: DeviceReading[] = [];
     const lost: StoredDevice[] = [];
     const errors: unknown[] = [];
+    const changing: DeviceReading[] = [];
     let isDescribed = true;
     for (const stored of devices) {
       const device = { ...stored };
@@ -110,6 +112,7 @@ export class ClaimWork {
       const alignment = numa.alignmentOf(identity.uid, place.sandboxId, device.name) ?? alignmentIn(known);
       const reading: DeviceReading = { request: device.request, device, state: undefined, alignment };
       readings.push(reading);
+      if (mayChangeMeanwhile(stored)) changing.push(reading);
       progress.deviceBegins(device);
       try {
         reading.state = await (known === undefined
@@ -129,7 +132,7 @@ export class ClaimWork {
       }
     }
     signal.throwIfAborted();
-    if (!isDescribed) await this.#readGroups(readings, place, pod).catch((error: unknown) => errors.push(error));
+    if (!isDescribed) await this.#readAgain(changing, place, pod).catch((error: unknown) => errors.push(error));
     await writer.write(identity, place.sandboxId, readings).catch((error: unknown) => errors.push(error));
     if (lost.length > 0) return { withdrawn: leftError(lost, place, asOneError(errors)) };
     // Not `ready` on an earlier result: another instance may have withdrawn the metadata since.
@@ -139,13 +142,15 @@ export class ClaimWork {
   }
 
   /**
-   * Reads all members of bonds after the last one has joined, since each new member can change the bond's address and
-   * active member.
+   * Reads VFs again after the last one was attached, which takes as long as its plugins do. One that cannot be read, or has
+   * left, has no state any more: the gate stays closed.
    */
-  async #readGroups(readings: readonly DeviceReading[], place: SandboxPlace, pod: PodLinks): Promise<void> {
+  async #readAgain(readings: readonly DeviceReading[], place: SandboxPlace, pod: PodLinks): Promise<void> {
+    if (readings.length > 0) pod.changed();
     for (const reading of readings) {
       const { device, state } = reading;
-      if (groupOf(device) === undefined || state === undefined) continue;
+      if (state === undefined) continue;
+      reading.state = undefined;
       reading.state = await this.#options.attachments.read(device, pod);
       if (reading.state === undefined) throw leftError([device], place);
     }
@@ -215,6 +220,15 @@ export class ClaimWork {
     if (attachment === undefined) await reconfigure();
     return await this.#options.attachments.attach(claim.identity.uid, device, place, pod, signal, reconfigure);
   }
+}
+
+/**
+ * Returns whether the state of a VF may change while others of its claim are attached: each new member can change a bond's
+ * address and active member, and a VF that was attached before may be in a pod whose containers run and move it away. A VF
+ * in user space has no interface to move.
+ */
+function mayChangeMeanwhile(device: StoredDevice): boolean {
+  return groupOf(device) !== undefined || (device.attachment !== undefined && !isUserSpace(device));
 }
 
 function requestsOf(devices: readonly StoredDevice[]): string[] {

@@ -44,6 +44,8 @@ describe('ClaimWork for the VFs of a claim', () => {
   let detachErrors: Map<string, Error>;
   /** What was done with the VFs. */
   let calls: string[];
+  /** What happens in the pod while a VF is attached. */
+  let whileAttaching: () => void;
   /** How far the work is, as it says. */
   let steps: string[];
   let withdrawError: Error | undefined;
@@ -56,6 +58,7 @@ describe('ClaimWork for the VFs of a claim', () => {
     pod = new Map([1, 2].map((index) => [`dev-${index}`, stateOf(index)]));
     detachErrors = new Map();
     calls = [];
+    whileAttaching = () => undefined;
     steps = [];
     withdrawError = undefined;
     alignment = undefined;
@@ -79,6 +82,7 @@ describe('ClaimWork for the VFs of a claim', () => {
         store.setAttachments(uid, new Map([[formatDeviceKey(device), place]]));
         device.attachment = place;
         calls.push(`attach ${device.name}`);
+        whileAttaching();
         const state = find(device);
         if (state === undefined) throw new SandboxError('vf-missing', `${device.name} is nowhere`);
         return state;
@@ -204,6 +208,28 @@ describe('ClaimWork for the VFs of a claim', () => {
     for (const name of ['dev-1', 'dev-2']) pod.set(name, new Error(`${name} is busy`));
     await work.serve(identity, { ...place, sandboxId: 's2' }, links as never, never, progress);
     expect([gate(), file('vf-1'), dataOf(2)]).toEqual(['none', '', undefined]);
+  });
+
+  it('starts no container with a VF that has left while another one was attached again', async () => {
+    await serve();
+    pod.delete('dev-2');
+    await serve();
+    pod.set('dev-2', stateOf(2));
+    whileAttaching = () => void pod.delete('dev-1');
+    expect(await serve()).toMatchObject({ withdrawn: { code: 'vf-left' } });
+    expect(gate()).toBe('none');
+    expect(await serve()).toMatchObject({ withdrawn: { code: 'vf-left' } });
+    expect([gate(), file('vf-1'), dataOf(1)]).toEqual(['none', '', undefined]);
+  });
+
+  it('starts no container with a VF that became unreadable while another one was attached again', async () => {
+    await serve();
+    pod.delete('dev-2');
+    await serve();
+    pod.set('dev-2', stateOf(2));
+    whileAttaching = () => void pod.set('dev-1', new Error('no answer'));
+    expect(await serve()).toMatchObject({ withdrawn: { message: 'no answer' } });
+    expect(gate()).toBe('none');
   });
 
   it('is not ready while the metadata of a VF that left cannot be withdrawn, and retries', async () => {
