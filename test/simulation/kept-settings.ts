@@ -47,7 +47,8 @@ export class KeptSettings {
   readonly #onViolation: (rule: string, message: string) => void;
   /** Time in which an undisturbed driver sets it again: a round of reconciliation, and what that does. */
   readonly #keepMs: number;
-  readonly #lostAtMs = new Map<string, number>();
+  /** By PCI address: the last loss, and the claim that had the VF. */
+  readonly #losses = new Map<string, { atMs: number; claim: SimClaim }>();
   /** In which a process has changed its interfaces. */
   readonly #changedIn = new WeakSet<Namespace>();
 
@@ -67,7 +68,7 @@ export class KeptSettings {
         continue;
       }
       if (!this.#isKnown(vf)) continue;
-      this.#lostAtMs.set(vf.pciAddress, simulator.nowMs);
+      this.#losses.set(vf.pciAddress, { atMs: simulator.nowMs, claim });
       const { trust, spoofCheck } = vf.settings;
       if (by === 'reset') vf.settings = defaultVfSettings();
       else changeSettings(vf.settings, { trust: !trust, spoofCheck: !spoofCheck });
@@ -87,11 +88,18 @@ export class KeptSettings {
     return before === undefined || before.vf.spoofCheck !== undefined;
   }
 
-  /** Whether the driver had no time yet to set again what the VF has lost. */
-  isExcused({ pciAddress }: SimVf): boolean {
-    const lostAtMs = this.#lostAtMs.get(pciAddress);
-    if (lostAtMs === undefined) return false;
-    return this.#node.simulator.nowMs - lostAtMs <= this.#keepMs || !this.#node.isUndisturbedFor(this.#keepMs);
+  /**
+   * Whether the VF may still lack what it has lost since its claim has it: the driver had no time yet to set it again, or leaves it
+   * to the component that attaches the VF, which may have set it (decision 46).
+   */
+  isExcused(vf: SimVf): boolean {
+    const { apiServer, hardware, simulator } = this.#node;
+    const lost = this.#losses.get(vf.pciAddress);
+    if (lost === undefined) return false;
+    const claim = apiServer.claims.get(lost.claim.name);
+    if (claim?.uid !== lost.claim.uid || !hardware.allocatedTo(claim).includes(vf)) return false;
+    if (!isKept(claim)) return true;
+    return simulator.nowMs - lost.atMs <= this.#keepMs || !this.#node.isUndisturbedFor(this.#keepMs);
   }
 
   /** Whether a process in the pod has changed the interface, which stays so. */
@@ -165,9 +173,9 @@ export class KeptSettings {
     return isInPod && claim?.uid === stored.identity.uid ? claim : undefined;
   }
 
-  #wrong(vf: SimVf, { plan: { attach, config } }: SimClaim): string[] {
-    if (attach !== 'netlink' && attach !== 'user-space') return [];
-    const { macAddress, vf: wanted = {} } = config as WantedSettings;
+  #wrong(vf: SimVf, claim: SimClaim): string[] {
+    if (!isKept(claim)) return [];
+    const { macAddress, vf: wanted = {} } = claim.plan.config as WantedSettings;
     const { settings } = vf;
     const rates = this.#node.checks.guarantees.problemOf(vf);
     const isTrusted = wanted.trust ?? settings.trust;
@@ -187,6 +195,11 @@ export class KeptSettings {
     const isShown = conditions.some(({ type, status: is }) => type === 'Configured' && is === 'False');
     return isCounted && isShown && this.#node.checks.waits.hasEvent(claim.uid, 'SettingsLost');
   }
+}
+
+/** Whether the driver sets again what the PF has lost for the VFs of a claim. */
+function isKept({ plan: { attach } }: SimClaim): boolean {
+  return attach === 'netlink' || attach === 'user-space';
 }
 
 /** What the PF has set otherwise than a claim asks. */
