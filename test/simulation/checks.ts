@@ -913,7 +913,7 @@ export class Checks {
       ...(link.xdp.length === 0 ? [] : ['XDP']),
       ...(link.alias === '' ? [] : [`alias ${link.alias}`]),
       ...(link.altNames.includes('br-ex') ? ['alternative name br-ex'] : []),
-      ...(vlans.includes(vf.settings.vlan?.id) || ofClaims.some((config) => config?.cni)
+      ...(vlans.includes(vf.settings.vlan?.id) || ofClaims.some((config) => config?.cni) || this.kept.isExcused(vf)
         ? []
         : [`VLAN ${vf.settings.vlan?.id}`]),
     ];
