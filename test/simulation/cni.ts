@@ -52,11 +52,14 @@ export class CniNode {
     return `10.9.${Math.floor(this.#nextAddress / 250)}.${(this.#nextAddress++ % 250) + 1}/16`;
   }
 
-  /** The routes that an IPAM plugin is configured with, mostly none. */
-  drawRoutes(): CniResult['routes'] {
+  /**
+   * The routes that an IPAM plugin is configured with, mostly none. Each to a destination of its own: the kernel refuses the route of a
+   * second interface to the same one (EEXIST), and the driver reports that without an end.
+   */
+  drawRoutes(address: string): CniResult['routes'] {
     const { tape } = this.options.simulator;
     if (!tape.chance(0.2, 'route')) return [];
-    const dst = `203.0.113.${16 * this.entries.size}/28`;
+    const dst = address.replace(/^10\.9\.(.*)\/16$/, '198.18.$1/32');
     return [tape.chance(0.5, 'route') ? { dst, gw: '10.9.0.1' } : { dst, scope: 253 }];
   }
 
@@ -123,7 +126,7 @@ class Plugins implements CniPlugins, CniCache {
       signal,
       () => {
         entry.address = this.#node.lease();
-        entry.routes = this.#node.drawRoutes();
+        entry.routes = this.#node.drawRoutes(entry.address);
         this.#node.entries.set(key, entry);
         this.#node.options.simulator.trace('IPAM', `leases ${entry.address} to ${attachment.containerId}`);
       },
