@@ -1,8 +1,9 @@
 import { ClaimStatusWriter } from '../../framework/claimstatus/index.ts';
 import { type ClaimMetadata, claimName } from '../../framework/metadata/index.ts';
-import { createSliceApi, type SliceApi, SliceError, SlicePublisher } from '../../framework/resourceslice/index.ts';
+import { createSliceApi, type SliceApi, SlicePublisher } from '../../framework/resourceslice/index.ts';
 import { explain } from '../../lib/errors.ts';
 import type { DeviceList } from '../devices/device-list.ts';
+import { afterOthers } from '../devices/other-drivers.ts';
 import { DriftReport } from '../drift/index.ts';
 import { EventWriter, FailureEvents } from '../events/index.ts';
 import { NumaGuard, StatusReport } from '../sandbox/index.ts';
@@ -77,16 +78,10 @@ function createSlices(
 ): NodeSlices {
   const { driverName: driver, nodeName } = settings;
   const sliceApi = createSliceApi(kube, resources, { driver, nodeName });
-  const list: SliceApi['list'] = async (signal) => {
-    const answer = await sliceApi.list(signal);
-    if (devices.report.knowsOtherDrivers) return answer;
-    const hint = 'the driver goes on when the API server lists the ResourceSlices of this node';
-    throw new SliceError('slice-others-unknown', 'the devices of other drivers are not known yet', { hint });
-  };
   let slicesFailure: string | undefined | null = null;
   const publisher = stack.use(
     new SlicePublisher(
-      { ...sliceApi, list },
+      afterOthers(sliceApi, () => devices.report.knowsOtherDrivers),
       {
         driver,
         nodeName,

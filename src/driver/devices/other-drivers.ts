@@ -1,6 +1,6 @@
 import { FollowedList, type FollowedListOptions, type ResourceApi } from '../../framework/kube/index.ts';
 import type { DeviceAttributes } from '../../framework/metadata/index.ts';
-import type { ResourceSlice } from '../../framework/resourceslice/index.ts';
+import { type ResourceSlice, type SliceApi, SliceError } from '../../framework/resourceslice/index.ts';
 import { resolvesWithin } from '../../lib/clock.ts';
 import { errnoCode } from '../../lib/errors.ts';
 import type { TextFiles } from '../../lib/text-files.ts';
@@ -42,6 +42,8 @@ export class OtherDrivers implements AsyncDisposable {
   readonly #seen = new Map<string, { driver: string; lastMs: number }>();
   /** Content of the file. */
   #kept = '';
+  /** Whether the last write succeeded. */
+  #isKept = true;
 
   constructor(options: OtherDriversOptions) {
     const { resources, driver, node } = options;
@@ -65,9 +67,11 @@ export class OtherDrivers implements AsyncDisposable {
 
   /** Returns the driver that offers each function, by PCI address; `undefined` until the slices were listed. */
   offered(): GivenOut | undefined {
-    const { objects } = this.#slices;
-    if (objects === undefined) return undefined;
+    const { objects, failure } = this.#slices;
     const nowMs = this.#options.clock.nowMs();
+    // While the API server is away, the other drivers cannot publish either.
+    if (objects === undefined || failure !== undefined) for (const each of this.#seen.values()) each.lastMs = nowMs;
+    if (objects === undefined) return undefined;
     for (const { spec } of objects.values()) {
       for (const { attributes = {} } of spec.devices ?? []) {
         for (const address of addressesIn(attributes)) this.#seen.set(address, { driver: spec.driver, lastMs: nowMs });
@@ -103,11 +107,15 @@ export class OtherDrivers implements AsyncDisposable {
     const functions = [...this.#seen].map(([address, { driver }]) => [address, driver] as const);
     const text = functions.length === 0 ? '' : JSON.stringify(Object.fromEntries(functions.sort()));
     if (text === this.#kept) return;
-    this.#kept = text;
     try {
       files.replace(statePath, text === '' ? '{}' : text);
+      this.#kept = text;
+      this.#isKept = true;
     } catch (err) {
-      logger.warn({ err, path: statePath }, 'the devices that other drivers offer are not kept for the next start');
+      // It is tried again at each look.
+      if (this.#isKept)
+        logger.warn({ err, path: statePath }, 'the devices that other drivers offer are not kept for the next start');
+      this.#isKept = false;
     }
   }
 }
@@ -118,4 +126,21 @@ function addressesIn(attributes: DeviceAttributes): string[] {
     const address = value.string.toLowerCase();
     return isPciAddress(address) ? [address] : [];
   });
+}
+
+/**
+ * Returns the API for a publisher that must not write slices before its devices were scanned with those of other drivers known.
+ * @returns an API whose `list`, with which each attempt to publish begins, throws SliceError `slice-others-unknown` until then
+ */
+export function afterOthers(api: SliceApi, knowsOthers: () => boolean): SliceApi {
+  return {
+    ...api,
+    async list(signal) {
+      const answer = await api.list(signal);
+      if (knowsOthers()) return answer;
+      const hint = 'the driver goes on when the API server lists the ResourceSlices of this node';
+      const details = { hint, retriable: true };
+      throw new SliceError('slice-others-unknown', 'the devices of other drivers are not known yet', details);
+    },
+  };
 }

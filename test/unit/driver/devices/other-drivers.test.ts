@@ -1,8 +1,9 @@
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, vi } from 'vitest';
-import { OtherDrivers } from '../../../../src/driver/devices/other-drivers.ts';
+import { afterOthers, OtherDrivers } from '../../../../src/driver/devices/other-drivers.ts';
 import { ResourceApi } from '../../../../src/framework/kube/index.ts';
+import { createSliceApi } from '../../../../src/framework/resourceslice/index.ts';
 import { textFiles } from '../../../../src/lib/text-files.ts';
 import { itWith } from '../../../doubles/it-with.ts';
 import { startKubeBench } from '../../../doubles/kube-bench.ts';
@@ -24,15 +25,16 @@ async function startBench() {
   const bench = await startKubeBench();
   const { client, clock, logger, stack } = bench;
   const resources = new ResourceApi(client);
+  const files = { ...textFiles };
   const statePath = join(stack.use(tempDir()).path, 'other-drivers.json');
-  const options = { resources, driver: testDriver, node: testNode, clock, logger, files: textFiles, statePath };
+  const options = { resources, driver: testDriver, node: testNode, clock, logger, files, statePath };
   const open = () => stack.use(new OtherDrivers({ ...options, random: () => 0 }));
   const others = open();
   const functions = (of: OtherDrivers) => {
     const offered = of.offered();
     return offered && Object.fromEntries(offered);
   };
-  return { ...bench, others, offered: () => functions(others), open, functions, statePath };
+  return { ...bench, others, offered: () => functions(others), open, functions, files, statePath };
 }
 
 describe('OtherDrivers', () => {
@@ -81,6 +83,44 @@ describe('OtherDrivers', () => {
     });
   });
 
+  it('keeps a function while the API server is away, and tries again to write the file', async ({ own }) => {
+    const { client, clock, files, logger, open, functions, statePath } = own;
+    const known = { '0000:3b:02.1': other };
+    writeFileSync(statePath, JSON.stringify(known));
+    const request = vi.spyOn(client, 'request').mockRejectedValue(new Error('away'));
+    const next = open();
+    await next.start();
+    for (let minute = 0; minute < 8; minute++) {
+      clock.advance(60_000);
+      expect(functions(next)).toBeUndefined();
+    }
+    request.mockRestore();
+    await vi.waitFor(() => {
+      clock.advance(1_000);
+      expect(functions(next)).toEqual(known);
+    });
+    const replace = vi.spyOn(files, 'replace').mockImplementation(() => {
+      throw new Error('the disk is full');
+    });
+    clock.advance(301_000);
+    for (let look = 0; look < 3; look++) expect(functions(next)).toEqual({});
+    expect(replace).toHaveBeenCalledTimes(3);
+    expect(logger.messages('warn').filter((message) => message.includes('not kept'))).toHaveLength(1);
+    replace.mockRestore();
+    expect(functions(next)).toEqual({});
+    expect(readFileSync(statePath, 'utf8')).toBe('{}');
+  });
+
+  it('does not let a publisher begin until they are known', async ({ own: { client, resources } }) => {
+    let knows = false;
+    const api = afterOthers(createSliceApi(client, resources, { driver: testDriver, nodeName: testNode }), () => knows);
+    const { signal } = new AbortController();
+    const refused = { code: 'slice-others-unknown', retriable: true };
+    await expect(api.list(signal)).rejects.toMatchObject(refused);
+    knows = true;
+    expect(await api.list(signal)).toMatchObject({ slices: [] });
+  });
+
   it('waits two seconds for an API server that does not answer', async ({
     own: { client, clock, others, offered },
   }) => {
@@ -91,6 +131,8 @@ describe('OtherDrivers', () => {
     void others.start().then(() => {
       isStarted = true;
     });
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(isStarted).toBe(false);
     await vi.waitFor(() => {
       clock.advance(2_000);
       expect(isStarted).toBe(true);
