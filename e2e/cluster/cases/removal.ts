@@ -58,7 +58,7 @@ export function describeRemoval(get: () => ReleaseSite): void {
       site.release('holder');
       site.helm('uninstall', 'netdra', '--ignore-not-found', ...waitArguments);
       await removeNamespace(node);
-    });
+    }, 600_000);
     await startPlainPod(site);
     await removeNamespace(node);
     // The only file of a test that is where the driver has its own.
