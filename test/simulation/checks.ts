@@ -184,7 +184,7 @@ export class Checks {
     const isSlow = this.#node.cni.longestMs > slowPluginMs;
     if (forMs < startMs || isSlow || this.#isHindered || !this.#node.isUndisturbedFor(startMs)) return;
     const { pod, isEnding, state } = sandbox;
-    if (pod.isDeleted || isEnding || state !== 'ready' || this.#isDamaged() || this.#isToBePassed(pod)) return;
+    if (pod.isDeleted || isEnding || state !== 'ready' || this.#isDamaged() || this.#isOfOthers(pod)) return;
     this.#checkReason(sandbox, wait);
     if (!this.#canRun(pod)) return;
     this.#violation ??= new Violation('late-start', `${id} of ${sandbox.id} still waits after ${forMs / 1_000} s`);
@@ -197,8 +197,11 @@ export class Checks {
     this.#violation ??= new Violation('no-reason', `${failing.name} fails in ${id}, and its gate has not said why`);
   }
 
-  /** Whether a claim of it is still prepared for an earlier pod only: the kubelet makes no call then, and a sweep passes it on. */
-  #isToBePassed({ uid, claims }: SimPod): boolean {
+  /**
+   * Whether a claim of it is prepared for other pods only. From an earlier one a sweep passes it on: the kubelet makes no call
+   * then. For a later one its gate is kept, and containers of this pod wait until their time-out at most.
+   */
+  #isOfOthers({ uid, claims }: SimPod): boolean {
     const stored = this.#node.registered()?.store.claims() ?? [];
     return stored.some(({ identity, podUids }) => claims.includes(identity.name) && !podUids.includes(uid));
   }
@@ -444,11 +447,12 @@ export class Checks {
       throw new Violation('endless', `${count} steps in ${seconds} s without faults`);
     }
     this.#lastSteps = { atMs: nowMs, steps };
-    // The gate of a claim that another pod has stays open for that one.
     const late = this.#node.pods.find(
       ({ deletedAtMs, plan }) => deletedAtMs !== undefined && nowMs - deletedAtMs >= waitMs && !plan.shares,
     );
-    if (late !== undefined && this.#node.isUndisturbedFor(waitMs) && this.#isAtGate(late)) {
+    // A damaged gate holds containers of a ready sandbox, which is not looked at again before the next round.
+    const isDue = this.#node.isUndisturbedFor(waitMs) && !this.#isDamaged();
+    if (late !== undefined && isDue && this.#isAtGate(late) && !this.#isOfOthers(late)) {
       throw new Violation('late-end', `${late.uid} was deleted, and its container still waits in the start gate`);
     }
     if (!this.#node.isUndisturbedFor(this.#endMs)) return;
