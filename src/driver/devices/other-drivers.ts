@@ -1,14 +1,11 @@
-import { FollowedList, type FollowedListOptions, type ResourceApi } from '../../framework/kube/index.ts';
+import { FollowedList, type FollowedListOptions, firstAnswers, type ResourceApi } from '../../framework/kube/index.ts';
 import type { DeviceAttributes } from '../../framework/metadata/index.ts';
 import { type ResourceSlice, type SliceApi, SliceError } from '../../framework/resourceslice/index.ts';
-import { resolvesWithin } from '../../lib/clock.ts';
 import { errnoCode } from '../../lib/errors.ts';
 import type { TextFiles } from '../../lib/text-files.ts';
 import type { GivenOut } from '../../node/inventory/index.ts';
 import { isPciAddress } from '../../node/sriov/index.ts';
 
-/** How long the first answer of the API server is waited for. */
-const firstAnswerMs = 2_000;
 /**
  * How long a function stays another driver's after its slice has gone. A kubelet deletes all slices of its node when it starts, whatever claims have, and
  * those of a driver that is away for half a minute. Source: Kubernetes, pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go.
@@ -62,7 +59,7 @@ export class OtherDrivers implements AsyncDisposable {
   async start(): Promise<void> {
     this.#slices.start();
     await this.#readKept();
-    await resolvesWithin(this.#options.clock, firstAnswerMs, this.#slices.whenAnswered());
+    await firstAnswers(this.#options.clock, [this.#slices]);
   }
 
   /** Returns the driver that offers each function, by PCI address; `undefined` until the slices were listed. */

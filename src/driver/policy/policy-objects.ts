@@ -1,4 +1,11 @@
-import { FollowedList, isKubeError, type KubeApi, type ObjectMeta, plainList } from '../../framework/kube/index.ts';
+import {
+  FollowedList,
+  firstAnswers,
+  isKubeError,
+  type KubeApi,
+  type ObjectMeta,
+  plainList,
+} from '../../framework/kube/index.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { errnoCode, NetdraError } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
@@ -11,8 +18,6 @@ import { checkSchema } from '../api/schema-faults.ts';
 import { PolicyFile, type PolicySource, type PutInForce } from '../devices/policy-file.ts';
 
 const policiesPath = '/apis/netdra.dev/v1alpha1/networkdevicepolicies';
-/** How long a starting driver waits for the API server before it continues without devices, ms. */
-const firstAnswerMs = 2_000;
 
 /** A policy object of the API server. */
 export interface NetworkDevicePolicy {
@@ -91,10 +96,7 @@ export class PolicyObjects implements PolicySource, AsyncDisposable {
     this.#objects.start();
     this.#node.start();
     if (this.#choice !== undefined) return;
-    const stop = new AbortController();
-    const late = clock.sleep(firstAnswerMs, stop.signal).catch(() => undefined);
-    await Promise.race([late, Promise.all([this.#objects.whenAnswered(), this.#node.whenAnswered()])]);
-    stop.abort();
+    await firstAnswers(clock, [this.#objects, this.#node]);
   }
 
   /** Chooses by the known policies and the Node. @returns why the newest policy is not in force */

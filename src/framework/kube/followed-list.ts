@@ -1,5 +1,5 @@
 import { Background } from '../../lib/background.ts';
-import type { Clock } from '../../lib/clock.ts';
+import { type Clock, resolvesWithin } from '../../lib/clock.ts';
 import { explain } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { pauses } from '../../lib/waiting-times.ts';
@@ -137,4 +137,12 @@ export class FollowedList<T extends { metadata: ObjectMeta }> implements AsyncDi
       }
     }
   }
+}
+
+/** How long a starting driver waits for the API server before it continues without its answer, ms. */
+const firstAnswerMs = 2_000;
+
+/** Waits until the API server has answered about each list, or has failed to, and two seconds at most. */
+export async function firstAnswers(clock: Clock, lists: readonly { whenAnswered(): Promise<void> }[]): Promise<void> {
+  await resolvesWithin(clock, firstAnswerMs, Promise.all(lists.map((list) => list.whenAnswered())));
 }

@@ -1,6 +1,6 @@
 export { type ApiAccess, openApiAccess } from './api-access.ts';
 export { isKubeError, KubeError, type KubeErrorCode, namespaceTerminating, retryPauseMs } from './errors.ts';
-export { FollowedList, type FollowedListOptions, plainList } from './followed-list.ts';
+export { FollowedList, type FollowedListOptions, firstAnswers, plainList } from './followed-list.ts';
 export {
   type KubeApi,
   KubeClient,
