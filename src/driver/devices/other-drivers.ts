@@ -37,8 +37,8 @@ export class OtherDrivers implements AsyncDisposable {
   readonly #options: OtherDriversOptions;
   /** Functions in slices, and those that were there less than {@link keptMs} ago. */
   readonly #seen = new Map<string, { driver: string; lastMs: number }>();
-  /** Content of the file. */
-  #kept = '';
+  /** Content of the file; a missing one counts as one without functions. */
+  #kept = '{}';
   /** Whether the last write succeeded. */
   #isKept = true;
 
@@ -102,10 +102,10 @@ export class OtherDrivers implements AsyncDisposable {
   #keep(): void {
     const { files, statePath, logger } = this.#options;
     const functions = [...this.#seen].map(([address, { driver }]) => [address, driver] as const);
-    const text = functions.length === 0 ? '' : JSON.stringify(Object.fromEntries(functions.sort()));
+    const text = JSON.stringify(Object.fromEntries(functions.sort()));
     if (text === this.#kept) return;
     try {
-      files.replace(statePath, text === '' ? '{}' : text);
+      files.replace(statePath, text);
       this.#kept = text;
       this.#isKept = true;
     } catch (err) {
