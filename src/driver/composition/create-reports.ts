@@ -79,29 +79,27 @@ function createSlices(
   const { driverName: driver, nodeName } = settings;
   const sliceApi = createSliceApi(kube, resources, { driver, nodeName });
   let slicesFailure: string | undefined | null = null;
+  const publishing = afterOthers(sliceApi, () => devices.report.knowsOtherDrivers);
   const publisher = stack.use(
-    new SlicePublisher(
-      afterOthers(sliceApi, () => devices.report.knowsOtherDrivers),
-      {
-        driver,
-        nodeName,
-        clock,
-        logger,
-        random,
-        onError: (error) => {
-          slicesFailure = explain(error);
-          observer.published(slicesFailure);
-          observer.writeFailed('slices', error);
-          events.slicesNotPublished(nodeName, error);
-          devices.notPublished(error);
-        },
-        onSynced: () => {
-          slicesFailure = undefined;
-          observer.published();
-          events.slicesNotPublished(nodeName, undefined);
-        },
+    new SlicePublisher(publishing, {
+      driver,
+      nodeName,
+      clock,
+      logger,
+      random,
+      onError: (error) => {
+        slicesFailure = explain(error);
+        observer.published(slicesFailure);
+        observer.writeFailed('slices', error);
+        events.slicesNotPublished(nodeName, error);
+        devices.notPublished(error);
       },
-    ),
+      onSynced: () => {
+        slicesFailure = undefined;
+        observer.published();
+        events.slicesNotPublished(nodeName, undefined);
+      },
+    }),
   );
   return { sliceApi, publisher, slicesFailure: () => slicesFailure };
 }
