@@ -32,7 +32,7 @@ export interface DriverOptions
   store: Store;
   /** Compares an allocation with its sources: see `checkAllocation`. */
   checkAllocation: (claim: AllocatedClaim) => Promise<void>;
-  /** Reads again which devices are not free for claims, and why, by PCI address: see `judgePlugin` of the inventory. */
+  /** Reads again which devices are not free for claims, and why, by PCI address: see `judgeAll` of the inventory. */
   judgePlugins: (devices: readonly StoredDevice[]) => Promise<ReadonlyMap<string, ExclusionVerdict>>;
   /** Withdraws the metadata of a claim from its containers: closes its gate, and blanks or removes its files. */
   withdrawMetadata: (claim: ClaimIdentity) => Promise<void>;

@@ -21,7 +21,7 @@ const none: GivenOut = new Map();
  * Returns the reason to exclude a function because of a device plugin, if there is one.
  * @param givenOut `undefined`: unknown, so that a device plugin may manage the function
  */
-export function judgePlugin(pciAddress: string, givenOut: GivenOut | undefined): ExclusionVerdict | undefined {
+function judgePlugin(pciAddress: string, givenOut: GivenOut | undefined): ExclusionVerdict | undefined {
   if (givenOut === undefined) return { reason: 'device-plugin-unknown' };
   const resourceName = givenOut.get(pciAddress);
   return resourceName === undefined ? undefined : { reason: 'device-plugin', resourceName };

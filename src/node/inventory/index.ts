@@ -4,7 +4,7 @@
  */
 export { deviceAttributes, type InventoryAttribute } from './attributes.ts';
 export { linkIdentity, type NetworkDevice } from './device.ts';
-export { DevicePlugins, type GivenOut, judgeAll, judgePlugin, kubeletCheckpoint } from './device-plugins.ts';
+export { DevicePlugins, type GivenOut, judgeAll, kubeletCheckpoint } from './device-plugins.ts';
 export { type Exclusion, type ExclusionReason, type ExclusionVerdict, explainExclusion } from './exclusion.ts';
 export { Inventory, type InventoryOptions } from './inventory.ts';
 export { type InventoryPolicy, inventoryPolicySchema, policySpecSchema } from './inventory-policy.ts';

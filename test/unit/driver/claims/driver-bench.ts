@@ -12,7 +12,7 @@ import { CdiSpecs } from '../../../../src/framework/metadata/index.ts';
 import { Batch } from '../../../../src/lib/batch.ts';
 import { defined } from '../../../../src/lib/defined.ts';
 import { KeyedMutex, type Locks } from '../../../../src/lib/keyed-mutex.ts';
-import { type ExclusionVerdict, judgePlugin, type NetworkDevice } from '../../../../src/node/inventory/index.ts';
+import { judgeAll, type NetworkDevice } from '../../../../src/node/inventory/index.ts';
 import { parseCidr } from '../../../../src/node/netlink/index.ts';
 import type {
   AccessWanted,
@@ -184,7 +184,7 @@ export class DriverBench implements Disposable {
       openClaimFields: [],
       cni,
       checkAllocation: (claim) => this.checkAllocation(claim),
-      judgePlugins: async (devices) => this.#judgePlugins(devices),
+      judgePlugins: (devices) => judgeAll({ read: async () => ({ givenOut: this.givenOut }) }, devices),
       namespaces: { readLabels: async (namespace) => this.namespaceLabels.get(namespace) ?? {} },
       nodeNetworks: async () => {
         this.networkReads++;
@@ -201,15 +201,6 @@ export class DriverBench implements Disposable {
     const vf = vfOf(name);
     const { bandwidth, linkSpeedMbps } = this;
     return vf?.kind === 'vf' ? { ...vf, ...defined({ bandwidth, linkSpeedMbps }) } : vf;
-  }
-
-  #judgePlugins(devices: readonly StoredDevice[]) {
-    const verdicts = new Map<string, ExclusionVerdict>();
-    for (const { pciAddress } of devices) {
-      const verdict = judgePlugin(pciAddress, this.givenOut);
-      if (verdict !== undefined) verdicts.set(pciAddress, verdict);
-    }
-    return verdicts;
   }
 
   /** One call of the kubelet for one claim. */
