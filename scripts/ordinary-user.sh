@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Runs a command as an ordinary user, in a copy of this checkout that belongs to that user. It finds what tests do only without
-# root, which nobody sees who runs them as root.
+# Runs a command as an ordinary user, in a copy of this checkout that belongs to that user: some tests run only without root, and
+# the kernel refuses an ordinary user more.
 #
 #   bash scripts/ordinary-user.sh COMMAND [ARGUMENT...]
 #
 # COMMAND runs in the copy, as user and group 65534 without further groups and capabilities, with a home folder and a cache of
-# its own. For scripts/in-node.sh, the cache starts with the Debian packages of NETDRA_CACHE. The copy is removed at the end. Exits with COMMAND's code.
+# its own. For scripts/in-node.sh, the cache starts with the Debian packages of NETDRA_CACHE. The copy is removed at the end.
+# Exits with COMMAND's code.
 # Needs root, and the project's Node.js in PATH (scripts/bootstrap.sh).
 set -euo pipefail
 

@@ -24,7 +24,7 @@ export class Backlog implements Disposable {
     try {
       this.#tasks.shift()?.();
     } catch {
-      // Errors are dropped: whoever added the task detects later that it was not done.
+      // Errors are dropped: the component that added the task detects later that it was not done.
     }
     clearTimeout(this.#timer);
     this.#timer = this.#tasks.length === 0 ? undefined : setTimeout(() => this.#runNext());

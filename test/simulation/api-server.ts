@@ -39,7 +39,10 @@ interface Watcher {
   end: (error?: Error) => void;
 }
 
-/** Whether a request reads what other drivers offer: few schedules are about that, and it changes nothing, so it costs no time and is no point to die at. */
+/**
+ * Whether a request reads the slices of other drivers. It takes no simulated time, and no process is killed at it: it changes
+ * nothing, and schedules have no other driver.
+ */
 function isOfOthers({ query }: KubeQuery): boolean {
   return query?.fieldSelector?.includes('!=') ?? false;
 }

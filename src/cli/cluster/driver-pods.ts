@@ -51,7 +51,7 @@ export const defaultDriverNamespace = 'netdra';
 
 /**
  * Returns the driver's pods by node; if a rolling update has two on a node, the newer one. Only the driver's namespace
- * counts, and there only pods that a DaemonSet or nobody owns: every tenant can give a pod the labels of the chart.
+ * counts, and there only pods of a DaemonSet and pods without an owner: every tenant can give a pod the labels of the chart.
  */
 export async function readDriverPods(
   cluster: Cluster,

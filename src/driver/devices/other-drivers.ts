@@ -7,14 +7,15 @@ import type { GivenOut } from '../../node/inventory/index.ts';
 import { isPciAddress } from '../../node/sriov/index.ts';
 
 /**
- * How long a function stays another driver's after its slice has gone. A kubelet deletes all slices of its node when it starts, whatever claims have, and
- * those of a driver that is away for half a minute. Source: Kubernetes, pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go.
+ * How long a function counts as another driver's after its slice was deleted, ms. A kubelet deletes all slices of its node when it
+ * starts, although claims keep their devices, and the slices of a driver that has been unavailable for half a minute.
+ * Source: Kubernetes, pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go.
  */
 const keptMs = 300_000;
 
 /**
- * Attributes that name the PCI function of a device, without their domain: `resource.kubernetes.io/pciBusID` (KEP-4381), and what drivers of
- * networks have in their own domains, such as `dra.net/pciAddress`.
+ * Attributes that contain the PCI address of a device, without their domain: the standard `resource.kubernetes.io/pciBusID`, and
+ * attributes of network drivers, such as `dra.net/pciAddress`.
  */
 const addressAttributes: ReadonlySet<string> = new Set(['pciBusID', 'pciAddress']);
 
@@ -24,13 +25,13 @@ export interface OtherDriversOptions extends Pick<FollowedListOptions<ResourceSl
   driver: string;
   node: string;
   files: TextFiles;
-  /** File that keeps the functions for the next start: a node that boots has no slices yet, but claims. */
+  /** Path of the file that keeps the functions for the next start: after a reboot there are claims, but no slices yet. */
   statePath: string;
 }
 
 /**
- * The PCI functions that other DRA drivers offer on the node, by their ResourceSlices. Neither the scheduler nor a kubelet notices that
- * two drivers offer the same one. Decision: docs/decisions/0077-devices-of-other-drivers-are-not-offered.md
+ * Follows the ResourceSlices of other DRA drivers on the node, for the PCI functions that they offer. Neither the scheduler nor the
+ * kubelet detects that two drivers offer the same function. Decision: docs/decisions/0077-devices-of-other-drivers-are-not-offered.md
  */
 export class OtherDrivers implements AsyncDisposable {
   readonly #slices: FollowedList<ResourceSlice>;
@@ -98,7 +99,7 @@ export class OtherDrivers implements AsyncDisposable {
     }
   }
 
-  /** Keeps the functions for the next start. A failure is only logged: that start knows less. */
+  /** Keeps the functions for the next start. A failure is only logged. */
   #keep(): void {
     const { files, statePath, logger } = this.#options;
     const functions = [...this.#seen].map(([address, { driver }]) => [address, driver] as const);
@@ -109,7 +110,7 @@ export class OtherDrivers implements AsyncDisposable {
       this.#kept = text;
       this.#isKept = true;
     } catch (err) {
-      // It is tried again at each look.
+      // The next call tries again.
       if (this.#isKept)
         logger.warn({ err, path: statePath }, 'the devices that other drivers offer are not kept for the next start');
       this.#isKept = false;
@@ -126,8 +127,8 @@ function addressesIn(attributes: DeviceAttributes): string[] {
 }
 
 /**
- * Returns the API for a publisher that must not write slices before its devices were scanned with those of other drivers known.
- * @returns an API whose `list`, with which each attempt to publish begins, throws SliceError `slice-others-unknown` until then
+ * Keeps a publisher from writing slices before a scan has left out the devices of other drivers.
+ * @returns the API, but `list`, with which each attempt to publish begins, throws SliceError `slice-others-unknown` until then
  */
 export function afterOthers(api: SliceApi, knowsOthers: () => boolean): SliceApi {
   return {
