@@ -34,7 +34,7 @@ static void add_interface(struct arguments *arguments, const char *name) {
       arena_format(arguments->arena, "--vdev=net_af_packet%zu,iface=%s", arguments->virtual_count++, name);
 }
 
-/* Of the first device, which no other container of the node drives: a claim has it alone. */
+/* Of the first device, which only containers of the same claim have. */
 static void keep_first(struct arguments *arguments, const struct device *device) {
   const char *pci = device_field(arguments->arena, device, field_pci);
   if (arguments->first_pci == NULL && pci != NULL && is_pci_address(pci)) arguments->first_pci = pci;

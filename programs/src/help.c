@@ -16,7 +16,7 @@ const char help_text[] =
     "meant. JSONPATH: .name ['name'] [0] [*], one after the other.\n"
     "\n"
     "  --lcores        an lcore for each CPU of this container\n"
-    "  --file-prefix   names of DPDK's files that no other container of the node has\n"
+    "  --file-prefix   names of DPDK's files that no container with other devices has\n"
     "  --layout NAME   v1, kep, attributes-json or downward-api, at its default path; without it v1 and kep\n"
     "  --path PATH     a metadata file, or a folder of any layout, instead of the default paths\n"
     "  --root FOLDER   put before the default paths\n"
