@@ -43,7 +43,9 @@ function slowDriver() {
 const mode = (path: string) => statSync(path).mode & 0o777;
 
 describe('startKubeletPlugin', () => {
-  it('facts §2.6: serves the DRA socket before the registration socket that refers to it', async ({ own: bench }) => {
+  it('requirement 2.6: serves the DRA socket before the registration socket that refers to it', async ({
+    own: bench,
+  }) => {
     const seen: boolean[] = [];
     const options = bench.options();
     const registration = join(bench.registryDir, `${testDriver}-reg.sock`);
@@ -75,7 +77,7 @@ describe('startKubeletPlugin', () => {
     expect(mode(dirname(helper.sockets.dra)).toString(8)).toBe('711');
   });
 
-  it('facts §2.6: replaces sockets left by a killed instance', async ({ own: bench }) => {
+  it('requirement 2.6: replaces sockets left by a killed instance', async ({ own: bench }) => {
     const options = bench.options();
     const paths = [join(options.dataDir, 'dra.sock'), join(bench.registryDir, `${testDriver}-reg.sock`)];
     for (const path of paths) await leaveSocket(path);
@@ -162,7 +164,7 @@ describe('options of startKubeletPlugin', () => {
 });
 
 describe('registration', () => {
-  it('facts §2.2: logs a rejection and answers it with an error; the kubelet retries', async () => {
+  it('requirement 2.2: logs a rejection and answers it with an error; the kubelet retries', async () => {
     let reason: string | undefined = 'not on this node';
     await using bench = await Bench.start({ refuse: () => reason });
     const heard: object[] = [];

@@ -58,7 +58,7 @@ describe('metadata known at prepare', () => {
 });
 
 describe('deferred metadata', () => {
-  it('facts §1.11: an empty result writes a CDI spec per request, and no file', async ({ own: bench }) => {
+  it('requirement 1.11: an empty result writes a CDI spec per request, and no file', async ({ own: bench }) => {
     const requests = ['x', 'y'].map((name) => ({ name, devices: [`dev-${name}`] }));
     const { pod, claim } = await bench.preparePod('a', { requests });
     expect(bench.cdiSpecs()).toEqual(
@@ -67,7 +67,7 @@ describe('deferred metadata', () => {
     expect(bench.mountsOf(pod)).toEqual({ [pathOf('a', 'x')]: undefined, [pathOf('a', 'y')]: undefined });
   });
 
-  it('facts §1.8: an update keeps the pod’s name for the claim, and replaces all devices', async () => {
+  it('requirement 1.8: an update keeps the pod’s name for the claim, and replaces all devices', async () => {
     await using bench = await startBench();
     const pod = buildPod('app', { resourceClaims: [{ name: 'nic', resourceClaimTemplateName: 'nics' }] });
     bench.api.create(pod);
@@ -101,7 +101,7 @@ describe('deferred metadata', () => {
     expect(bench.metadataText('a', 'vf')).toBeUndefined();
   });
 
-  it('facts §1.7: a request with one deferred device, or without devices in the result, is deferred; others are not', async () => {
+  it('requirement 1.7: a request with one deferred device, or without devices in the result, is deferred; others are not', async () => {
     const devices = [
       preparedDevice('dev-1', { requests: ['x'] }),
       preparedDevice('dev-2', { requests: ['y'] }),
@@ -122,7 +122,7 @@ describe('deferred metadata', () => {
 });
 
 describe('metadata paths', () => {
-  it('facts §1.3: include host file, CDI spec and container file of a plain claim', async () => {
+  it('requirement 1.3: include host file, CDI spec and container file of a plain claim', async () => {
     await using bench = await startBench({ devices: [preparedDevice('dev-a')] });
     const { claim } = await bench.preparePod('a');
     const [spec = ''] = bench.cdiSpecs();
@@ -146,7 +146,7 @@ describe('metadata paths', () => {
     });
   });
 
-  it('facts §1.3: contain the base name of a subrequest, whose document has the full reference', async () => {
+  it('requirement 1.3: contain the base name of a subrequest, whose document has the full reference', async () => {
     await using bench = await startBench();
     const requests = [{ name: 'vf', subrequest: 'large', devices: ['dev-1'] }];
     const { pod, wire } = await bench.preparePod('a', { requests });
@@ -301,7 +301,7 @@ describe('isolation of containers', () => {
     expect(seen('none')).toEqual([]);
   });
 
-  it('facts §3.2: a device of all requests reaches every container of the claim, once', async () => {
+  it('requirement 3.2: a device of all requests reaches every container of the claim, once', async () => {
     await using bench = await startBench({
       devices: [preparedDevice('dev-left', { requests: [], cdiDeviceIds: ['x.example/nic=1'] })],
     });
@@ -313,7 +313,7 @@ describe('isolation of containers', () => {
     expect(bench.kubelet.cdiDevicesForContainer(pod, 'none')).toEqual([]);
   });
 
-  it("facts §1.4: the driver's own CDI IDs precede the metadata mount", async () => {
+  it("requirement 1.4: the driver's own CDI IDs precede the metadata mount", async () => {
     await using bench = await startBench({ devices: [preparedDevice('dev-a', { cdiDeviceIds: ['x.example/nic=1'] })] });
     const { pod, claim } = await bench.preparePod('a');
     expect(bench.kubelet.cdiDevicesForContainer(pod, 'main')).toEqual([

@@ -18,7 +18,7 @@ describe('KEP-3063 NodePrepareResource', () => {
     const client = bench.kubelet.client(testDriver);
     const first = await client.nodePrepareResources([wire]);
     expect(await client.nodePrepareResources([wire])).toEqual(first);
-    // facts §1.7: the Go helper goes back to generation 1 here, and forgets the addresses.
+    // requirement 1.7: the Go helper goes back to generation 1 here, and forgets the addresses.
     expect([bench.cdiSpecs(), bench.metadataText('a', 'vf')]).toEqual([specs, text]);
   });
 });
@@ -58,7 +58,7 @@ describe('a KEP-3063 claim shared by pods', () => {
 });
 
 describe('a KEP-3063 claim with the name of an old one and another UID', () => {
-  it('facts §3.2: waits for the old one, then starts from scratch', async ({ own: bench }) => {
+  it('requirement 3.2: waits for the old one, then starts from scratch', async ({ own: bench }) => {
     const old = bench.addPod('a');
     await bench.kubelet.prepare(old.pod);
     await bench.helper.updateRequestMetadata(old.wire, 'vf', [owned('dev-a')]);
@@ -75,7 +75,7 @@ describe('a KEP-3063 claim with the name of an old one and another UID', () => {
     });
   });
 
-  it('facts §1.9: keeps its files when the old one is unprepared late', async () => {
+  it('requirement 1.9: keeps its files when the old one is unprepared late', async () => {
     await using bench = await startBench({ devices: [preparedDevice('dev-a')] });
     const client = bench.kubelet.client(testDriver);
     const old = bench.addPod('a');
@@ -88,7 +88,7 @@ describe('a KEP-3063 claim with the name of an old one and another UID', () => {
     expect(bench.cdiSpecs()).toEqual([`${testDriver}_metadata_${next.wire.uid}_vf.json`]);
   });
 
-  it('facts §1.8: is not changed by an update of the old one, which is rejected', async ({ own: bench }) => {
+  it('requirement 1.8: is not changed by an update of the old one, which is rejected', async ({ own: bench }) => {
     const old = bench.addPod('a');
     bench.api.delete('ResourceClaim', 'a');
     const { claim, wire } = bench.addPod('a');

@@ -19,7 +19,7 @@ const results = (claims: { identity: ClaimIdentity }[], result: (name: string) =
   new Map(claims.map(({ identity }) => [identity.uid, result(identity.name)]));
 
 describe('NodePrepareResources', () => {
-  it('facts §3.1: reads 16 claims in parallel directly from the API server', async ({ own: bench }) => {
+  it('requirement 3.1: reads 16 claims in parallel directly from the API server', async ({ own: bench }) => {
     const claims = Array.from({ length: 16 }, (_, n) => bench.addPod(`c-${n}`).wire);
     for (let round = 0; round < 2; round++) {
       const before = bench.api.log.length;
@@ -46,7 +46,7 @@ describe('NodePrepareResources', () => {
     ],
     ['got replaced', { uid: 'another' }, /get resource claims: claim default\/a got replaced$/],
     ['is reserved for no pod', { pods: [] }, /get resource claims: claim default\/a is not reserved for any pod$/],
-  ])('facts §3.1: fails the whole call, with code Unknown, when a claim %s', async (_what, stored, message) => {
+  ])('requirement 3.1: fails the whole call, with code Unknown, when a claim %s', async (_what, stored, message) => {
     const called: string[] = [];
     await using bench = await startBench({
       prepareResourceClaims: async (claims) => {
@@ -126,7 +126,7 @@ describe('NodePrepareResources', () => {
     ],
     ['a number for a name', { devices: [{ ...preparedDevice('dev-a'), deviceName: 7 }] }, 'deviceName of a device'],
     ['a number as shareId', { devices: [{ ...preparedDevice('dev-a'), shareId: 5 }] }, 'shareId of a device'],
-  ])('facts §3.1: fails only the claim for which the driver returns %s', async (_what, result, text) => {
+  ])('requirement 3.1: fails only the claim for which the driver returns %s', async (_what, result, text) => {
     await using bench = await startBench({
       prepareResourceClaims: async (claims) =>
         results(claims, (name) => (name === 'bad' ? (result as PrepareResult) : { devices: [] })),
@@ -160,7 +160,7 @@ describe('NodePrepareResources', () => {
     ['has no name', { deviceName: '' }, /a device has no pool or no name/],
     ['is for another request', { requests: ['x'] }, /is for request x, which is not allocated/],
     ['has an invalid CDI device ID', { cdiDeviceIds: ['vfio'] }, /"vfio" is not a CDI device id, vendor\/class=name/],
-  ])('facts §3.1: fails the claim if a device of the driver %s', async (_what, device, message) => {
+  ])('requirement 3.1: fails the claim if a device of the driver %s', async (_what, device, message) => {
     await using bench = await startBench({ devices: [preparedDevice('dev-a', device)] });
     const { wire } = bench.addPod('a');
     const { claims } = await bench.kubelet.client(testDriver).nodePrepareResources([wire]);
@@ -168,7 +168,7 @@ describe('NodePrepareResources', () => {
     expect(claims[wire.uid]?.error).toContain('driver prepared claim default/a wrongly');
   });
 
-  it('facts §3.1: returns exactly one entry per claim, whatever the driver returns', async () => {
+  it('requirement 3.1: returns exactly one entry per claim, whatever the driver returns', async () => {
     await using bench = await startBench({
       prepareResourceClaims: async () => new Map([['unknown', { devices: [] }]]),
       unprepareResourceClaims: async () => new Map([['unknown', undefined]]),
@@ -182,13 +182,13 @@ describe('NodePrepareResources', () => {
     expect(bench.logger.messages('warn')).toEqual(Array(2).fill('the driver gave results for claims not asked for'));
   });
 
-  it('facts §2.3: returns the base names of subrequests to the kubelet', async ({ own: bench }) => {
+  it('requirement 2.3: returns the base names of subrequests to the kubelet', async ({ own: bench }) => {
     const requests = [{ name: 'vf', subrequest: 'large', devices: ['dev-1'] }];
     await bench.preparePod('a', { requests });
     expect(bench.kubelet.claimInfo('default', 'a')?.devices.get(testDriver)).toMatchObject([{ requestNames: ['vf'] }]);
   });
 
-  it("facts §2.3: passes a device's share on with v1, and omits it with v1beta1", async ({ own: bench }) => {
+  it("requirement 2.3: passes a device's share on with v1, and omits it with v1beta1", async ({ own: bench }) => {
     const shareID = '0c3be3a3-4b2a-4b39-9a0c-6f2f4f2c0001';
     const { wire } = bench.addPod('a', { requests: [{ name: 'vf', devices: [{ device: 'dev-1', shareID }] }] });
     using old = new DraClient(join(bench.dataDir(), 'dra.sock'), 'v1beta1.DRAPlugin');
@@ -211,7 +211,7 @@ describe('NodePrepareResources', () => {
     );
   });
 
-  it('facts §2.5: serves v1beta1 beside v1 for prepare and unprepare', async ({ own: bench }) => {
+  it('requirement 2.5: serves v1beta1 beside v1 for prepare and unprepare', async ({ own: bench }) => {
     const { wire } = bench.addPod('a');
     using old = new DraClient(join(bench.dataDir(), 'dra.sock'), 'v1beta1.DRAPlugin');
     expect((await old.nodePrepareResources([wire])).claims[wire.uid]).toMatchObject({ error: '', devices: [{}] });
@@ -259,7 +259,7 @@ function heldDriver() {
 }
 
 describe('concurrent calls', () => {
-  it('facts §3.1: run prepare and unprepare one at a time in order of arrival', async () => {
+  it('requirement 3.1: run prepare and unprepare one at a time in order of arrival', async () => {
     const { calls, behaviour, most } = heldDriver();
     await using bench = await startBench(behaviour);
     const client = bench.kubelet.client(testDriver);
@@ -297,7 +297,7 @@ describe('concurrent calls', () => {
     await running;
   });
 
-  it('facts §3.1: read their claims without waiting for each other', async () => {
+  it('requirement 3.1: read their claims without waiting for each other', async () => {
     const { calls, behaviour } = heldDriver();
     await using bench = await startBench(behaviour);
     const client = bench.kubelet.client(testDriver);
@@ -312,7 +312,7 @@ describe('concurrent calls', () => {
     await Promise.all(running);
   });
 
-  it("facts §3.2: return before the kubelet's 45 s are over, and name the slow step", async () => {
+  it("requirement 3.2: return before the kubelet's 45 s are over, and name the slow step", async () => {
     const clock = new ManualClock();
     const { calls, behaviour } = heldDriver();
     await using bench = await startBench(behaviour, { clock });
@@ -399,7 +399,7 @@ describe('a NodePrepareResources call', () => {
   it.each([
     ['prepare', 'nodePrepareResources'],
     ['unprepare', 'nodeUnprepareResources'],
-  ] as const)('facts §3.1: fails as a whole if the driver throws: %s', async (what, method) => {
+  ] as const)('requirement 3.1: fails as a whole if the driver throws: %s', async (what, method) => {
     const refuse = async () => {
       throw new Error('firmware is gone');
     };
@@ -413,7 +413,7 @@ describe('a NodePrepareResources call', () => {
 });
 
 describe('NodeUnprepareResources', () => {
-  it('facts §3.1: is idempotent and needs no API server', async ({ own: bench }) => {
+  it('requirement 3.1: is idempotent and needs no API server', async ({ own: bench }) => {
     const { wire } = await bench.preparePod('a');
     const requestsBefore = bench.api.log.length;
     for (let round = 0; round < 2; round++) {
@@ -425,7 +425,7 @@ describe('NodeUnprepareResources', () => {
     expect(bench.claimDirs()).toEqual([]);
   });
 
-  it('facts §3.1: succeeds for a claim that was never prepared', async ({ own: bench }) => {
+  it('requirement 3.1: succeeds for a claim that was never prepared', async ({ own: bench }) => {
     const wire = { namespace: 'default', name: 'never', uid: 'u' };
     const { claims } = await bench.kubelet.client(testDriver).nodeUnprepareResources([wire]);
     expect(claims).toEqual({ u: { error: '' } });
@@ -446,7 +446,7 @@ describe('NodeUnprepareResources', () => {
     expect(bench.claimDirs()).toEqual(text === '' ? [] : ['default_a']);
   });
 
-  it('facts §1.9: keeps the files of a claim whose devices the driver failed to release', async () => {
+  it('requirement 1.9: keeps the files of a claim whose devices the driver failed to release', async () => {
     await using bench = await startBench({
       unprepareResourceClaims: async (claims) =>
         new Map(claims.map(({ uid, name }) => [uid, name === 'stuck' ? new Error('VF is stuck') : undefined])),

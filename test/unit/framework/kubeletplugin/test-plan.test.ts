@@ -19,11 +19,11 @@ describe('test/REQUIREMENTS.md', () => {
     expect(references.length).toBeGreaterThan(60);
   });
 
-  it('has every fact that test titles cite', () => {
+  it('has every requirement that test titles cite', () => {
     const cited = readdirSync(import.meta.dirname)
       .filter((name) => name.endsWith('.test.ts'))
       .flatMap((name) =>
-        [...readFileSync(join(import.meta.dirname, name), 'utf8').matchAll(/facts §([\d.]*\d)/g)].map(
+        [...readFileSync(join(import.meta.dirname, name), 'utf8').matchAll(/requirement ([\d.]*\d)/g)].map(
           ([, number]) => number,
         ),
       );
