@@ -190,7 +190,7 @@ export class TtrpcServer {
     try {
       answer.afterwards?.();
     } catch (error) {
-      logger.error({ err: error, service, method }, 'work after a response failed');
+      logger.error({ err: error, service, method }, 'the work that follows a response failed; the response was sent');
     }
   }
 

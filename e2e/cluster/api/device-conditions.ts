@@ -242,7 +242,7 @@ export function describeRefusedLists(get: () => ApiCluster): void {
     await expect.poll(nodes, { timeout: 60_000 }).toEqual(Array(pfs * vfsPerPf).fill({ int: 0 }));
     expect(errors).toEqual([
       expect.stringMatching(
-        /^pool without-lists: the API server stores no list as attribute .*numaNode.*DRAListTypeAttributes/s,
+        /^pool without-lists: the API server refuses lists as values of the attributes .*numaNode.*DRAListTypeAttributes/s,
       ),
     ]);
   });

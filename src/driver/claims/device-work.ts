@@ -28,8 +28,8 @@ export class DeviceWork {
   }
 
   /**
-   * Returns the device with its snapshot, also if the claim changes nothing from outside: a CNI plugin may. An earlier
-   * snapshot stays.
+   * Returns the device with its snapshot. Takes one even if the claim changes nothing through the PF, since a CNI plugin
+   * may. Keeps an earlier snapshot.
    * @throws DriverError `config-invalid` for an MTU that the VF cannot have; SriovError, NetlinkError
    */
   async snapshot(claim: AllocatedClaim, device: StoredDevice): Promise<StoredDevice> {

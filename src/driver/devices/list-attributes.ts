@@ -52,7 +52,7 @@ export class ListAttributes {
     try {
       list ??= [...nearNodes(node)];
     } catch (err) {
-      logger.warn({ err, node }, 'the NUMA nodes of a socket cannot be read: a node is offered by itself');
+      logger.warn({ err, node }, 'cannot read which NUMA nodes share a socket: devices name only their own NUMA node');
       list = [node];
     }
     this.#lists.set(node, list);

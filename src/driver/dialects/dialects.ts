@@ -58,7 +58,7 @@ export function findEnvConflicts(parts: readonly RequestEnv[]): string[] {
   });
 }
 
-/** Returns whether one container can have both requests, and only the variables of one. */
+/** Returns whether a container with both requests would get the variables of only one of them. */
 function canClash(a: RequestEnv, b: RequestEnv): boolean {
   return a.extendedResource === undefined || a.extendedResource !== b.extendedResource;
 }

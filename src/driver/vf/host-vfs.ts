@@ -57,7 +57,7 @@ export interface HostVfsOptions extends HostVfsSources {
   assertListed: () => void;
   /** Called when a device begins to hang, and when it no longer hangs. */
   onHungChange: (hung: readonly HungWrite[]) => void;
-  /** Called as {@link namingPolicy} does. Default: no policy asks for rates. */
+  /** Called by {@link namingPolicy} when a PF refuses the rates of a policy. Default: no policy asks for rates. */
   onRatesRefused?: Parameters<typeof namingPolicy>[1];
 }
 

@@ -16,7 +16,7 @@ import { type EntryOwner, isOf, type StoredStatus, statusPatch } from './status-
 
 /** The kubelet's calls need the API server too, and take precedence. */
 const maxParallel = 4;
-/** An unprepared claim is usually deleted soon after, and its status with it. */
+/** After so many failed removals the entries stay: an unprepared claim is usually deleted soon, with its status. */
 const maxRemovalFailures = 8;
 /**
  * Delay before a removal: by then, most claims are deleted or deallocated. The API server itself drops the entries of

@@ -136,11 +136,15 @@ function listsRefusal(error: unknown, { pool: { name: pool }, devices = [] }: Sl
   const refused = [...new Set(lists)].filter((name) => error.message.includes(`attributes[${name}]`));
   if (refused.length === 0) return undefined;
   const names = refused.join(', ');
-  return new SliceError('slice-lists-refused', `pool ${pool}: the API server stores no list as attribute ${names}`, {
-    // Leaves out the server's answer, which has a sentence for each device.
-    pool,
-    hint: 'switch on the feature gate DRAListTypeAttributes in API server and scheduler, Kubernetes 1.36 or later, or publish single values',
-  });
+  return new SliceError(
+    'slice-lists-refused',
+    `pool ${pool}: the API server refuses lists as values of the attributes ${names}`,
+    {
+      // Leaves out the server's answer, which has a sentence for each device.
+      pool,
+      hint: 'publish single values; or switch on the feature gate DRAListTypeAttributes of the API server and the scheduler (Kubernetes 1.36 or later)',
+    },
+  );
 }
 
 /** Returns the spec to want from now on: with the times that the server has added to taints. */

@@ -25,7 +25,7 @@ export interface KernelWriterOptions {
 
 /** What an administrator can do about a write that hangs. */
 export const hungWriteHint =
-  'end the process that has the device open, such as one with /dev/vfio; if none has, the kernel log says what it waits for, and only a reboot helps';
+  'end the process that has the device open, such as one with /dev/vfio; if no process has, the kernel log shows what blocks the write, and only a reboot helps';
 
 /**
  * Writes to sysfs files that make the kernel act: the kernel may wait there for a process that has the device open, or for

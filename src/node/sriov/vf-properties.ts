@@ -101,7 +101,7 @@ export class VfProperties {
   /**
    * Sets the properties that differ: many drivers refuse to set what they do not support, even to its present value. Sets
    * each property separately, and a failure does not stop the others. Reads the result back.
-   * @param before snapshot, which must have whatever is changed; absent: this restores one
+   * @param before snapshot with each property that is changed; absent when `wanted` is a snapshot to be restored
    * @returns whether the VF has another administrative address than before
    * @throws SriovError `property-unsupported` and `property-refused` with the properties, `no-vf`, `vf-missing`;
    * UnknownVfStateError if the PF does not report the VF, or the snapshot lacks something: nothing was changed then

@@ -66,7 +66,7 @@ function hasOtherDevices({ requests }: ClaimRecord, kept: ClaimState): boolean {
   return Object.entries(kept.requests).some(([base, { devices }]) => !areSame(requests[base]?.devices ?? [], devices));
 }
 
-/** Keeps earlier versions, whose files containers may read. @returns `undefined` for all */
+/** Keeps earlier versions, whose files containers may read. @returns the versions to write; `undefined` stands for all */
 function versionsOf(wanted: readonly MetadataVersion[], kept: ClaimState | undefined): MetadataVersion[] | undefined {
   const had = kept && (kept.versions ?? metadataVersions);
   const versions = metadataVersions.filter((version) => wanted.includes(version) || had?.includes(version));

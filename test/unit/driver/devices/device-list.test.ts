@@ -175,7 +175,7 @@ describe('DeviceList', () => {
     expect(nodes(unread)).toEqual([undefined, '{"ints":[1]}']);
     expect(logger.messages('warn').filter((message) => message.includes('NUMA'))).toEqual([
       'NUMA nodes are offered as single values for an hour',
-      'the NUMA nodes of a socket cannot be read: a node is offered by itself',
+      'cannot read which NUMA nodes share a socket: devices name only their own NUMA node',
     ]);
   });
 

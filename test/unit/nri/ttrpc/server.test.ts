@@ -251,6 +251,8 @@ describe('TtrpcServer', () => {
     call(1, 'sync');
     await until(() => order.length === 1);
     expect(order).toEqual(['afterwards, 1 sent']);
-    expect(log.notable()).toMatchObject([{ level: 'error', message: 'work after a response failed' }]);
+    expect(log.notable()).toMatchObject([
+      { level: 'error', message: 'the work that follows a response failed; the response was sent' },
+    ]);
   });
 });
