@@ -60,7 +60,7 @@ describe.each(nriRuntimes)('the runtime side of NRI $version', (runtimeOf) => {
     return { path, runtime, plugin };
   }
 
-  it('reads a rejection of any length, although it reads a multiplexer frame in one read of 4096 bytes', async () => {
+  it('reads a rejection of any length, although it reads at most 4096 bytes of a frame at once', async () => {
     const { runtime, plugin } = await stage({
       runPodSandbox: ({ annotations }) => {
         throw new Error('x'.repeat(Number(annotations.length)));
@@ -121,7 +121,7 @@ describe.each(nriRuntimes)('the runtime side of NRI $version', (runtimeOf) => {
     },
   );
 
-  it('launches a plugin with its configuration, and ends it when it ends', async () => {
+  it('launches a plugin with its configuration; the plugin ends with the runtime', async () => {
     const path = socketPath();
     const [pluginDir, output] = [join(dirname(path), 'plugins'), join(dirname(path), 'output')];
     mkdirSync(join(pluginDir, 'conf.d'), { recursive: true });

@@ -24,7 +24,7 @@ export function describeAdmission(get: GetCluster, { admissionPolicies }: CaseOp
       return await cluster.check(object).then(() => undefined, explain);
     }
 
-    it.each(claimKinds)('%s: accept every well-formed field, and anything for other drivers', async (kind) => {
+    it.each(claimKinds)('%s: accept every well-formed field, and any parameters for other drivers', async (kind) => {
       // Policies take effect shortly after they are installed.
       await expect.poll(() => refusal(kind, { ...vfConfig, vhost: 'yes' }), { timeout: 30_000 }).toBeDefined();
       const plain = { interfaceName: 'net1', mtu: 1400, rdma: true, vhost: true, addresses: ['192.0.2.1/24'] };
@@ -32,7 +32,7 @@ export function describeAdmission(get: GetCluster, { admissionPolicies }: CaseOp
       expect(await refusal(kind, { anything: 1 }, 'gpu.example.com')).toBeUndefined();
     });
 
-    it.each(kinds)('%s: reject parameters of other kinds', async (kind) => {
+    it.each(kinds)('%s: reject parameters whose kind is not VFConfig', async (kind) => {
       const others = [{}, { ...vfConfig, kind: 'VfConfig' }, { ...vfConfig, apiVersion: 'netdra.dev/v2' }];
       for (const parameters of [...others, { kind: 'VFConfig' }]) {
         expect(await refusal(kind, parameters), JSON.stringify(parameters)).toContain(

@@ -30,8 +30,8 @@ export function describeAlphaGates(get: GetCluster, getNode: () => RealNode): vo
     return (await cluster.devices()).find(({ name }) => name === vf?.device)?.attributes ?? {};
   }
 
-  describe('list attributes', () => {
-    it('for NUMA nodes are published, and the scheduler matches VFs that share a value with other devices', async () => {
+  describe('NUMA nodes as list attributes', () => {
+    it('are published, and let the scheduler match a VF with any device whose list shares a node with it', async () => {
       const { cluster } = get();
       const nodes = async () => {
         const all = (await cluster.devices()).map(({ attributes = {} }) => JSON.stringify(attributes[numaNode]));

@@ -14,7 +14,7 @@ export function describeBandwidth(get: () => ReleaseSite): void {
     const phasesOf = (pods: string[]) => pods.map((name) => get().find<V1Pod>('pod', name).status?.phase);
     afterAll(() => get().release(...names));
 
-    it('is published for each VF and for the port that they share', async () => {
+    it('is published for each VF and for the port that the VFs share', async () => {
       const slices = await get().node.list<V1ResourceSlice>('/apis/resource.k8s.io/v1/resourceslices');
       const guarantee = { bandwidth: { value: '4G' } };
       const devices = slices.flatMap(({ spec }) => spec.devices ?? []);
@@ -25,7 +25,7 @@ export function describeBandwidth(get: () => ReleaseSite): void {
       expect(ports.map(({ counters }) => counters)).toEqual([{ bandwidth: { value: '10G' } }]);
     });
 
-    it('of a port limits how many pods run, although VFs are free; the next pod waits until one ends', async () => {
+    it('limits the pods of a port although VFs are free: the next pod waits until another pod ends', async () => {
       const site = get();
       for (const name of names.slice(0, 2)) site.hold(name);
       await expect.poll(() => phasesOf(names.slice(0, 2)), settled).toEqual(['Running', 'Running']);

@@ -52,7 +52,7 @@ export function describeDefaultNetwork(get: GetCluster, getNode: () => RealNode,
       await cluster.remove('Pod', 'no-default-network');
     });
 
-    it('can use the name eth0; on other nodes such a pod waits, and an event says why', {
+    it('can name their VF eth0; elsewhere a pod with a VF named eth0 waits, and an event says why', {
       tags: 'newest',
     }, async () => {
       const { cluster } = get();

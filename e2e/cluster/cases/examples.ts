@@ -128,7 +128,7 @@ async function createAgainUntilScheduled(cluster: Cluster, file: string, name: s
 export function describeExamples(get: GetCluster): void {
   describe('the examples', () => {
     it.for(files)(
-      'include %s, which the API server accepts, with QoS class Guaranteed if it needs CPUs of its own',
+      'include %s, which the API server accepts; pods with exclusive CPUs have QoS class Guaranteed',
       async (file, { skip }) => {
         const { cluster } = get();
         const objects = loadExample(cluster, file);
@@ -153,7 +153,7 @@ export function describeExamples(get: GetCluster): void {
       },
     );
 
-    it('kernel-mode.yaml: the pod prints the device that it got', { tags: 'newest' }, async () => {
+    it('kernel-mode.yaml: the pod prints its device', { tags: 'newest' }, async () => {
       const { cluster } = get();
       await startExample(cluster, 'kernel-mode.yaml');
       const { status } = await cluster.waitUntilEnded('kernel-mode');
@@ -178,7 +178,7 @@ export function describeExamples(get: GetCluster): void {
       expect(log).toMatch(new RegExp(`^VFs ${address},${address}\n"interfaceName": *"[^"]+"\n$`));
     });
 
-    it('deployment.yaml, statefulset.yaml: each pod has a VF, and a replaced StatefulSet pod keeps its address', {
+    it('deployment.yaml, statefulset.yaml: each pod has a VF, and a StatefulSet pod keeps its address when replaced', {
       tags: 'newest',
     }, async () => {
       const { cluster, view } = get();
@@ -223,7 +223,7 @@ export function describeExamples(get: GetCluster): void {
         .toMatch(/NIC statistics for port 0/);
     });
 
-    it('multi-nic.yaml: testpmd gets two VFs and the control container the third', { tags: 'newest' }, async () => {
+    it('multi-nic.yaml: testpmd gets two VFs, the control container gets the third', { tags: 'newest' }, async () => {
       const { cluster } = get();
       await startExample(cluster, 'multi-nic.yaml');
       await cluster.waitUntilRunning('gateway');

@@ -50,7 +50,9 @@ export function describeFaults(get: GetCluster, getNode: () => RealNode): void {
       },
     );
 
-    it('force-deleting running pods and pods being created leaves nothing behind', { tags: 'oldest' }, async () => {
+    it('force-deleting pods, running or still being created, leaves nothing on the node', {
+      tags: 'oldest',
+    }, async () => {
       const { cluster } = get();
       const running = await createPods(cluster, 5);
       await expectServed(get(), running);

@@ -49,7 +49,7 @@ export function describeInstalledDriver(get: GetCluster, getNode: () => RealNode
       },
     );
 
-    it('withdraws a device that another DRA driver offers, also after its slice has gone and over a restart', async () => {
+    it("withdraws a device that another DRA driver offers, even after that driver's slice is gone and after a restart", async () => {
       const { cluster } = get();
       const { name = '', attributes } = (await cluster.devices()).at(-1) ?? {};
       const names = async () => (await cluster.devices()).map((device) => device.name);
@@ -79,7 +79,7 @@ export function describeInstalledDriver(get: GetCluster, getNode: () => RealNode
       await expect.poll(names, { timeout: 120_000 }).toContain(name);
     });
 
-    it('applies what a class allows: IPAM plugins of the node, kernel settings, older dialects', async () => {
+    it("applies what a class allows: the node's IPAM plugins, kernel settings and dialects", async () => {
       const { cluster, view } = get();
       const range = { subnet: '198.18.9.0/24', rangeStart: '198.18.9.5', rangeEnd: '198.18.9.5' };
       const resourceName = 'example.com/nic';

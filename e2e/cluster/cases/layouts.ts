@@ -47,7 +47,7 @@ export function describeLayouts(get: () => ReleaseSite): void {
     };
     const described = (ips: string[]) => ({ file: ips, status: ips, ready: 'True' });
 
-    it('keeps the layouts of a prepared claim: its files are updated, also in another sandbox, and removed with it', async () => {
+    it('keeps the layouts of a prepared claim: files are updated, even in a new sandbox, and removed with the claim', async () => {
       const { node } = get();
       create('kept');
       expect(addresses('kept')).toEqual(described([ownAddress]));
@@ -80,7 +80,7 @@ export function describeLayouts(get: () => ReleaseSite): void {
       expect(filesOnNode()).toEqual([]);
     });
 
-    it('writes a layout that only the new instance lists from both instances', async () => {
+    it('keeps files of an added layout up to date while the old and the new driver instance run', async () => {
       const { node } = get();
       const since = new Date().toISOString();
       // The old instance stays until the end of the test.

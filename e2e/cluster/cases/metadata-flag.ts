@@ -6,7 +6,7 @@ import { createPodWithClaim } from '../objects.ts';
 /** The flag of KEP-5304, as operators switch it: by the chart. */
 export function describeMetadataFlag(get: GetCluster, getDriver: () => InstalledDriver): void {
   describe('device metadata, switched off and on again', () => {
-    it('reaches pods that start while it is on, no others, and stays with pods that outlive both changes', async () => {
+    it('reaches only pods that start while it is on, and stays in pods that run through both changes', async () => {
       const { cluster, view } = get();
       const addresses = ['192.0.2.1/24', '192.0.2.2/24', '192.0.2.3/24'];
       const startPod = async (name: string) => {

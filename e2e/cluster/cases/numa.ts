@@ -45,7 +45,7 @@ export function describeNuma(get: GetCluster, getNode: () => RealNode, areLists:
   }
 
   describe('CPUs and devices', () => {
-    it('are on one NUMA node if the claim requires it, with memory and devices of other drivers', {
+    it("are on one NUMA node, as are memory and other drivers' devices, if the claim requires it", {
       tags: 'newest',
     }, async () => {
       const { cluster } = get();
@@ -62,7 +62,7 @@ export function describeNuma(get: GetCluster, getNode: () => RealNode, areLists:
       await cluster.remove('Pod', 'numa-aligned');
     });
 
-    it('on different NUMA nodes are reported, and the container starts', { tags: 'oldest' }, async () => {
+    it('on different NUMA nodes are reported, but the container starts', { tags: 'oldest' }, async () => {
       const { cluster, view } = get();
       await startPinned('far', 1);
       await cluster.waitUntilRunning('far');

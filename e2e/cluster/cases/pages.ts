@@ -65,7 +65,7 @@ export function describePages(get: () => ReleaseSite): void {
         for (const command of plan.tearDown ?? []) await runInShell(command, shell, site);
       });
 
-      it('are all covered by the test plan', () => {
+      it('include a match for every pattern of the page plan', () => {
         expect(findStalePatterns(plan)).toEqual([]);
       });
 

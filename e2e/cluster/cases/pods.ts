@@ -76,7 +76,7 @@ export function describePods(get: GetCluster): void {
       await expect.poll(() => nodeFiles.simulatedVfs(), { timeout: 20_000, interval: 250 }).toEqual(before);
     });
 
-    it('the file follows each change of the interface with a new generation, also during a driver rollout, and new pods get theirs', {
+    it('the file follows each change of the interface with a new generation, even during a driver rollout', {
       tags: 'newest',
     }, async () => {
       const { cluster, nodeFiles, view } = get();

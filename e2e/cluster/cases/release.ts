@@ -110,7 +110,7 @@ export function describeRelease(get: () => ReleaseSite): void {
       for (const expression of dashboardExpressions()) await prometheus.query(expression);
     });
 
-    it('is upgraded to another image and rolled back while a pod keeps its VF unchanged', async () => {
+    it("is upgraded to another image and rolled back while a running pod's VF stays unchanged", async () => {
       const { node } = get();
       const image = `${node.registry.address}/netdra`;
       get().holdReady('holder');
@@ -143,7 +143,7 @@ export function describeRelease(get: () => ReleaseSite): void {
       expect(links()).toBe(linksBefore);
     });
 
-    it('shows its node in kubectl: the VF of a claim, and a rejected policy until it is corrected', async () => {
+    it('shows in kubectl the VF of a claim, and a rejected policy until that is corrected', async () => {
       get().holdReady('holder');
       const read = () => get().find<{ status: StoredView }>('nodenetworkdevices', nodeName).status;
       const claims = [{ namespace: driverNamespace, name: 'holder', devices: [expect.any(String)] }];
@@ -211,7 +211,7 @@ export function describeRelease(get: () => ReleaseSite): void {
     describeBandwidth(get);
     describeLayouts(get);
 
-    it('is uninstalled, and leaves its state on the node', async () => {
+    it('leaves its state on the node when it is uninstalled', async () => {
       const { node } = get();
       helm('uninstall', 'netdra', ...waitArguments);
       const selector = ['--selector', 'app.kubernetes.io/instance=netdra'];

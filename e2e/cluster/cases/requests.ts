@@ -11,7 +11,7 @@ const podLinks = ['lo', 'eth0'];
 /** Ways to request devices besides a claim with plain requests. */
 export function describeRequests(get: GetCluster): void {
   describe('requests of all kinds', () => {
-    it("firstAvailable: the path has the request's name, the file also that of the alternative; a config entry for several requests applies to each", async () => {
+    it('firstAvailable: the path names the request, the file also the alternative; one config serves several requests', async () => {
       const { cluster, view } = get();
       const { kernel } = cluster.target.classes;
       const never = [{ cel: { expression: 'device.attributes["resource.kubernetes.io"].pciBusID == "none"' } }];
@@ -47,7 +47,7 @@ export function describeRequests(get: GetCluster): void {
       expect(Object.fromEntries(mtus)).toEqual({ net0: 1400, net1: 1400, data: 1400, last: 1300 });
     });
 
-    it('extended resources: the files of the claim that the scheduler creates are found by resource name', async ({
+    it("extended resources: a container finds the files of the scheduler's claim by resource name", async ({
       skip,
     }) => {
       const { cluster, view } = get();
@@ -93,7 +93,7 @@ export function describeRequests(get: GetCluster): void {
       expect(seen.sort()).toEqual(links.map(({ address }) => address).sort());
     });
 
-    it('extended resources: an init container that shares the requests of later containers sees the devices of all of them', async ({
+    it('extended resources: an init container sees the devices of all containers whose requests it shares', async ({
       skip,
     }) => {
       const { cluster, view } = get();

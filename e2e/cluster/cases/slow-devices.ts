@@ -29,7 +29,7 @@ function slowPlugin(node: RealNode, name: string): Disposable {
 /** Devices of which each takes long, while the runtime waits 2 s for a plugin. */
 export function describeSlowDevices(get: GetCluster, getNode: () => RealNode): void {
   describe('slow devices', () => {
-    it('delay a pod until all its VFs are ready, and one event says what it waits for', {
+    it('delay a pod until all its VFs are ready, and one event says what the pod waits for', {
       tags: 'newest',
     }, async () => {
       const { cluster, view } = get();

@@ -55,7 +55,7 @@ export function describeTools(get: GetCluster, getNode: () => RealNode, simulate
       expect(elsewhere).toContainEqual(expect.objectContaining({ check: 'CDI', level: 'problem', message }));
     });
 
-    it('claims, inventory and metadata locate a VF; status and claims also run off-cluster for users who may list objects', {
+    it('claims, inventory and metadata locate a VF; status and claims also run off-cluster with permission to list', {
       tags: 'newest',
     }, async () => {
       const { cluster } = get();

@@ -18,7 +18,7 @@ describe('a cluster of several nodes', { timeout: 400_000 }, () => {
   });
   afterAll(async () => await kind?.[Symbol.asyncDispose]());
 
-  it('a Deployment is restarted, scaled to zero and scaled up while a kubelet and a runtime are killed: each pod has a VF of its node', async () => {
+  it('each pod of a Deployment has a VF of its node when kubelet and runtime are killed during restart and scaling', async () => {
     const [first = '', , second = ''] = kind.nodes;
     await kind.deploy(12, 'first');
     await kind.expectAgreement(await kind.settled());
@@ -37,7 +37,7 @@ describe('a cluster of several nodes', { timeout: 400_000 }, () => {
     await kind.expectAgreement(await kind.settled());
   });
 
-  it('pods of a killed and of a drained node run elsewhere, also with a named claim, and later on both nodes again', async () => {
+  it('pods of a killed node and of a drained node run elsewhere, even with a named claim, and later return', async () => {
     const { cluster } = kind;
     const [, killed = '', drained = ''] = kind.nodes;
     // As many as the last node has room for.
@@ -124,7 +124,7 @@ describe('a cluster of several nodes', { timeout: 400_000 }, () => {
     await cluster.removeWithClaims([holder, 'named']);
   });
 
-  it('chart values change and change back under traffic: a running pod is not disturbed', async () => {
+  it('changing chart values and changing them back does not disturb the traffic of a running pod', async () => {
     await kind.createNamedClaim('named');
     const holder = await kind.hold('named', kind.nodes.at(-1)!);
     const before = await kind.stateOf(holder, 'named');
@@ -163,7 +163,7 @@ describe('a cluster of several nodes', { timeout: 400_000 }, () => {
     await kind.cluster.removeWithClaims([holder, 'named']);
   });
 
-  it('all nodes have two instances of the driver at the same time during an upgrade, while pods start and stop: each pod keeps its VF', async () => {
+  it('each pod keeps its VF while an upgrade runs two driver instances on every node and pods start and stop', async () => {
     const names = kind.nodes.map((_, index) => `kept-${index}`);
     const holders: [pod: string, claim: string][] = [];
     for (const [index, claim] of names.entries()) {

@@ -155,7 +155,7 @@ describe('alerts', { timeout: 900_000 }, () => {
     await ends('NetdraHooksFail', 'NetdraAttachFails', 'NetdraNoFreeDevices', 'NetdraPodsWait', 'NetdraSlow');
   });
 
-  it('fire while claims fail, and while the API server rejects slices and status', async () => {
+  it('fire while claims fail, and while the API server rejects ResourceSlices and claim status', async () => {
     const wrong = await addVfPod(bench, 'wrong', 0, { mtu: 1 });
     await fires('NetdraClaimsFail', () => bench.prepare(wrong).catch(() => undefined));
     await bench.endPod(wrong);
@@ -192,7 +192,7 @@ describe('alerts', { timeout: 900_000 }, () => {
     await ends('NetdraPolicyRejected', 'NetdraDevicesUnhealthy', 'NetdraCertificateExpires');
   });
 
-  it('fire while a file of a device has an invalid text', async () => {
+  it('fire while a sysfs file of a device has invalid content', async () => {
     const bus = join(plugins.path, testDriver, 'simulated/bus/pci/devices');
     const vf = realpathSync(join(bus, readdirSync(bus).at(-1) ?? ''));
     // The driver reads what cannot change only once of a device, which it knows by its directory.

@@ -19,8 +19,8 @@ async function doctor(...args: string[]): Promise<{ code: number; findings: Find
 
 /** With both switched on: e2e/cluster/cases/tools.ts. */
 it.each([
-  ['1.7', 'as it comes, with both off', /^(disable|enable_cdi) = .*$/gm, 'io.containerd.grpc.v1.cri'],
-  ['2.1', 'with both switched off', undefined, 'io.containerd.cri.v1.runtime'],
+  ['1.7', 'both off by default', /^(disable|enable_cdi) = .*$/gm, 'io.containerd.grpc.v1.cri'],
+  ['2.1', 'both switched off', undefined, 'io.containerd.cri.v1.runtime'],
 ] as const)('netdra doctor tells where to enable NRI and CDI of containerd %s: %s', async (...args) => {
   const [version, , defaults, section] = args;
   using dir = tempDir();

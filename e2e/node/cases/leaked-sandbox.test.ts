@@ -77,7 +77,7 @@ describe.each(containerdSeries)('a cancelled RunPodSandbox on containerd %s', (v
       ? { ipam: { type: ipam.type } }
       : { attach: 'cni', cni: { cniVersion: '1.0.0', name: 'moves', type: mover.type, device: 'nsim0v0' } };
 
-  it.each(['moves', 'has moved'] as const)('does not lose the VF that its hook %s', async (how) => {
+  it.each(['moves', 'has moved'] as const)("does not lose the VF that the driver's hook %s", async (how) => {
     const plugin = how === 'moves' ? mover : ipam;
     const name = how.replace(' ', '-');
     await startDriver(plugin);

@@ -103,7 +103,7 @@ describe.each<ContainerdSeries>([...containerdSeries])('netdra on containerd %s'
     expect(await expectTold(earlyContainer, earlySandbox, early)).toBeGreaterThanOrEqual(1);
   });
 
-  it('keeps running pods and finishes starting pods after a kill', async () => {
+  it('lets pods run on and starts waiting pods after a kill', async () => {
     await startDriver();
     const running = await addVfPod(bench, 'running', 0);
     const runningSandbox = await bench.startPod(running);

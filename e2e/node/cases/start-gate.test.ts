@@ -90,7 +90,7 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     expect(generation).toBe(1);
   });
 
-  it('restart without waiting for a stopped driver if their sandbox already had its VFs', async () => {
+  it('restart while the driver is dead if their sandbox already had its VFs', async () => {
     await startDriver();
     const pod = await addVfPod(bench, 'restarted', 0);
     const sandbox = await bench.startPod(pod);
@@ -117,7 +117,7 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     expect(await expectTold(await starting.started, sandbox, pod)).toBeGreaterThan(1);
   });
 
-  it('wait with no content file mounted if metadata is off', async () => {
+  it('wait, with no metadata file mounted, if metadata is off', async () => {
     const settings = { enableDeviceMetadata: false };
     await startDriver(settings);
     const pod = await addVfPod(bench, 'no-file', 0, ipam());
@@ -133,7 +133,7 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     expect(ipLinks(sandbox).map(({ ifname }) => ifname)).toContain('net1');
   });
 
-  it('are rejected at creation while waiting is pointless, with the reason, and start afterwards', async () => {
+  it('are rejected at creation, with the reason, while their VF cannot be attached, and start once it can', async () => {
     await startDriver();
     const onHost = await addVfPod(bench, 'on-host', 0);
     const hostSandbox = await bench.startPod(onHost, { hostNetwork: true });
@@ -157,7 +157,7 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     expect(await expectTold(await starting.started, sandbox, pod)).toBe(1);
   });
 
-  it('end at once when their pod is deleted', async () => {
+  it('stop waiting as soon as their pod is deleted', async () => {
     await startDriver();
     const pod = await addVfPod(bench, 'deleted', 0, ipam());
     plugin.hold('ADD');
@@ -173,7 +173,7 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     expect(performance.now() - deletedAt).toBeLessThan(50_000);
   });
 
-  it('start while the driver cannot connect to NRI, and survive its connection', async () => {
+  it('start while the driver cannot connect to NRI, and keep running when it connects', async () => {
     await startDriver();
     const pods = await Promise.all([0, 1].map((index) => addVfPod(bench, `cut-off-${index}`, index)));
     for (const pod of pods) await bench.prepare(pod);
@@ -201,7 +201,7 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     await expectServed();
   });
 
-  it('delay the end of their pod no longer than their timeout while the driver is dead', async () => {
+  it("delay the deletion of their pod at most until the gate's timeout while the driver is dead", async () => {
     await startDriver();
     const pod = await addVfPod(bench, 'ended', 0, ipam());
     await bench.prepare(pod);
@@ -222,7 +222,7 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     await expect(starting.started).rejects.toThrow(/netdra-gate: the devices of the claim were not ready in time/);
   });
 
-  it('fail without their file and start on a retry, with --start-gate=file', async () => {
+  it('fail while their file is missing and start on a retry, with --start-gate=file', async () => {
     await startDriver({ startGate: 'file' });
     const pod = await addVfPod(bench, 'by-file', 0, ipam());
     plugin.hold('ADD');
@@ -235,7 +235,7 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     expect(await retry(() => expectTruth(bench, sandbox, pod))).toBe(1);
   });
 
-  it('were the only failures: no sandbox was rejected, no event was cut off', () => {
+  it('never caused a rejected sandbox or an NRI timeout in the tests above', () => {
     const log = bench.containerd.logTail(Number.POSITIVE_INFINITY);
     expect(log).not.toMatch(/RunPodSandbox for .* failed/);
     expect(log).not.toMatch(/netdra.*(timed out|deadline exceeded)/);

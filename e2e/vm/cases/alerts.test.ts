@@ -40,7 +40,7 @@ function linkTarget(path: string): string {
 }
 
 describe('alerts', () => {
-  it('are due while another process keeps a VF open that its claim has released, and until the VF is restored', {
+  it('fire while another process keeps a released VF open, until the VF is restored', {
     timeout: 1_200_000,
   }, async ({ node, vfs }) => {
     const vf = vfAt(vfs, 'pf0', 2);

@@ -8,7 +8,7 @@ import { hostVfStates, linkOf, networkDataOf, vfAt } from '../vfs.ts';
 import { it } from '../vm-test.ts';
 
 describe('a VF attached by another component', () => {
-  it('is attached by the CNI plugin host-device, and returned by its DEL', async ({ node, vfs, onTestFinished }) => {
+  it('is attached and returned by the CNI plugin host-device', async ({ node, vfs, onTestFinished }) => {
     const vf = vfAt(vfs, 'pf0', 2);
     const dataDir = node.createFolder('leases');
     /** Files that are named after an address. */
@@ -35,7 +35,7 @@ describe('a VF attached by another component', () => {
     expect(hostVfStates()).toEqual(vfs);
   });
 
-  it('is attached by sriov-cni, and returned by its DEL', async ({ node, vfs, skip }) => {
+  it('is attached and returned by sriov-cni', async ({ node, vfs, skip }) => {
     const sriov = findForeignPlugin('sriov', process.env);
     if ('missing' in sriov) return skip(sriov.missing);
     symlinkSync(sriov.path, join(node.multus.binDir, 'sriov'));
@@ -53,7 +53,7 @@ describe('a VF attached by another component', () => {
     expect(hostVfStates()).toEqual(vfs);
   });
 
-  it('is reported as attached if a network plugin moved it before our hook, and is left alone', async ({
+  it("is reported as attached, and not moved, if a network plugin has moved it before the driver's hook", async ({
     node,
     vfs,
   }) => {

@@ -7,7 +7,10 @@ import { deviceName } from '../vm-node.ts';
 import { it } from '../vm-test.ts';
 
 describe('a bond of VFs of two cards', () => {
-  it('fails over when a card loses its cable, also if the driver was killed meanwhile', async ({ node, vfs }) => {
+  it('fails over when a card loses its cable, and does not fail back when the cable returns and the driver restarts', async ({
+    node,
+    vfs,
+  }) => {
     let shown: Failover;
     try {
       shown = await failOver(node, vfs, (_what, task) => task(), { mtu: 1400 });

@@ -13,7 +13,7 @@ interface ReportedEvent {
 const address = '192.0.2.10/24';
 const destination = '198.51.100.0/24';
 
-it('netdra restores VLAN and spoof check of VFs in running pods, also in user space, within one round, and reports an address, a route and a kernel setting changed in the pod', async ({
+it('a round restores VLAN and spoof check of VFs in pods and in user space, and reports drift made in the pod', async ({
   node,
   vfs,
 }) => {

@@ -26,7 +26,7 @@ async function startPod(node: VmNode, name: string, vf: VfState) {
 
 /** Where that is only reported, and on containerd 1.7: e2e/cluster/cases/numa.ts. */
 describe('a container with exclusive CPU and memory', () => {
-  it('is rejected if its CPU or its memory is on another NUMA node than its VF, and starts on the same node', async ({
+  it('is rejected if its CPU or memory is not on the NUMA node of its VF, and starts if both are', async ({
     node,
     vfs,
   }) => {

@@ -143,7 +143,7 @@ describe('a VF with every setting changed by its pod', () => {
     ip('link', 'set', vf.name, 'address', vf.address);
   });
 
-  it('is restored after its namespace was deleted without cleanup and the VF was reset', async () => {
+  it('is restored after its namespace was deleted without cleanup and the kernel reset the VF', async () => {
     const { vf, hardware, address } = setup;
     setup.endPod();
     await expect.poll(() => linkOf(vf), { timeout: 30_000 }).toMatchObject({ address: '02:66:66:66:66:66' });

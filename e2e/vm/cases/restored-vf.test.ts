@@ -35,8 +35,8 @@ function holdNetns(): Disposable & { pid: number } {
 }
 
 /** When the pod is stopped: kernel-mode.test.ts. The fixture compares all VFs once more after all pods have ended. */
-describe('unprepare restores a VF', () => {
-  it('whose pod never had a sandbox', async ({ node, vfs }) => {
+describe('a VF', () => {
+  it('is restored by unprepare if its pod never had a sandbox', async ({ node, vfs }) => {
     const vf = vfs[3]!;
     const pod = createPod(node, 'no-sandbox', vf);
     await node.bench.prepare(pod);
@@ -45,7 +45,7 @@ describe('unprepare restores a VF', () => {
     expect(hostVfStates()).toEqual(vfs);
   });
 
-  it('whose network namespace was deleted first', async ({ node, vfs }) => {
+  it('is restored by unprepare if its network namespace was deleted first', async ({ node, vfs }) => {
     const vf = vfs[3]!;
     const { pod, sandbox, container } = await node.runPod(createPod(node, 'no-netns', vf));
     // The namespace's last processes and its last path.
@@ -59,7 +59,10 @@ describe('unprepare restores a VF', () => {
     expect(hostVfStates()).toEqual(vfs);
   });
 
-  it('whose namespace path was removed while the sandbox lives, also after a driver restart', async ({ node, vfs }) => {
+  it('is restored by unprepare after a driver restart if its namespace path was removed while the sandbox lives', async ({
+    node,
+    vfs,
+  }) => {
     // One with an address from its claim, and one whose address is lost when its driver is rebound.
     const [changed, plain] = [vfs[3]!, vfs[4]!];
     const pods = [
@@ -86,7 +89,7 @@ describe('unprepare restores a VF', () => {
     for (const pod of pods) await retry(() => node.bench.endPod(pod));
   });
 
-  it('that another component lost, by the commands in docs/troubleshooting.md, and does not offer it before', async ({
+  it('that another component lost is offered again after the rebind commands in docs/troubleshooting.md', async ({
     node,
     vfs,
   }) => {

@@ -146,7 +146,7 @@ describe(`Kubernetes ${programs.kubernetesVersion} with its kubelet in the virtu
     expect(Number(sent)).toBeGreaterThanOrEqual(6);
   });
 
-  it('pods are served and no VF is lost when kubelet and driver are killed during pod creation; a bond of VFs of two cards, chosen by the scheduler, also survives the loss of a cable', async () => {
+  it('no VF is lost when kubelet and driver are killed during pod creation, and a bond survives the loss of a cable', async () => {
     const { driver } = cluster.target;
     const requests = ['left', 'right'];
     const shared = { requests, config: { bond: { name: 'bond0' }, addresses: [ipv4(0)] }, distinct: 'pfPciAddress' };
@@ -203,7 +203,7 @@ describe(`Kubernetes ${programs.kubernetesVersion} with its kubelet in the virtu
     await expect.poll(tainted, slow).toEqual([]);
   });
 
-  it('VFs of a reset card are offered again once recreated, and carry packets', async () => {
+  it('VFs of a reset card are offered again after they are recreated, and carry packets', async () => {
     // Even without netdra, VFs of an igb card have no link after a reset of their PF until they are recreated.
     await node.resetPf('pf1');
     const half = vfCount / 2;
