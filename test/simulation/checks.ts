@@ -447,17 +447,21 @@ export class Checks {
       throw new Violation('endless', `${count} steps in ${seconds} s without faults`);
     }
     this.#lastSteps = { atMs: nowMs, steps };
-    const late = this.#node.pods.find(
-      ({ deletedAtMs, plan }) => deletedAtMs !== undefined && nowMs - deletedAtMs >= waitMs && !plan.shares,
-    );
     // A damaged gate holds containers of a ready sandbox, which is not looked at again before the next round.
-    const isDue = this.#node.isUndisturbedFor(waitMs) && !this.#isDamaged();
-    if (late !== undefined && isDue && this.#isAtGate(late) && !this.#isOfOthers(late)) {
-      throw new Violation('late-end', `${late.uid} was deleted, and its container still waits in the start gate`);
-    }
+    if (this.#node.isUndisturbedFor(waitMs) && !this.#isDamaged()) this.#checkDeleted();
     if (!this.#node.isUndisturbedFor(this.#endMs)) return;
     for (const sandbox of runtime.sandboxes.values()) {
       if (nowMs - (sandbox.endedAtMs ?? nowMs) >= this.#endMs) this.#checkEnd(sandbox);
+    }
+  }
+
+  #checkDeleted(): void {
+    const { pods, simulator } = this.#node;
+    for (const pod of pods) {
+      const { uid, deletedAtMs = simulator.nowMs, plan } = pod;
+      if (simulator.nowMs - deletedAtMs < waitMs || plan.shares || !this.#isAtGate(pod) || this.#isOfOthers(pod))
+        continue;
+      throw new Violation('late-end', `${uid} was deleted, and its container still waits in the start gate`);
     }
   }
 
