@@ -289,9 +289,12 @@ export class Runtime {
   /** Multus moves the VFs of claims with `attach: observe`. */
   #moveObserved(sandbox: SimSandbox, target: Namespace): void {
     const { hardware, kernel, apiServer } = this.#node;
-    const claims = sandbox.pod.claims.map((name) => apiServer.claims.get(name));
-    const names = claims.flatMap((claim) =>
-      claim?.plan.attach === 'observe' && !claim.plan.adminAccess ? claim.devices.map(({ device }) => device) : [],
+    const { uid, claims: claimNames } = sandbox.pod;
+    const claims = claimNames.flatMap((name) => apiServer.claims.get(name) ?? []);
+    // It finds devices by the UID of the pod: those of a later claim of the same name belong to another one.
+    const own = target.isHost ? claims : claims.filter(({ reservedFor }) => reservedFor.includes(uid));
+    const names = own.flatMap(({ plan, devices }) =>
+      plan.attach === 'observe' && !plan.adminAccess ? devices.map(({ device }) => device) : [],
     );
     for (const { name, link, fresh } of hardware.vfs) {
       if (link === undefined || link.namespace === target) continue;
