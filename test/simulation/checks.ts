@@ -753,7 +753,11 @@ export class Checks {
     };
     if (JSON.stringify(actual) === JSON.stringify(written)) return;
     const earlier = { ...actual, ips: ready.filter((cidr) => !cidr.includes(':')).join() };
-    if (this.#isJustReady(link.used) && JSON.stringify(earlier) === JSON.stringify(written)) return;
+    if (
+      (this.#isJustReady(link.used) || this.#isUnknown(sandbox)) &&
+      JSON.stringify(earlier) === JSON.stringify(written)
+    )
+      return;
     throw new Violation(
       'wrong-metadata',
       `${where}: ${JSON.stringify(written)} in the file, ${JSON.stringify(actual)} in the kernel`,
@@ -782,6 +786,12 @@ export class Checks {
     const { simulator } = this.#node;
     const ms = this.#isHindered ? 2 * this.#roundMs : addressMs;
     return simulator.nowMs - readyAtMs <= ms || !this.#node.isUndisturbedFor(ms);
+  }
+
+  /** A driver that was started while a runtime creates a sandbox may see it only with its first container, before that starts. */
+  #isUnknown({ state, isListed, toldTo }: SimSandbox): boolean {
+    const instance = this.#node.registered();
+    return state === 'making' && !isListed && instance !== undefined && !toldTo.has(instance);
   }
 
   /** The file is about this claim, and all devices of the request. */

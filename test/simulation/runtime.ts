@@ -104,6 +104,7 @@ export class Runtime {
       pause: undefined,
       state: 'making',
       isListed: plan.listsUnfinished,
+      toldTo: new Set(),
       isEnding: false,
       isNetnsLost: false,
       endedAtMs: undefined,
@@ -115,9 +116,10 @@ export class Runtime {
     try {
       await this.#work('cluster network', 20, 3_000, signal);
       this.#startPause(sandbox);
-      await this.#event(`RunPodSandbox ${id}`, (instance, context) =>
-        instance.handlers.runPodSandbox?.(viewOf(sandbox), context),
-      );
+      await this.#event(`RunPodSandbox ${id}`, (instance, context) => {
+        sandbox.toldTo.add(instance);
+        return instance.handlers.runPodSandbox?.(viewOf(sandbox), context);
+      });
       await this.#work('task', 5, 500, signal);
       if (plan.slowStartMs !== undefined) await this.#work('slow task', plan.slowStartMs, plan.slowStartMs, signal);
     } catch (error) {

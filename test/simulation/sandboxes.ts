@@ -1,6 +1,7 @@
 import type { Container, PodSandbox } from '../../nri/index.ts';
 import type { ContainerEdits } from '../doubles/cdi.ts';
 import { namespace as podNamespace } from './api-server.ts';
+import type { Instance } from './instance.ts';
 import type { Namespace } from './links.ts';
 import type { SimPod } from './world.ts';
 
@@ -19,6 +20,8 @@ export interface SimSandbox {
   state: 'making' | 'ready' | 'stopped' | 'failed';
   /** Whether it is reported to NRI plugins that connect. */
   isListed: boolean;
+  /** The instances that were told of its RunPodSandbox. */
+  toldTo: Set<Instance>;
   /** Its end was requested. */
   isEnding: boolean;
   /** The runtime has lost its record of its namespaces. */
