@@ -54,7 +54,7 @@ describe('announcements for an attached VF', () => {
     expect(bench.logger.lines.filter(({ level }) => level === 'warn')).toEqual([]);
   });
 
-  it('announce addresses of an IPAM plugin', async () => {
+  it('announce the addresses that an IPAM plugin assigned', async () => {
     using network = capture();
     bench.prepare('c', [{ index: 1, config: { interfaceName: 'net1', ipam: bench.ipam() } }]);
     await bench.attach('c', bench.newPod());
@@ -144,7 +144,7 @@ describe('announcements for a VF whose address another host has', () => {
 });
 
 describe('announcements for two VFs of a pod on one network', () => {
-  it('do not treat the VFs as other hosts, although each answers for the addresses of both', async () => {
+  it('do not mistake a VF for another host, although each VF answers for the addresses of both', async () => {
     bench.createVf(2);
     using network = capture();
     for (const peer of ['peer1', 'peer2']) ip('link', 'set', peer, 'master', bench.bridge());

@@ -65,7 +65,7 @@ describe('a VF attached by CNI plugins', () => {
     macAddress: '02:aa:00:00:00:01',
   });
 
-  it('is reported as seen in the pod, and is restored and releases its address afterwards', async () => {
+  it('is reported as seen in the pod; after detaching it is restored and its address released', async () => {
     bench.createVf(1);
     bench.prepare('c', [{ index: 1, config: config() }]);
     const pod = bench.newPod();
@@ -96,7 +96,7 @@ describe('a VF attached by CNI plugins', () => {
     expect((await bench.runner.cachedAttachments()).attachments).toEqual([]);
   });
 
-  it('gets the next name that is free in the pod, its claims and other components, and keeps it', async () => {
+  it('gets the first name that no link and no claim of the pod uses, and keeps it', async () => {
     for (const index of [1, 2]) bench.createVf(index);
     const pod = bench.newPod();
     pod.exec('ip', 'link', 'add', 'net1', 'type', 'veth', 'peer', 'name', 'net1p');
@@ -144,7 +144,7 @@ describe('a pod without a default network', () => {
 });
 
 describe('a VF without a kernel driver, after a reset of its card', () => {
-  it('is configured through its PF again before it moves to its pod', async () => {
+  it('is reconfigured through its PF before it moves to its pod', async () => {
     bench.isUnbound = true;
     bench.prepare('c', [{ index: 1, config: { interfaceName: 'net1' } }]);
     const states = await bench.attach('c', bench.newPod(), 'sandbox1', 'pod-uid', async () => bench.createVf(1));
@@ -153,7 +153,7 @@ describe('a VF without a kernel driver, after a reset of its card', () => {
 });
 
 describe('a VF whose pod removed a route of its claim', () => {
-  it('is compared with its claim from the second reading on', async () => {
+  it('is not compared with its claim at the first reading, but at all later ones', async () => {
     bench.createVf(1);
     const routes = [{ destination: '198.51.100.0/24' }];
     bench.prepare('c', [{ index: 1, config: { interfaceName: 'net1', addresses: ['192.0.2.10/24'], routes } }]);

@@ -243,7 +243,7 @@ describe('the limits of a class', () => {
   afterAll(() => bench[Symbol.dispose]());
 
   it.runIf(isMachineRoot)(
-    'restrict what a configuration does in the kernel, and reject nothing else',
+    'reject exactly the configurations whose effects in the kernel exceed the limits',
     async () => {
       const counts = { taken: 0, refused: 0, byKernel: 0 };
       await fc.assert(

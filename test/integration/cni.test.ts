@@ -211,7 +211,7 @@ describe('a device moved by host-device and set up by tuning', () => {
     expect((await setup.runner.cachedAttachments()).attachments).toEqual([]);
   });
 
-  it('comes back from the CNI cache alone after the driver was killed during ADD', async () => {
+  it('is returned with nothing but the CNI cache after the driver was killed during ADD', async () => {
     using _vf = createVf();
     const pidFile = setup.writeHangingPlugin();
     const attachment = setup.attachment([...chainOf(), { type: 'hang' }]);

@@ -44,7 +44,7 @@ describe('configureLink', () => {
     expect(bench.own.exec('ip', '-6', 'route', 'show', 'dev', 'net1')).toContain('2001:db8:1::/48');
   });
 
-  it('adds the route to a gateway before the routes through it, in any order of the claim', async () => {
+  it('adds the route to a gateway before routes through the gateway, whatever their order in the claim', async () => {
     using bench = await podWithTwoLinks();
     const routes = [
       { destination: '198.51.100.0/24', gateway: '203.0.113.1' },
@@ -112,7 +112,7 @@ describe('configureLink', () => {
     );
   });
 
-  it('blames the offload limits, not the MTU, if the interface refuses limits', async () => {
+  it('names offloadLimits, not the MTU, as the cause if the interface rejects offload limits', async () => {
     using bench = await podWithTwoLinks();
     // Unlike a veth end, it takes no larger packets than 64 KiB.
     bench.own.exec('ip', 'link', 'add', 'br0', 'type', 'bridge');
@@ -125,7 +125,7 @@ describe('configureLink', () => {
     expect(bench.own.ip('link', 'show', 'dev', 'br0')[0]).toMatchObject({ mtu: 1400 });
   });
 
-  it('says of neighbors, and not of rules, which interfaces can have them', async () => {
+  it('hints that neighbors need an Ethernet interface, but not when a rule is rejected', async () => {
     using bench = await podWithTwoLinks();
     const { connection } = bench.network;
     bench.own.exec('ip', 'link', 'set', 'net1', 'mtu', '1200');
@@ -141,7 +141,7 @@ describe('configureLink', () => {
     });
   });
 
-  it('applies every route field of an IPAM plugin, and names what a pod does not get', async () => {
+  it('applies every route field of an IPAM plugin, and logs the parts of the result that it ignores', async () => {
     using bench = await podWithTwoLinks();
     const logger = new RecordingLogger();
     const given = await ipamResult(logger, {

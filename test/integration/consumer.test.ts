@@ -31,14 +31,17 @@ describe('the static netdra-metadata binary', () => {
     expect(runProgram(tool, ['version'], {}).stdout).toBe(`${version}\n`);
   });
 
-  it.runIf(isMachineRoot)('runs in a root file system with only itself and the files, for any user', async () => {
-    await root.prepare({ claim: 'nic', devices: [vf(1)] });
-    copyFileSync(tool, join(root.path, 'tool'));
-    const { stdout, stderr, exitCode } = runProgram('chroot', ['--userspec=107:107', root.path, '/tool', 'eal-args']);
-    expect({ stdout, stderr, exitCode }).toEqual({ stdout: '-a 0000:3b:02.1\n', stderr: '', exitCode: 0 });
-  });
+  it.runIf(isMachineRoot)(
+    'runs for any user in a root file system that contains only the binary and metadata files',
+    async () => {
+      await root.prepare({ claim: 'nic', devices: [vf(1)] });
+      copyFileSync(tool, join(root.path, 'tool'));
+      const { stdout, stderr, exitCode } = runProgram('chroot', ['--userspec=107:107', root.path, '/tool', 'eal-args']);
+      expect({ stdout, stderr, exitCode }).toEqual({ stdout: '-a 0000:3b:02.1\n', stderr: '', exitCode: 0 });
+    },
+  );
 
-  it('never prints parts of two versions of a file beside a continuous writer', async () => {
+  it('never prints a mix of two versions of a file while another process keeps rewriting it', async () => {
     const devices = (index: number) => ({
       attributes: Object.fromEntries(
         Array.from({ length: 30 }, (_unused, attribute) => [

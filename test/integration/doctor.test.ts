@@ -35,7 +35,7 @@ describe('netdra doctor', () => {
     });
   });
 
-  it('detects whether host mounts propagate into its own mount', () => {
+  it('detects whether mounts of the host propagate into its own mount namespace', () => {
     using dir = tempDir();
     const flags = [`--netns-dir=${dir.path}`];
     const mount = (propagation: string) =>
@@ -61,7 +61,7 @@ describe('netdra doctor', () => {
     });
   });
 
-  it('uses colours on a terminal only, and not with NO_COLOR', () => {
+  it('prints colours only on a terminal, and never with NO_COLOR', () => {
     const command = `'${process.execPath}' '${mainPath}' doctor --cri-socket=/nowhere --nri-socket=/nowhere || true`;
     const onTerminal = (env: Record<string, string>) => {
       // Node.js takes machines that set CI for ones without colours.

@@ -77,13 +77,13 @@ class Network implements Disposable {
   }
 }
 
-describe('configureLink on an interface that a router advertises to', () => {
+describe('configureLink on an interface that receives router advertisements', () => {
   it.each([
     ['IPv4 addresses', { addresses: ['192.0.2.10/24'] }, []],
     ['IPv6 addresses', { addresses: ['2001:db8::10/64'] }, ['2001:db8::10']],
     ['no addresses', {}, []],
     ['a sysctl of its own', { sysctls: { 'net.ipv4.conf.IFNAME.arp_ignore': 1 } }, []],
-  ])('gives a claim with %s neither other addresses nor a default route', async (_what, config, expected) => {
+  ])('adds neither advertised addresses nor a default route for a claim with %s', async (_what, config, expected) => {
     using network = new Network();
     await network.configure(config);
     await network.advertise();
@@ -136,7 +136,7 @@ describe('configureLink in a namespace whose interfaces announce addresses', () 
 });
 
 describe('configureLink on a node without IPv6', () => {
-  it('skips IPv6 settings that the kernel lacks', async () => {
+  it('skips IPv6 settings', async () => {
     using network = new Network();
     // The kernel removes them from an interface whose MTU is below 1280.
     await network.configure({ mtu: 1200, addresses: ['192.0.2.10/24'] });

@@ -17,7 +17,7 @@ describe('KernelNetworks', () => {
     dir[Symbol.dispose]();
   });
 
-  it("recognizes the host's own namespace under any path", () => {
+  it("recognizes the host's network namespace under any path", () => {
     using host = networks.open('/proc/self/ns/net');
     expect(host?.isHost).toBe(true);
     using own = new TestNetns();
@@ -25,7 +25,7 @@ describe('KernelNetworks', () => {
     expect([pod?.isHost, pod?.identity === host?.identity]).toEqual([false, false]);
   });
 
-  it('lists the links of the namespace that it opened', async () => {
+  it('lists the links of an opened namespace', async () => {
     using own = new TestNetns();
     own.exec('ip', 'link', 'add', 'vf0', 'type', 'veth', 'peer', 'name', 'peer0');
     using pod = networks.open(own.path);

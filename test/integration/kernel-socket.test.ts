@@ -52,7 +52,7 @@ describe('KernelSocket', () => {
     ]);
   });
 
-  it('answers 600 connections at once, more than koffi accepts calls', async () => {
+  it('serves 600 connections at once, although koffi accepts fewer concurrent calls', async () => {
     using netns = new TestNetns();
     using handle = netns.open();
     using stack = new DisposableStack();

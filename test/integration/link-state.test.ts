@@ -143,7 +143,7 @@ describe('a link that moves out of its pod', () => {
   const inOwnSysfs = (netns: TestNetns, script: string) =>
     netns.exec('unshare', '--mount', 'sh', '-c', `mount -t sysfs sysfs /sys && cd /sys/class/net && ${script}`).trim();
 
-  it('leaves namespace-bound state behind, which the kernel removes during the move', async () => {
+  it('loses state that belongs to the namespace: the kernel removes it during the move', async () => {
     const { pod, host } = setup;
     const { before, inPod } = await setup.toPod();
     const sysctl = (netns: TestNetns, name: string) => netns.exec('cat', `/proc/sys/net/ipv4/conf/${name}/arp_ignore`);
@@ -175,7 +175,7 @@ describe('a link that moves out of its pod', () => {
 
   // docs/reliability.md names these: of a VF, the driver is bound again, which replaces the interface.
   it.runIf(isMachineRoot)(
-    'keeps what neither a move nor a restore resets: sysfs settings, and a macvlan on top of it',
+    'keeps sysfs settings and a macvlan on top of it, which neither move nor restore resets',
     async () => {
       const { pod, host } = setup;
       const { before, inPod } = await setup.toPod();
@@ -208,7 +208,7 @@ describe('ethtool', () => {
     expect(hostIoctl.get('tap0', 'genericReceiveOffload')).toEqual([1]);
   });
 
-  it('reports operations that the driver lacks, and a missing link', async () => {
+  it('reports operations that the NIC driver lacks, and a missing link', async () => {
     const { index } = await setup.vf();
     await expect(setup.hostEthtool.set(index, 'coalescing', { rxUsecs: 3 })).rejects.toMatchObject({
       code: 'netlink-refused',
@@ -277,29 +277,32 @@ describe('a link on its way back to the host', () => {
       'is the alternative name of another link',
       (taken: string) => onHost('property', 'add', 'dev', 'peer0', 'altname', taken),
     ],
-  ])('takes a free name if its own %s, reports it, and gets its own when that is free', async (_, take) => {
-    const { before, inPod: link } = await setup.toPod();
-    take('ens1f0v0');
-    const back = await setup.back(link);
-    expect(back.name).toMatch(/^netdra\d+$/);
-    const failures = await setup.restore(back.index, before);
-    expect(failures).toEqual([
-      {
-        property: 'name',
-        error: expect.objectContaining({ code: 'netlink-refused', errno: 'EEXIST', retriable: true }),
-      },
-    ]);
-    expect(failures[0]?.error).toMatchObject({ message: expect.stringMatching(/is taken by link #\d+/) });
-    const { name: _name, ...rest } = before;
-    expect(await setup.state(back.index)).toEqual({ ...rest, name: back.name });
-    const other = (await setup.hostConnection.link({ name: 'ens1f0v0' }))!;
-    if (other.name === 'peer0') await setup.hostConnection.removeAltNames(other.index);
-    else await setup.hostConnection.deleteLink(other.index);
-    expect(await setup.restore(back.index, before)).toEqual([]);
-    expect(await setup.state(back.index)).toEqual(before);
-  });
+  ])(
+    'gets a free name and an error is reported if its own name %s; it gets its own name once that is free',
+    async (_, take) => {
+      const { before, inPod: link } = await setup.toPod();
+      take('ens1f0v0');
+      const back = await setup.back(link);
+      expect(back.name).toMatch(/^netdra\d+$/);
+      const failures = await setup.restore(back.index, before);
+      expect(failures).toEqual([
+        {
+          property: 'name',
+          error: expect.objectContaining({ code: 'netlink-refused', errno: 'EEXIST', retriable: true }),
+        },
+      ]);
+      expect(failures[0]?.error).toMatchObject({ message: expect.stringMatching(/is taken by link #\d+/) });
+      const { name: _name, ...rest } = before;
+      expect(await setup.state(back.index)).toEqual({ ...rest, name: back.name });
+      const other = (await setup.hostConnection.link({ name: 'ens1f0v0' }))!;
+      if (other.name === 'peer0') await setup.hostConnection.removeAltNames(other.index);
+      else await setup.hostConnection.deleteLink(other.index);
+      expect(await setup.restore(back.index, before)).toEqual([]);
+      expect(await setup.state(back.index)).toEqual(before);
+    },
+  );
 
-  it('does not keep a name chosen by its pod if its own is taken', async () => {
+  it('gets a free name, not the name chosen by its pod, if its own name is taken', async () => {
     const { before, inPod: link } = await setup.toPod();
     onHost('add', 'ens1f0v0', 'type', 'bridge');
     onHost('add', 'netdra1', 'type', 'bridge');
@@ -315,7 +318,7 @@ describe('a link on its way back to the host', () => {
     expect(await setup.state(back.index)).toEqual(before);
   });
 
-  it('moves although a process in the pod keeps giving it names of the host', async () => {
+  it('moves although a process in the pod keeps giving it alternative names that are taken on the host', async () => {
     const { inPod: link } = await setup.toPod();
     const loop = 'while sleep 0.001; do ip link property add dev net1 altname peer0 || true; done';
     const tenant = spawn('nsenter', [`--net=${setup.pod.path}`, 'bash', '-c', loop], { stdio: 'ignore' });

@@ -63,7 +63,7 @@ describe('NetworkWatch', () => {
   });
 });
 
-describe('NetworkWatch, after its socket buffer overflowed', () => {
+describe('NetworkWatch after an overflow of its socket buffer', () => {
   it('reports later changes', async () => {
     let changes = 0;
     using handle = netns.open();
@@ -99,7 +99,7 @@ describe('Follow', () => {
     await expect.poll(() => changes).toBe(1);
   });
 
-  it('releases a namespace that the runtime released, and leaks no descriptor', async () => {
+  it('closes its descriptors of a namespace that the runtime released', async () => {
     const before = openDescriptors();
     using _ = follow(() => undefined);
     expect(openDescriptors()).toBeGreaterThan(before);

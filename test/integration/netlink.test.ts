@@ -77,7 +77,7 @@ describe('a link on its way into a pod and back', () => {
     expect(await host.links([])).toEqual([]);
   });
 
-  it('has the name, MAC, MTU, addresses and routes that iproute2 shows too', async () => {
+  it('has the name, MAC, MTU, addresses and routes that iproute2 shows', async () => {
     const vf = await setup.createPair();
     const { podConnection, pod } = setup;
     const change = { name: 'net1', hardwareAddress: '02:00:00:00:00:aa', mtuBytes: 1400, up: true };
@@ -127,7 +127,7 @@ describe('a link on its way into a pod and back', () => {
     expect(defaults.map(({ destination }) => destination).sort()).toEqual(['0.0.0.0/0', '::/0']);
   });
 
-  it('reaches by an address only the network of its prefix, which class limits count as a route', async () => {
+  it('gets from each address only a route to the network of the prefix, as class limits assume', async () => {
     const vf = await setup.createPair();
     const { podConnection } = setup;
     const { index } = await moveLink(setup.hostConnection, vf, setup.podTarget, { name: 'net1', up: true });
@@ -206,7 +206,7 @@ describe('a link on its way into a pod and back', () => {
   });
 });
 
-describe('reading', () => {
+describe('RtnlConnection, reading a namespace', () => {
   it('lists all links that iproute2 lists', async () => {
     const vf = await setup.createPair();
     await setup.hostConnection.createBridge({ name: 'br0', hardwareAddress: '02:00:00:00:00:b0', mtuBytes: 1300 });
@@ -279,7 +279,7 @@ describe('reading', () => {
     expect(await setup.hostConnection.addresses()).toHaveLength(3_000);
   });
 
-  it('separates fifty concurrent readers of different namespaces', async () => {
+  it('keeps the results of fifty concurrent readers of two namespaces apart', async () => {
     await setup.createPair();
     await setup.podConnection.createBridge({ name: 'inpod' });
     const names = await Promise.all(
@@ -293,7 +293,7 @@ describe('reading', () => {
     }
   });
 
-  it('reads a table of many datagrams while links come and go', async () => {
+  it('reads a table of many datagrams while links are added and removed', async () => {
     const { host, hostConnection } = setup;
     const batch = Array.from({ length: 100 }, (_, i) => `link add b${i} type bridge`).join('\n');
     const file = join(tmpdir(), `netdra-batch-${process.pid}`);
@@ -311,7 +311,7 @@ describe('reading', () => {
   });
 });
 
-describe('reading a pod with thousands of links that have the alias of its VF', () => {
+describe('looking for a VF in a pod where thousands of links have its alias', () => {
   it('stops at a limit, and blocks the event loop for less than 50 ms', async () => {
     using stack = new DisposableStack();
     const netns = stack.use(new TestNetns('many'));
@@ -335,8 +335,8 @@ describe('reading a pod with thousands of links that have the alias of its VF', 
   });
 });
 
-describe('traffic', () => {
-  it("is read from the kernel's counters of a link, and missing for a deleted link", async () => {
+describe('traffic counters', () => {
+  it('are read from the kernel, and missing for a deleted link', async () => {
     const { host, hostConnection } = setup;
     const vf = await setup.createPair();
     await hostConnection.setLink(vf.index, { up: true });
@@ -357,8 +357,8 @@ describe('traffic', () => {
   });
 });
 
-describe('errors', () => {
-  it('name the kernel’s answer, the operation and the namespace', async () => {
+describe('netlink errors', () => {
+  it('name the kernel’s errno, the operation and the namespace', async () => {
     const vf = await setup.createPair();
     await expect(setup.hostConnection.createVeth({ name: 'vf0', peer: { name: 'other' } })).rejects.toMatchObject({
       code: 'netlink-refused',
@@ -474,7 +474,7 @@ describe('network namespaces', () => {
     await expect.poll(openDescriptors).toBeLessThanOrEqual(before);
   });
 
-  it('end the process if the thread cannot return to its own', () => {
+  it('end the process if the thread cannot return to its original namespace', () => {
     const program = `
       import { closeSync, readdirSync, readlinkSync, writeSync } from 'node:fs';
       import { NetnsHandle, openInNetns } from ${JSON.stringify(netlinkModule)};

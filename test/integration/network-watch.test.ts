@@ -28,7 +28,7 @@ async function changesDuring(task: () => unknown): Promise<number> {
 }
 
 describe('NetworkWatch of the host', () => {
-  it('reports changes of links, addresses and devices, and nothing without changes', async () => {
+  it('reports changes of links, addresses and devices, and is silent without changes', async () => {
     expect(await changesDuring(() => undefined)).toBe(0);
     expect(await changesDuring(() => ip('link', 'set', 'watched0', 'mtu', '1400'))).toBeGreaterThan(0);
     expect(await changesDuring(() => ip('address', 'add', '192.0.2.7/24', 'dev', 'watched0'))).toBeGreaterThan(0);

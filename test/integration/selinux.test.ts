@@ -15,7 +15,7 @@ function labelOf(path: string): string | undefined {
 }
 
 describe('labelForContainers', () => {
-  it('labels directories with their contents, created if missing, and follows no symlink', () => {
+  it('labels directories and their contents, creates missing directories, and follows no symlink', () => {
     using dir = tempDir();
     const at = (path: string) => join(dir.path, path);
     mkdirSync(at('metadata/claim'), { recursive: true });

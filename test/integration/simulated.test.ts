@@ -55,7 +55,7 @@ async function putIntoPod(pciAddress: string, name = 'net1') {
 const lasting = (links: Link[]) => links.map(({ carrier: _carrier, ...rest }) => rest);
 
 describe('SimulatedNic.start', () => {
-  it('leaves a VF in a pod alone', async () => {
+  it('does not touch a VF that is in a pod', async () => {
     await startNic();
     const { inPod, link } = await putIntoPod(first);
     const before = await connection.links();
@@ -96,7 +96,7 @@ describe('SimulatedNic.start', () => {
     expect(vfOf(links, 'fe00:00:02.2')?.name).toBe('nsim0v2');
   });
 
-  it('removes the VFs of a larger simulation, except those in pods', async () => {
+  it('removes surplus VFs of an earlier, larger simulation, except VFs in pods', async () => {
     await startNic({ pfs: 3, vfsPerPf: 3 });
     const { inPod } = await putIntoPod('fe00:01:02.1');
     const nic = await startNic({ pfs: 1, vfsPerPf: 2 });
@@ -122,7 +122,7 @@ describe('SimulatedNic.start', () => {
 });
 
 describe('SimulatedNic.ensureVf', () => {
-  it('recreates the pair with the same MAC after it was deleted with its pod', async () => {
+  it('recreates a veth pair with the same MAC after it was deleted with its pod', async () => {
     const nic = await startNic();
     const { pod, close, vf } = await putIntoPod(first);
     close();
@@ -151,7 +151,7 @@ describe('SimulatedNic.ensureVf', () => {
     expect(vfOf(await connection.links(), first)?.name).toBe('nsim0v0');
   });
 
-  it('changes nothing on a VF that is in place', async () => {
+  it('changes nothing on a VF that is complete', async () => {
     const nic = await startNic();
     const before = await connection.links();
     await nic.ensureVf(second);

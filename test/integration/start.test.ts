@@ -84,7 +84,7 @@ describe('netdra run with unusable settings', () => {
     );
   });
 
-  it('reports an invalid kubeconfig, or none outside of a cluster', () => {
+  it('reports an invalid kubeconfig, and a missing kubeconfig outside of a cluster', () => {
     expectOneLine(start([`--kubeconfig=${path('none')}`]), /cannot load kubeconfig \S+\/none: ENOENT/);
     expectOneLine(start([`--kubeconfig=${write('broken', 'clusters: [')}`]), /cannot load kubeconfig \S+\/broken: /);
     const plain = write('plain', kubeconfig('http://127.0.0.1:1'));
@@ -102,13 +102,13 @@ describe('netdra run with unusable settings', () => {
     ['plugins', '--kubelet-plugins-dir', 'plugins/sriov.netdra.dev, which would be created in \\S+/plugins'],
     ['registry', '--kubelet-registry-dir', 'registry'],
     ['cdi', '--cdi-dir', 'cdi'],
-  ])('reports that it may not write to its directory %s', (name, flag, shown) => {
+  ])('reports that it lacks permission to write to its directory %s', (name, flag, shown) => {
     chownSync(path(name), unprivileged, unprivileged);
     const line = new RegExp(`cannot write to \\S+/${shown} \\(EACCES\\) \\(.*${flag}\\)\n$`);
     expectOneLine(start([]), line);
   });
 
-  it.runIf(isMachineRoot)('reports that it may not write to a directory that only a flag requires', () => {
+  it.runIf(isMachineRoot)('reports that it lacks permission to write to a directory that only a flag requires', () => {
     chownSync(path('attributes'), unprivileged, unprivileged);
     const state = start([`--state-dir=${path('attributes', 'state')}`]);
     expectOneLine(
@@ -131,7 +131,7 @@ describe('netdra run with unusable settings', () => {
     return [program, ['--mount', ...words.filter((word) => word !== '--simulate=1')]];
   }
 
-  it('keeps running if the devices of the node cannot be listed, and publishes them once they are', async () => {
+  it("keeps running if the node's devices cannot be listed, and publishes them once they can", async () => {
     const [program, words] = withoutSysfs();
     const child = spawn(program, words, { env, stdio: ['ignore', 'pipe', 'inherit'] });
     const exit = once(child, 'exit');
@@ -161,7 +161,7 @@ describe('netdra run with unusable settings', () => {
     expect(await exit).toEqual([0, null]);
   }, 60_000);
 
-  it('keeps running without API server and runtime, and logs this and the next attempt', async () => {
+  it('keeps running without API server and runtime, and logs both failures', async () => {
     const [program, words] = commandLine(['--driver-name=nic.example.com']);
     const child: ChildProcess = spawn(program, words, { env, stdio: ['ignore', 'pipe', 'pipe'] });
     const exit = once(child, 'exit');
@@ -206,7 +206,7 @@ describe('netdra run with unusable settings', () => {
     expect(stderr).toBe('');
   }, 40_000);
 
-  it('logs at debug level after SIGUSR2, and at the old level after the next one', async () => {
+  it('logs at debug level after SIGUSR2, and at the configured level again after a second SIGUSR2', async () => {
     const [program, words] = commandLine(['--log-level=error']);
     const child = spawn(program, words, { env: { PATH: process.env.PATH }, stdio: ['ignore', 'pipe', 'inherit'] });
     const exit = once(child, 'exit');

@@ -156,8 +156,8 @@ function blockedNetlink(count: number) {
   };
 }
 
-describe('writeInterfaceSysctls, while the kernel does not return from writes', () => {
-  it('leaves a thread to other work, beside netlink requests, and gives up those that wait for their turn', async () => {
+describe('writeInterfaceSysctls, while writes hang in the kernel', () => {
+  it('leaves one thread free for other work, and fails queued writes at their timeout', async () => {
     using bench = await openBench();
     using dir = tempDir();
     using stack = new DisposableStack();
@@ -193,7 +193,7 @@ describe('writeInterfaceSysctls, while the kernel does not return from writes', 
 });
 
 describe('configureLink', () => {
-  it('sets kernel settings before addresses, so that IPv6 is already enabled or disabled', async () => {
+  it('sets sysctls before addresses, since a sysctl can enable or disable IPv6', async () => {
     using bench = await openBench();
     const { pod, netns, link, read, own } = bench;
     const network = {

@@ -177,26 +177,23 @@ describe('a VF that leaves its pod while the pod runs', () => {
   it.each([
     ['moves it to the host', () => pod.exec('ip', 'link', 'set', 'net1', 'netns', host.path)],
     ['deletes it', () => pod.exec('ip', 'link', 'delete', 'net1')],
-  ])(
-    'closes the start gate of its claim, and opens it when the VF is attached again: a process %s',
-    async (_, leave) => {
-      await driver.prepare('c', 0, configured);
-      await driver.side.hooks.runPodSandbox(sandbox(), call);
-      expect(driver.gate('c')).toBe('served s1');
-      leave();
-      const closed = /^c: device fe00-00-02-0 .* of pod default\/app/;
-      await expect.poll(() => driver.held).toContainEqual(expect.stringMatching(closed));
-      await expect.poll(() => driver.failures).toEqual([expect.stringMatching(left)]);
-      await expect.poll(() => driver.gate('c')).toBe('served s1');
-      const addresses = expect.arrayContaining([expect.objectContaining({ local: '192.0.2.1' })]);
-      expect(pod.ip('addr', 'show', 'dev', 'net1')).toMatchObject([{ mtu: 1400, addr_info: addresses }]);
-      expect(driver.file('c')).toContain('"generation": 2');
-      expect(driver.reconfigured).toEqual(['fe00-00-02-0', 'fe00-00-02-0']);
-      expect(driver.logger.messages('warn')).toEqual(['sandbox not ready yet']);
-    },
-  );
+  ])('closes the start gate of its claim until it is attached again: a process %s', async (_, leave) => {
+    await driver.prepare('c', 0, configured);
+    await driver.side.hooks.runPodSandbox(sandbox(), call);
+    expect(driver.gate('c')).toBe('served s1');
+    leave();
+    const closed = /^c: device fe00-00-02-0 .* of pod default\/app/;
+    await expect.poll(() => driver.held).toContainEqual(expect.stringMatching(closed));
+    await expect.poll(() => driver.failures).toEqual([expect.stringMatching(left)]);
+    await expect.poll(() => driver.gate('c')).toBe('served s1');
+    const addresses = expect.arrayContaining([expect.objectContaining({ local: '192.0.2.1' })]);
+    expect(pod.ip('addr', 'show', 'dev', 'net1')).toMatchObject([{ mtu: 1400, addr_info: addresses }]);
+    expect(driver.file('c')).toContain('"generation": 2');
+    expect(driver.reconfigured).toEqual(['fe00-00-02-0', 'fe00-00-02-0']);
+    expect(driver.logger.messages('warn')).toEqual(['sandbox not ready yet']);
+  });
 
-  it('keeps the start gate closed while it is in another namespace, and containers are rejected with the reason', async () => {
+  it('keeps the start gate closed, and containers are rejected, while it is in another namespace', async () => {
     await driver.prepare('c', 0, configured);
     await driver.prepare('other', 1, { interfaceName: 'net2' });
     await driver.side.hooks.runPodSandbox(sandbox(), call);
@@ -220,7 +217,7 @@ describe('a VF that leaves its pod while the pod runs', () => {
     expect(driver.reconfigured).toEqual(['fe00-00-02-0', 'fe00-00-02-1']);
   });
 
-  it('is noticed by a driver that starts later, and restored when the pod ends', async () => {
+  it('is noticed by a driver that starts later, and is restored when the pod ends', async () => {
     await driver.prepare('c', 0, configured);
     await driver.side.hooks.runPodSandbox(sandbox(), call);
     await driver[Symbol.asyncDispose]();
@@ -241,7 +238,7 @@ describe('a VF that leaves its pod while the pod runs', () => {
     expect([linksOf(host).includes('nsim0v0'), linksOf(nested).includes('net1')]).toEqual([true, false]);
   });
 
-  it('is left to another component, and described again once it is back', async () => {
+  it('is not attached by the driver if attach is observe; the gate opens when another component returns it', async () => {
     await driver.prepare('c', 0, { attach: 'observe' });
     const move = () => {
       host.exec('ip', 'link', 'set', 'nsim0v0', 'netns', pod.path);

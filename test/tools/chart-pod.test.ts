@@ -43,7 +43,7 @@ describe("the chart's pod", () => {
     expect(rulesOf({})).not.toContainEqual(rule);
   });
 
-  it('mounts the directories of all layouts, since claims keep theirs', () => {
+  it('mounts the directories of all layouts, since claims keep the layouts of their prepare', () => {
     const dirsOf = (kubeletPlugin: Record<string, unknown>) => {
       const pod = podOf({ kubeletPlugin });
       const [container] = pod?.containers ?? [];
@@ -69,7 +69,7 @@ describe("the chart's pod", () => {
     ]);
   });
 
-  it('serves metrics and probes over HTTPS with the given Secret, for all its clients', () => {
+  it('serves metrics and probes over HTTPS with the given Secret, and all clients use HTTPS', () => {
     const values = { http: { tls: { secretName: 'netdra-tls' } }, serviceMonitor: { enabled: true } };
     const pod = podOf(values);
     const [driver] = pod?.containers ?? [];
@@ -106,7 +106,7 @@ describe("the chart's pod", () => {
     // No address to connect to.
     ['::', '[::]:9797', '::1'],
     ['0.0.0.0', '0.0.0.0:9797', '127.0.0.1'],
-  ])('serves metrics and probes at host %j, where the kubelet probes', (host, address, probed) => {
+  ])('serves metrics and probes at host %j, and the kubelet probes there', (host, address, probed) => {
     const [driver] = podOf({ http: { host } })?.containers ?? [];
     const flag = driver?.args?.find((arg) => arg.startsWith('--http-address='));
     expect(flag).toBe(`--http-address=${address}`);
@@ -114,7 +114,7 @@ describe("the chart's pod", () => {
     for (const probe of [driver?.livenessProbe, driver?.readinessProbe]) expect(probe?.httpGet?.host).toBe(probed);
   });
 
-  it("runs with the driver's seccomp profile, with a given one, or with the runtime's", () => {
+  it("runs with the driver's seccomp profile, a given profile or the runtime's default", () => {
     const of = (seccomp: Record<string, unknown>, image = {}) => {
       const pod = podOf({ image, kubeletPlugin: { seccomp } });
       const install = pod?.initContainers?.[0]?.args?.[2];
@@ -136,7 +136,7 @@ describe("the chart's pod", () => {
     expect(() => of({ localhostProfile: '../x.json' })).toThrow(/localhostProfile/);
   });
 
-  it('has an OpenShift preset whose constraints allow exactly what it requests', () => {
+  it('requests exactly what the security context constraints of the OpenShift preset allow', () => {
     const preset = loadYaml<Record<string, Record<string, object>>>(read('helm/netdra/values-openshift.yaml'));
     const values = {
       ...preset,

@@ -96,7 +96,7 @@ describe('common chart values', () => {
     ]);
   });
 
-  it("follow the kubelet's root directory, with single directories taking precedence", () => {
+  it("derive paths from the kubelet's root directory unless a directory is set explicitly", () => {
     const pathsOf = (kubeletPlugin: object) => {
       const { volumes = [], containers = [] } = podOf({ kubeletPlugin }) ?? {};
       const paths = ['plugin', 'registry', 'seccomp'].map(
@@ -139,7 +139,7 @@ describe('common chart values', () => {
     });
   });
 
-  it('render the dashboard unchanged, with the label that a sidecar looks for', () => {
+  it("render the dashboard unchanged, with the label that Grafana's sidecar looks for", () => {
     expect(renderObjects().filter(({ kind }) => kind === 'ConfigMap')).toEqual([]);
     const { metadata, data } = find<V1ConfigMap>('ConfigMap', { dashboard: { enabled: true } });
     expect(metadata).toMatchObject({ namespace: 'kube-system', labels: { grafana_dashboard: '1' } });
@@ -158,7 +158,7 @@ describe('common chart values', () => {
     ]);
   });
 
-  it('render extra objects, with text ones as templates', () => {
+  it('render extra objects, treating those given as text as templates', () => {
     const maps = renderObjects({ values: common.extraObjects ?? {} }).filter(({ kind }) => kind === 'ConfigMap');
     expect(maps.map(({ metadata }) => metadata?.name)).toEqual(['mine', 'netdra-mine']);
     expect(maps[0]).toMatchObject({ data: { text: '{{ $labels.node }}' } });

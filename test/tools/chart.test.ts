@@ -84,7 +84,7 @@ describe('the chart', () => {
     },
   );
 
-  it('has a helm test that requests a VF and reads its file in any layout, and that no selector matches', () => {
+  it("has a helm test pod that reads its VF's file in any layout, and that no selector of the chart matches", () => {
     const testPod = (values: Record<string, unknown>) => {
       const objects = parseObjects(renderChart({ values, withTests: true }));
       return objects.find(({ kind }) => kind === 'Pod') as V1Pod | undefined;
@@ -102,14 +102,14 @@ describe('the chart', () => {
     expect(testPod({})?.metadata?.labels).not.toMatchObject(selector ?? {});
   });
 
-  it('can render a class for whole NICs, including VFs in a virtual machine, without requirements on a PF', () => {
+  it('can render a class for whole NICs without settings that need a PF', () => {
     const objects = renderObjects({ values: { deviceClasses: { nic: { create: true } } } });
     const { spec } = objects.find(({ metadata }) => metadata?.name === 'netdra-nic') as V1DeviceClass;
     const expression = 'device.driver == "sriov.netdra.dev" && device.attributes["sriov.netdra.dev"].kind == "nic"';
     expect(spec).toEqual({ extendedResourceName: 'netdra.dev/nic', selectors: [{ cel: { expression } }] });
   });
 
-  it.each(helmVersions)('renders classes without requirements on a PF if their vf is null, for %s', (version) => {
+  it.each(helmVersions)('renders a class without settings that need a PF if its vf is null, for %s', (version) => {
     const vfOf = (vf: object | null) => {
       const objects = renderObjects({ version, values: { deviceClasses: { kernel: { vf }, dpdk: { vf } } } });
       const classes = objects.filter(({ kind }) => kind === 'DeviceClass') as V1DeviceClass[];
@@ -171,7 +171,7 @@ describe('the chart', () => {
     expect(inValues(values, '').sort()).toEqual(known.filter((path) => path !== 'enabled').sort());
   });
 
-  it('offers in its schema what the driver accepts', () => {
+  it('has a values schema with exactly the choices that the driver accepts', () => {
     const { metadataLayouts, metadataVersions: versions, ...others } = schema.properties.kubeletPlugin.properties;
     const { startGate, openClaimFields } = others;
     expect([...metadataLayouts.items.enum].sort()).toEqual([...layoutNames].sort());
@@ -185,7 +185,7 @@ describe('the chart', () => {
     [8, '8'],
     ['8', '8'],
     ['8x128', '8x128'],
-  ])('accepts %j for simulated VFs, like the driver', (simulate, text) => {
+  ])('accepts %j as the number of simulated VFs, as the driver does', (simulate, text) => {
     const flag = podOf({ kubeletPlugin: { simulate } })?.containers[0]?.args?.find((arg) =>
       arg.startsWith('--simulate='),
     );
@@ -193,11 +193,11 @@ describe('the chart', () => {
     if (text !== undefined) expect(() => parseSimulation(text)).not.toThrow();
   });
 
-  it("has the driver's policy in its schema", () => {
+  it("has the driver's InventoryPolicy schema in its values schema", () => {
     expect(schema.properties.inventoryPolicy).toEqual(policySchema());
   });
 
-  it("has the driver's list of handlers without hooks", () => {
+  it("has the driver's list of runtime handlers that run no OCI hooks", () => {
     const { kubeletPlugin } = loadYaml<{ kubeletPlugin: { hooklessRuntimeHandlers: string[] } }>(
       read('helm/netdra/values.yaml'),
     );
@@ -286,7 +286,7 @@ describe('the chart', () => {
     ['NodeNetworkDevices', 'nodeView', 'nodenetworkdevices', ['ValidatingAdmissionPolicy netdra-node-view']],
     ['NetworkDevicePolicies', 'policyObjects', 'networkdevicepolicies', []],
   ])(
-    'renders the objects for %s only with %s.enabled, and their definition once per cluster',
+    'renders objects of %s only with %s.enabled, and the CustomResourceDefinition once per cluster',
     (_, value, plural, policies) => {
       const mentions = (values: object) => {
         const objects = renderObjects({ values: { [value]: values } });
@@ -310,7 +310,7 @@ describe('the chart', () => {
     expect(podOf({ kubeletPlugin: { listAttributes: true } })?.containers[0]?.args).toContain(flag);
   });
 
-  it('exports traffic metrics of VFs if enabled, with their pods as labels', () => {
+  it('exports traffic metrics of VFs, labelled with their pods, if enabled', () => {
     const flag = '--vf-traffic=true';
     expect(podOf({})?.containers[0]?.args).not.toContain(flag);
     expect(podOf({ kubeletPlugin: { vfTraffic: true } })?.containers[0]?.args).toContain(flag);
@@ -318,7 +318,7 @@ describe('the chart', () => {
     expect(spec).toMatchObject({ endpoints: [{ honorLabels: true }] });
   });
 
-  it('names the job as the alert NetdraDown expects, for every release name', () => {
+  it('names the scrape job as the alert NetdraDown expects, for every release name', () => {
     const values = { serviceMonitor: { enabled: true } };
     const objects = renderObjects({ values, releaseName: 'sriov' });
     const monitor = objects.find(({ kind }) => kind === 'ServiceMonitor') as { spec?: { jobLabel: string } };

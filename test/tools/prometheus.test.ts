@@ -17,12 +17,12 @@ const promtool = (...args: string[]) =>
   });
 
 describe('promtool', () => {
-  it('accepts the alert rules, which fire when they should', () => {
+  it('accepts the alert rules and passes their unit tests', () => {
     expect(promtool('check', 'rules', join(deploy, 'helm/netdra/alerts.yaml'))).toContain('SUCCESS: 21 rules found');
     expect(promtool('test', 'rules', join(deploy, 'helm/alerts.test.yaml'))).toContain('SUCCESS');
   });
 
-  it('tests every alert', () => {
+  it('has a unit test for every alert', () => {
     const { tests } = load(readFileSync(join(deploy, 'helm/alerts.test.yaml'), 'utf8')) as {
       tests: { name: string }[];
     };

@@ -46,7 +46,7 @@ describe('virt_launcher.py', () => {
     expect(launch().stderr).toContain('nic/vf: 2 metadata files, exactly one driver is supported');
   });
 
-  it('can read the file as its user', async () => {
+  it('can read the metadata file as the user that virt-launcher runs as', async () => {
     await root.prepare({ claim: 'vm-nic-x', podClaimName: 'nic', devices: [vf(5)] });
     root.open();
     for (const file of root.files()) {

@@ -13,8 +13,8 @@ beforeAll(() => {
   built = checkedTool();
 }, buildTimeoutMs);
 
-describe('the parsers', () => {
-  it('survive inputs that no writer produces', async () => {
+describe('the parsers of the C programs', () => {
+  it('survive malformed inputs', async () => {
     const seed = fc.sample(fc.nat(), 1)[0] ?? 0;
     // `npm run fuzz` runs longer.
     const { counts, failure } = await fuzzPrograms(built, 10_000, seed);

@@ -80,12 +80,12 @@ describe('netdra-gate with an unreadable gate', () => {
     ['with an empty sandbox', 'netdra-gate 1\nserved  x\n', 'it names no sandbox'],
     ['with a long sandbox', `netdra-gate 1\nserved ${'a'.repeat(129)}\n`, 'it names no sandbox'],
     ['too long', `netdra-gate 1\nwaiting a ${'x'.repeat(5000)}\n`, 'it is too long'],
-  ])('%s: waits, and says so at its timeout', async (_what, gate, reason) => {
+  ])('%s: waits, and names the problem at its timeout', async (_what, gate, reason) => {
     writeFileSync(join(claimDir, 'gate'), gate);
     expect(await run()).toMatchObject({ code: 4, stderr: message(`${late}: ${refused}${reason}`) });
   });
 
-  it('starts the container when an older driver replaces a gate of a newer version', async () => {
+  it('starts the container when an older driver overwrites a gate of a newer version', async () => {
     writeFileSync(join(claimDir, 'gate'), `netdra-gate 2\nwaiting ${sandbox}\n`);
     const waiter = await waiting();
     await metadata.withdraw(claim);

@@ -55,12 +55,12 @@ describe('a container whose sandbox is served', () => {
     expect(ms).toBeLessThan(25_000);
   });
 
-  it('starts whatever its first process does, and without its process ID', async () => {
+  it('starts even if the runtime does not pass the PID of its first process', async () => {
     await serve();
     expect(await run(stateOf(containerd, { pid: undefined }))).toMatchObject({ code: 0, stderr: '' });
   });
 
-  it('starts with the largest set of pod annotations, which CRI-O copies and Go escapes to six bytes per byte', async () => {
+  it('starts even with the largest pod annotations, each byte escaped to six by Go', async () => {
     await serve();
     const state = stateOf({ ...containerd, a: '@' }).replace('@', '\\u003c'.repeat(2 ** 18));
     expect(await run(state)).toMatchObject({ code: 0, stderr: '' });
@@ -90,7 +90,7 @@ describe('a container that starts before its sandbox is served', () => {
     expect(await waiter.outcome).toMatchObject({ code: 0 });
   });
 
-  it('also reads a gate that is written without a rename', async () => {
+  it('starts when the gate is written in place, without a rename', async () => {
     const waiter = await waiting();
     writeFileSync(join(claimDir, 'gate'), `netdra-gate 1\nserved ${sandbox}\n`);
     expect(await waiter.outcome).toMatchObject({ code: 0 });
@@ -105,12 +105,12 @@ describe('a container that starts before its sandbox is served', () => {
     ['the driver gave no reason', () => metadata.holdGate(claim, sandbox, ''), `${late}: the driver gives no reason`],
     ['another sandbox is served', () => serve(other), `${late}: they are in sandbox ${other}`],
     [
-      'nothing was said',
+      'the driver said nothing',
       async () => undefined,
       `${late}: the driver has said nothing about this sandbox, it may not be running`,
     ],
     [
-      'another sandbox waits',
+      'the driver only said why another sandbox waits',
       () => metadata.holdGate(claim, other, 'not yours'),
       `${late}: the driver has said nothing about this sandbox, it may not be running`,
     ],
@@ -121,7 +121,7 @@ describe('a container that starts before its sandbox is served', () => {
     expect(ms).toBeGreaterThanOrEqual(300);
   });
 
-  it('has one deadline for all its hooks, counted from the start of its first process', async () => {
+  it('shares one deadline among all its hooks, counted from the start of its first process', async () => {
     // The first process of these tests is older than the timeout, which the program's own time is far from.
     const state = stateOf(containerd, { pid: 1 });
     const timeout = String(Math.floor(ageSecondsOf(1)));
@@ -177,14 +177,14 @@ describe('a container that can never be served', () => {
     expect(await run(stateOf(), '50')).toMatchObject({ code: 1, stderr });
   });
 
-  it('ends with the first process of the container', async () => {
+  it('stops waiting when the first process of the container dies', async () => {
     const init = spawn('sleep', ['1000'], { stdio: 'ignore' });
     const waiter = await waiting(stateOf(containerd, { pid: init.pid }));
     init.kill('SIGKILL');
     expect(await waiter.outcome).toMatchObject({ code: 1, stderr: message('the container has ended') });
   });
 
-  it('ends when the first process is dead but not reaped', async () => {
+  it('stops waiting when the first process of the container is a zombie', async () => {
     // A shell that becomes a program which does not wait for its children.
     const script = 'sleep 1000 & echo $!; exec sleep 1000';
     const parent = spawn('sh', ['-c', script], { stdio: ['ignore', 'pipe', 'ignore'] });
@@ -199,7 +199,7 @@ describe('a container that can never be served', () => {
     await once(parent, 'close');
   });
 
-  it('ends with the runtime that called it', async () => {
+  it('stops waiting when the runtime that called the hook dies', async () => {
     const state = join(dir.path, 'state');
     writeFileSync(state, stateOf(ofContainerd));
     const script = '"$0" --claim-dir "$1" --timeout 50 < "$2" & exec sleep 1000';
@@ -210,7 +210,7 @@ describe('a container that can never be served', () => {
     expect(await stderr).toBe(message('the container runtime has given the container up'));
   });
 
-  it('ends at once on SIGTERM', async () => {
+  it('stops waiting at once on SIGTERM', async () => {
     const waiter = await waiting();
     waiter.child.kill('SIGTERM');
     const { ms, ...outcome } = await waiter.outcome;
@@ -219,7 +219,7 @@ describe('a container that can never be served', () => {
   });
 });
 
-describe('a waiting container announces its sandbox', () => {
+describe('a waiting container', () => {
   const ofCrio = {
     'io.kubernetes.cri-o.SandboxID': sandbox,
     'io.kubernetes.pod.uid': pod.podUid,
@@ -232,7 +232,7 @@ describe('a waiting container announces its sandbox', () => {
   it.each([
     ['containerd', ofContainerd],
     ['CRI-O', ofCrio],
-  ])('to the driver, which reads it, until it is served: %s', async (_runtime, annotations) => {
+  ])('announces its sandbox to the driver until it is served: %s', async (_runtime, annotations) => {
     const waiter = await waiting(stateOf(annotations));
     expect(announced()).toEqual([nameOf(waiter)]);
     expect(statSync(join(claimDir, nameOf(waiter))).mode & 0o777).toBe(0o600);
@@ -242,7 +242,7 @@ describe('a waiting container announces its sandbox', () => {
     expect(announced()).toEqual([]);
   });
 
-  it('with the name of its network namespace', async () => {
+  it('announces its sandbox with the name of the network namespace', async () => {
     const name = `netdra-gate-${process.pid}`;
     const ip = (...args: string[]) => spawnSync('ip', ['netns', ...args], { encoding: 'utf8' });
     expect(ip('add', name)).toMatchObject({ status: 0 });
@@ -262,7 +262,7 @@ describe('a waiting container announces its sandbox', () => {
     }
   });
 
-  it('as long as it waits', async () => {
+  it('renews its announcement as long as it waits', async () => {
     const waiter = await waiting(stateOf(ofContainerd));
     const longAgo = new Date('2026-01-01');
     utimesSync(join(claimDir, nameOf(waiter)), longAgo, longAgo);
@@ -273,7 +273,7 @@ describe('a waiting container announces its sandbox', () => {
     expect(announced()).toEqual([]);
   });
 
-  it.each(['SIGTERM', 'SIGINT', 'SIGHUP'] as const)('until it is ended by %s', async (signal) => {
+  it.each(['SIGTERM', 'SIGINT', 'SIGHUP'] as const)('withdraws its announcement on %s', async (signal) => {
     const waiter = await waiting(stateOf(ofContainerd));
     expect(announced()).toHaveLength(1);
     waiter.child.kill(signal);
@@ -281,12 +281,12 @@ describe('a waiting container announces its sandbox', () => {
     expect(announced()).toEqual([]);
   });
 
-  it('until its timeout', async () => {
+  it('withdraws its announcement at its timeout', async () => {
     expect(await run(stateOf(ofContainerd))).toMatchObject({ code: 4 });
     expect(announced()).toEqual([]);
   });
 
-  it('also after another container of the sandbox ended', async () => {
+  it('keeps its announcement when another container of the sandbox ends', async () => {
     const [first, second] = [await waiting(stateOf(ofContainerd)), await waiting(stateOf(ofContainerd))];
     first.child.kill('SIGTERM');
     await first.outcome;
@@ -297,7 +297,7 @@ describe('a waiting container announces its sandbox', () => {
     expect(announced()).toEqual([]);
   });
 
-  it('in place of a stale announcement of a killed container', async () => {
+  it('replaces the stale announcement of a killed container', async () => {
     const script =
       'for name in "waiting.$1.$$" ".waiting.$1.$$.tmp"; do ln -s /nowhere "$2/$name"; done; exec "$0" --claim-dir "$2" --timeout 50';
     const child = spawn('sh', ['-c', script, program, sandbox, claimDir], { stdio: ['pipe', 'ignore', 'inherit'] });
@@ -310,20 +310,23 @@ describe('a waiting container announces its sandbox', () => {
 
   it.each<[string, object]>([
     ['the runtime does not say which pod it is', containerd],
-    ['it says only a part of that', { ...ofContainerd, 'io.kubernetes.cri.sandbox-uid': undefined }],
+    ['the runtime names the pod only in part', { ...ofContainerd, 'io.kubernetes.cri.sandbox-uid': undefined }],
     ['the pod has brought annotations of another runtime', { ...ofContainerd, ...ofCrio }],
-    ['the UID would be two lines', { ...ofContainerd, 'io.kubernetes.cri.sandbox-uid': 'a\nnetns /run/netns/b' }],
-    ['the name is too long', { ...ofContainerd, 'io.kubernetes.cri.sandbox-name': 'a'.repeat(254) }],
-    ['the name is empty', { ...ofContainerd, 'io.kubernetes.cri.sandbox-name': '' }],
-    ['the sandbox would be another directory', { ...ofContainerd, 'io.kubernetes.cri.sandbox-id': '../a' }],
-  ])('except if %s; it waits all the same', async (_why, annotations) => {
+    [
+      "the pod's UID contains a line break",
+      { ...ofContainerd, 'io.kubernetes.cri.sandbox-uid': 'a\nnetns /run/netns/b' },
+    ],
+    ["the pod's name is too long", { ...ofContainerd, 'io.kubernetes.cri.sandbox-name': 'a'.repeat(254) }],
+    ["the pod's name is empty", { ...ofContainerd, 'io.kubernetes.cri.sandbox-name': '' }],
+    ['the sandbox ID is a path', { ...ofContainerd, 'io.kubernetes.cri.sandbox-id': '../a' }],
+  ])('waits without an announcement if %s', async (_why, annotations) => {
     const waiter = await waiting(stateOf(annotations));
     expect(announced()).toEqual([]);
     await metadata.unprepare(claim);
     expect(await waiter.outcome).toMatchObject({ code: 1 });
   });
 
-  it('if it can; otherwise it waits silently', async () => {
+  it('waits silently if it cannot write its announcement', async () => {
     const script = 'mkdir "$2/.waiting.$1.$$.tmp"; exec "$0" --claim-dir "$2" --timeout 50';
     const child = spawn('sh', ['-c', script, program, sandbox, claimDir], { stdio: ['pipe', 'ignore', 'pipe'] });
     const stderr = text(child.stderr);
@@ -333,7 +336,7 @@ describe('a waiting container announces its sandbox', () => {
     expect([...(await once(child, 'close')), await stderr]).toEqual([0, null, '']);
   });
 
-  it('only if it has to wait', async () => {
+  it('needs no announcement if it does not have to wait', async () => {
     await serve();
     utimesSync(claimDir, new Date(0), new Date(0));
     expect(await run(stateOf(ofContainerd))).toMatchObject({ code: 0 });

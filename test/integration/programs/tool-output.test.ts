@@ -59,7 +59,7 @@ describe('netdra-metadata env', () => {
     ]);
   });
 
-  it('rejects names that become equal instead of overwriting one', async () => {
+  it('rejects attributes whose variable names would be equal', async () => {
     await root.prepare({ claim: 'a-b', devices: [vf(1)] });
     await root.prepare({ claim: 'a.b', devices: [vf(2)] });
     expect(run('env')).toMatchObject({
@@ -125,7 +125,7 @@ describe('netdra-metadata eal-args', () => {
     expect(pinned.stdout).toBe(`-a 0000:3b:02.1 --lcores=0@${cpus.at(-1)}\n`);
   });
 
-  it('names the files of DPDK after the first device, which no other container has', async () => {
+  it('derives --file-prefix from the first device, which no other container has', async () => {
     await root.prepare({ claim: 'dpdk', devices: [vf(1), vf(3)] });
     await root.prepare({ claim: 'kernel', devices: [vf(2, 'igbvf')] });
     expect(run('eal-args', '--file-prefix').stdout).toBe(
@@ -145,7 +145,7 @@ describe('netdra-metadata eal-args', () => {
     },
   );
 
-  it('fails rather than print nothing, since DPDK would then take every device', async () => {
+  it('fails if there is no device for DPDK, since DPDK takes every device when given none', async () => {
     await root.prepare({ claim: 'kernel', devices: [vf(1, 'iavf')] });
     expect(run('eal-args')).toMatchObject({
       exitCode: 1,
@@ -163,7 +163,7 @@ describe('netdra-metadata eal-args', () => {
     ['', 3],
     ['10000:e1:00.0', 0],
     ['ABCD:3B:02.1', 0],
-  ])('exits for PCI address %j with %d', (address, exitCode) => {
+  ])('treats PCI address %j with exit code %d', (address, exitCode) => {
     writeDevice({ attributes: { 'resource.kubernetes.io/pciBusID': { string: address } } });
     const result = run('eal-args');
     expect(result).toMatchObject({ exitCode, stdout: exitCode === 0 ? `-a ${address}\n` : '' });

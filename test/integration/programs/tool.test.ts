@@ -63,7 +63,7 @@ describe('netdra-metadata with every layout', () => {
     },
   );
 
-  it('finds a folder of any layout by --path, and names missing files', async () => {
+  it('reads the directory of any layout given by --path, and names missing files', async () => {
     await root.prepare({ claim: 'nic', devices: [vf(1)], layouts: ['downward-api'] });
     await root.prepare({ claim: 'other', devices: [vf(2)], layouts: ['kep'] });
     const at = (path: string) => runProgram(tool, ['--path', join(root.path, path), 'eal-args']);
@@ -72,7 +72,7 @@ describe('netdra-metadata with every layout', () => {
     expect(at('/nowhere')).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('/nowhere: No such file') });
   });
 
-  it('reads v1 and kep by default, v1 first, and lists a device of both once', async () => {
+  it('reads v1 before kep by default, and lists a device that is in both once', async () => {
     await root.prepare({ claim: 'a-nic-x7k2p', podClaimName: 'nic', devices: [vf(1)] });
     await root.prepare({ claim: 'fast-net', devices: [vf(2)], layouts: ['kep'] });
     expect(root.files().filter((path) => path.includes('nic'))).toHaveLength(3);
@@ -103,7 +103,7 @@ describe('netdra-metadata with an extended resource', () => {
   const claim = 'app-extended-resources-x7k2p';
   const request = 'container-0-request-0';
 
-  it('finds it by resource name, whatever the scheduler called its claim and request', async () => {
+  it('finds its files by resource name, whatever the scheduler called claim and request', async () => {
     await root.prepare({ claim, request, extendedResources: ['intel.com/sriov'], devices: [vf(1), vf(2)] });
     await root.prepare({ claim: 'other', devices: [vf(3)] });
     expect(output('eal-args', 'intel.com/sriov')).toBe('-a 0000:3b:02.1 -a 0000:3b:02.2\n');
@@ -121,7 +121,7 @@ describe('netdra-metadata with an extended resource', () => {
     });
   });
 
-  it('does not treat it as a claim of that name', async () => {
+  it('does not mistake the resource name for the name of a claim', async () => {
     await root.prepare({ claim, request, extendedResources: ['intel.com/vf'], devices: [vf(1)], layouts: ['v1'] });
     await root.prepare({ claim: 'intel.com', devices: [vf(2)], layouts: ['v1'] });
     expect(run('eal-args', 'intel.com/vf')).toMatchObject({
@@ -133,7 +133,7 @@ describe('netdra-metadata with an extended resource', () => {
 });
 
 describe('netdra-metadata with several drivers', () => {
-  it('merges their files of a request: all devices, the lowest generation', async () => {
+  it("merges the drivers' files of a request: all devices, and the lowest generation", async () => {
     await root.prepare({ claim: 'nic', devices: [vf(1)], driver: 'b.example' });
     const update = await root.prepare({ claim: 'nic', devices: [vf(2)], driver: 'a.example' });
     await update([vf(3)]);
@@ -146,7 +146,7 @@ describe('netdra-metadata with several drivers', () => {
     expect(run('wait', '--generation', '2', '--timeout', '0').exitCode).toBe(4);
   });
 
-  it('joins a driver with only layout kep only with one that writes both', async () => {
+  it('merges a driver that writes only layout kep with a driver that writes v1 and kep', async () => {
     await root.prepare({ claim: 'nic', devices: [vf(1)], driver: 'a.example' });
     await root.prepare({ claim: 'nic', devices: [vf(2)], driver: 'b.example', layouts: ['kep'] });
     expect(output('eal-args', 'nic/vf')).toBe('-a 0000:3b:02.1 -a 0000:3b:02.2\n');
@@ -156,19 +156,23 @@ describe('netdra-metadata with several drivers', () => {
 describe('netdra-metadata with several document versions', () => {
   it.each([
     ['newest first', [document(), document({}, 'v1alpha1')], 'v1beta1'],
-    ['an unknown version before it', [document({ kind: 'DeviceList' }, 'v9'), document({}, 'v1alpha1')], 'v1alpha1'],
-    ['noise behind it', [document(), '{"cut off'], 'v1beta1'],
-  ])('picks the first known one: %s', (_what, objects, expected) => {
+    [
+      'an unknown version before a known one',
+      [document({ kind: 'DeviceList' }, 'v9'), document({}, 'v1alpha1')],
+      'v1alpha1',
+    ],
+    ['noise after a known version', [document(), '{"cut off'], 'v1beta1'],
+  ])('picks the first known version: %s', (_what, objects, expected) => {
     root.write(nicFile, objects.join('\n'));
     expect(output('get', 'nic/vf', '.requests[0].devices[0].name')).toBe(`${expected}\n`);
   });
 
-  it('takes claim and generation from the path if the document lacks them', () => {
+  it('takes the claim from the path if the document has no metadata', () => {
     root.write(nicFile, document({ metadata: {} }));
     expect(output('get', 'nic/vf', '.requests[0].devices[0].name')).toBe('v1beta1\n');
   });
 
-  it('lists the versions of a document if it knows none', () => {
+  it('lists the versions of a document if all are unknown', () => {
     root.write(nicFile, document({}, 'v2') + document({}, 'v3'));
     expect(run('list')).toMatchObject({
       exitCode: 3,
@@ -240,7 +244,7 @@ describe('netdra-metadata with a malformed file', () => {
     expect({ exitCode, stdout, count: lines(stderr).length }).toEqual({ exitCode: 3, stdout: '', count: 1 });
   });
 
-  it('lists the other files, and fails commands that need all', async () => {
+  it('still lists all other files, but fails commands that need every file', async () => {
     await root.prepare({ claim: 'fast-net', devices: [vf(1)] });
     root.write(nicFile, '{');
     const listed = run('list', '--no-headers');
@@ -259,7 +263,7 @@ describe('netdra-metadata with a malformed file', () => {
     });
   });
 
-  it("reports a folder as malformed, and a symlink loop by the system's error", () => {
+  it("reports a directory as malformed, and a symlink loop with the system's error", () => {
     mkdirSync(join(root.path, nicFile), { recursive: true });
     expect(run('list')).toMatchObject({ exitCode: 3, stderr: expect.stringContaining('it is not a regular file') });
     const loop = join(root.path, `${v1Dir}/resourceclaims/loop/vf/d.example-metadata.json`);
@@ -283,7 +287,7 @@ describe('netdra-metadata get', () => {
     expect(output('get', 'nic/vf', path)).toBe(expected);
   });
 
-  it('prints the whole document without a path', async () => {
+  it('prints the whole document if no path is given', async () => {
     await root.prepare({ claim: 'nic', devices: [vf(1)], layouts: ['kep'] });
     const [file = ''] = root.files();
     expect(JSON.parse(output('get', 'nic/vf'))).toEqual(JSON.parse(readFileSync(join(root.path, file), 'utf8')));
@@ -321,7 +325,7 @@ describe('netdra-metadata get', () => {
     });
   });
 
-  it('finds the subrequest that firstAvailable chose', async () => {
+  it('finds the subrequest that the scheduler chose for firstAvailable', async () => {
     await root.prepare({ claim: 'nic', request: 'vf/large', devices: [vf(1)] });
     expect(output('get', 'nic/vf', '.requests[0].name')).toBe('vf/large\n');
     expect(output('get', 'nic/vf/large', '.requests[0].name')).toBe('vf/large\n');
@@ -338,7 +342,7 @@ describe('netdra-metadata wait', () => {
     return once(child, 'exit').then(([code]) => code as number);
   };
 
-  it('notices a new file, and a generation that is written in place', async () => {
+  it('ends when a file appears, and when a generation is written in place', async () => {
     const first = spawnTool('wait', 'nic/vf', '--timeout', '60');
     const update = await root.prepare({ claim: 'nic', devices: [vf(1)] });
     expect(await first).toBe(0);
@@ -349,7 +353,7 @@ describe('netdra-metadata wait', () => {
     expect(await third).toBe(0);
   });
 
-  it('gives up and names what is missing', async () => {
+  it('names what is missing at its timeout', async () => {
     expect(run('wait', 'nic/vf', '--timeout', '0.05')).toMatchObject({
       exitCode: 4,
       stderr: expect.stringMatching(/generation 1 not seen within 0\.050 s: no metadata of nic\/vf in /),
@@ -389,7 +393,7 @@ describe('netdra-metadata exec', () => {
     expect({ stdout, exitCode }).toEqual({ stdout: 'net1 -a 0000:3b:02.1,x=1 -- -i\n', exitCode: 7 });
   });
 
-  it('waits first if an option says so, and says why it does not start', async () => {
+  it('first waits if an option says so, and prints why it does not start the program', async () => {
     expect(run('exec', 'nic/vf', '--timeout', '0', '--', 'true').exitCode).toBe(4);
     expect(run('exec', 'nic/vf', '--', 'true').exitCode).toBe(1);
     await root.prepare({ claim: 'nic', devices: [vf(1)] });
@@ -418,7 +422,7 @@ describe('netdra-metadata copy-to', () => {
     expect(run('copy-to', join(root.path, 'no/such/folder')).exitCode).toBe(5);
   });
 
-  it('replaces the partial copy of a killed container, although each container has the same process ID', async () => {
+  it('replaces the partial copy that a killed container with the same process ID left', async () => {
     mkdirSync(root.path, { recursive: true });
     const target = join(root.path, 'again');
     const script = `: > ${target}.$$.tmp; exec "$0" copy-to ${target}`;
@@ -460,7 +464,7 @@ describe('the command line of netdra-metadata', () => {
     expect(result.stderr === '').toBe(exitCode === 0);
   });
 
-  it('exits with an error if its output was lost', async () => {
+  it('exits with an error if its output cannot be written', async () => {
     await root.prepare({ claim: 'nic', devices: [vf(1)] });
     const child = spawn(tool, ['--root', root.path, 'env'], {
       stdio: ['ignore', openSync('/dev/full', 'w'), 'ignore'],

@@ -64,7 +64,7 @@ describe('the npm package', () => {
     expect(Object.keys(manifest.exports)).toEqual(names.map((name) => `./${name}`));
   });
 
-  it('includes the example driver of the guide for authors, with less than 100 lines', () => {
+  it("includes the guide's example driver, which has fewer than 100 lines", () => {
     expect(guide).toContain(`\`\`\`ts\n${exampleDriver}\`\`\`\n`);
     expect(exampleDriver.trimEnd().split('\n').length).toBeLessThan(100);
   });
@@ -99,7 +99,7 @@ describe('the npm package', () => {
     expect(output).toBe('netdra: Node.js 24 or newer is needed, this is 22.19.0\n');
   });
 
-  it('uses no syntax that an older Node.js cannot parse before that line', () => {
+  it('rejects an older Node.js before any syntax that this Node.js cannot parse', () => {
     const found = spawnSync('grep', ['-rEn', '^\\s*(await )?using \\w', 'dist/lib/src', 'dist/lib/nri'], {
       cwd: app.packageDir,
     });
@@ -117,7 +117,7 @@ describe('the npm package', () => {
     execFileSync(process.execPath, [main]);
   });
 
-  it('has the command netdra, which needs none of our sources', () => {
+  it('has the command netdra, which needs no file outside the package', () => {
     // It installs nothing and asks no registry; npm's own warnings are about the machine.
     const options = ['--no', '--offline', '--loglevel=error', '--cache', join(dir.path, 'npm-cache')];
     const npx = (...args: string[]) =>
@@ -162,7 +162,7 @@ describe('the npm package', () => {
     expect(statSync(join(app.packageDir, manifest.bin.netdra)).mode & 0o111).toBe(0o111);
   });
 
-  it('has types that a strict project can use, and that reject its mistakes', () => {
+  it('has types that compile in a strict project and reject wrong calls', () => {
     const wrong = `import { startKubeletPlugin } from 'netdra/kubeletplugin';
        import { createPlugin } from 'netdra/nri';
        import { FakeRuntime } from 'netdra/nri/testing';
