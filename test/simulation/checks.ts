@@ -365,12 +365,21 @@ export class Checks {
     // Only containers that wait in the start gate can tell a namespace that the runtime has lost.
     const sandbox = this.#node.runtime.list().findLast((each) => each.pod === pod);
     if (sandbox?.isNetnsLost === true && this.#node.plan.settings.some(({ gate }) => gate === 'file')) return false;
+    if (this.#mayLackSpec()) return false;
     // A VF that a process has moved to a namespace of its own stays there until the pod ends.
     if ([...this.#node.runtime.sandboxes.values()].some((each) => each.pod === pod && each.ownNamespace !== undefined))
       return false;
     // A pod whose VF was reset in user space has to be deleted; one that Multus has moved into the pod comes back with the next.
     const isWhole = this.#resets === 0 && !this.#movedOut.has(pod);
     return isWhole || claims.every(({ plan: { attach } }) => attach === 'netlink' || attach === 'cni');
+  }
+
+  /** A spec with nothing but a hook, as without metadata, is not written again by a driver without the gate. */
+  #mayLackSpec(): boolean {
+    const { settings, faults } = this.#node.plan;
+    const hasOnlyHooks = settings.some(({ metadata, gate }) => !metadata && gate === 'hook');
+    const losesSpec = faults.some((fault) => fault.kind === 'damage file' && fault.of === 'CDI spec');
+    return hasOnlyHooks && losesSpec && settings.some(({ gate }) => gate === 'file');
   }
 
   /** The claims of a pod, as far as they were not deleted. */

@@ -160,8 +160,8 @@ export class HostModel {
       // Without metadata a spec has the hook of the gate, or there is none.
       if (state.layouts.length === 0 && isGated !== true) continue;
       const spec = join(cdiDir, `${driverName}_metadata_${state.claim.uid}_${base}.json`);
-      // Without the program of the gate, a spec that something has removed stays away until the claim is prepared again.
-      const isKept = isGated !== true || this.#node.plan.settings.every(({ gate }) => gate === 'hook');
+      // With nothing but a hook, a spec that something has removed stays away until the claim is prepared with the gate again.
+      const isKept = state.layouts.length > 0 || this.#node.plan.settings.every(({ gate }) => gate === 'hook');
       yield [spec, existsSync(spec) || !isKept ? undefined : 'does not exist'];
     }
     if (!hasGate(state)) return;

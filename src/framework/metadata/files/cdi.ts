@@ -1,7 +1,7 @@
 import { formatGoJson } from '../document/json-stream.ts';
 import { MetadataError } from '../errors.ts';
 import { fileName, isPathPart, pathPart } from '../layouts/paths.ts';
-import { createFile, type HostFile, hasText, listDir, removeFile } from './host-file.ts';
+import { createFile, type HostFile, hasText, listDir, readFileIfThere, removeFile } from './host-file.ts';
 import { removeUnknownIn, uidAfter } from './unknown-files.ts';
 
 /** Edits of a container by a CDI device. Source: Container Device Interface specification, `containerEdits`. */
@@ -57,6 +57,16 @@ export class ClaimSpecs {
     const [file, text] = [this.#file(claimUid, name), formatGoJson(spec)];
     // Each change makes runtimes read all specs of the node again.
     if (!hasText(file, text)) createFile(file, text);
+  }
+
+  /** Returns whether a spec is there and has its device. @throws MetadataError `metadata-io`, `metadata-name-invalid` */
+  has(claimUid: string, name: string): boolean {
+    const text = readFileIfThere(this.#file(claimUid, name));
+    try {
+      return text !== undefined && JSON.parse(text).devices[0].name === deviceName(claimUid, name);
+    } catch {
+      return false;
+    }
   }
 
   /** Removes specs of a claim by name, without listing those of other claims. @throws MetadataError `metadata-io` */

@@ -54,6 +54,16 @@ export class ClaimFiles {
     this.#writeSpecs(state, true);
   }
 
+  /**
+   * Returns whether a spec with a hook is lost that this driver, which has no gate, cannot write again. Without a hook a spec
+   * needs files to mount.
+   */
+  isHookLost(state: ClaimState): boolean {
+    if (this.#options.gate !== undefined || state.layouts.length === 0) return false;
+    const gated = Object.entries(state.requests).filter(([, { isGated }]) => isGated);
+    return gated.some(([base]) => !this.#cdi.has(state.claim.uid, base));
+  }
+
   /** Writes files and the other specs. Call it after the state is recorded. */
   writeFiles(state: ClaimState): void {
     for (const base of Object.keys(state.requests)) this.writeRequest(state, base);

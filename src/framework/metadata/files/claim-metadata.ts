@@ -10,7 +10,7 @@ import { ClaimDirs, type ClaimMetadataOptions } from './claim-dirs.ts';
 import { ClaimFiles } from './claim-files.ts';
 import { ClaimGate } from './claim-gate.ts';
 import type { ClaimRecord, PreparedContent, PreparedRecord, UnpreparedRecord } from './claim-record.ts';
-import { type ClaimState, contentOf, findRequest, hasGate, requestOf } from './claim-state.ts';
+import { type ClaimState, contentOf, findRequest, hasGate, requestOf, withoutGate } from './claim-state.ts';
 import { holdDirectories } from './held-directories.ts';
 import { checkAllWritten, checkOwnership, checkPrepared } from './ownership.ts';
 import { prepareState, withContent } from './prepare-state.ts';
@@ -102,7 +102,8 @@ export class ClaimMetadata extends ClaimDirs {
 
   /**
    * Recreates CDI specs and files of all claims from their records, and closes gates that are open for another sandbox, as
-   * a crash may leave them. Leaves alone what is already right.
+   * a crash may leave them. Leaves alone what is already right. A claim whose hook is lost, and cannot be written again, is
+   * recorded as prepared without the gate: otherwise the runtime would refuse its containers until it is prepared again.
    * @param locked runs the task for one claim, by its `claimKey`
    * @returns the failures of claims
    * @throws MetadataError `metadata-io`; errors of the driver's own records
@@ -110,8 +111,10 @@ export class ClaimMetadata extends ClaimDirs {
   async restore(locked: RunLocked = (_key, task) => task()): Promise<Error[]> {
     const restoreOne = (dir: string) =>
       holdDirectories(() => {
-        const state = this.states.readIn(dir);
-        if (state === undefined) return;
+        const found = this.states.readIn(dir);
+        if (found === undefined) return;
+        const state = this.#files.isHookLost(found) ? withoutGate(found) : found;
+        if (state !== found) this.states.write(state);
         this.#writeGate(state);
         this.#files.writeFiles(state);
       });

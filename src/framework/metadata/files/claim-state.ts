@@ -194,6 +194,12 @@ export function hasGate({ requests }: ClaimState): boolean {
   return Object.values(requests).some(({ isGated }) => isGated === true);
 }
 
+/** Returns the state in which files without content are missing, instead of containers waiting at the gate. */
+export function withoutGate(state: ClaimState): ClaimState {
+  const requests = Object.entries(state.requests).map(([base, { isGated: _over, ...request }]) => [base, request]);
+  return { ...state, requests: Object.fromEntries(requests) };
+}
+
 /** Finds a request among own members only: `constructor` is a valid name of a request. */
 export function findRequest<T>(requests: Readonly<Record<string, T>>, base: string): T | undefined {
   return Object.hasOwn(requests, base) ? requests[base] : undefined;
