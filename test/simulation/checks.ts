@@ -365,7 +365,7 @@ export class Checks {
     // Only containers that wait in the start gate can tell a namespace that the runtime has lost.
     const sandbox = this.#node.runtime.list().findLast((each) => each.pod === pod);
     if (sandbox?.isNetnsLost === true && this.#node.plan.settings.some(({ gate }) => gate === 'file')) return false;
-    if (this.#mayLackSpec()) return false;
+    if (this.#mayLackSpec(pod)) return false;
     // A VF that a process has moved to a namespace of its own stays there until the pod ends.
     if ([...this.#node.runtime.sandboxes.values()].some((each) => each.pod === pod && each.ownNamespace !== undefined))
       return false;
@@ -375,11 +375,15 @@ export class Checks {
   }
 
   /** A spec with nothing but a hook, as without metadata, is not written again by a driver without the gate. */
-  #mayLackSpec(): boolean {
+  #mayLackSpec(pod: SimPod): boolean {
     const { settings, faults } = this.#node.plan;
-    const hasOnlyHooks = settings.some(({ metadata, gate }) => !metadata && gate === 'hook');
     const losesSpec = faults.some((fault) => fault.kind === 'damage file' && fault.of === 'CDI spec');
-    return hasOnlyHooks && losesSpec && settings.some(({ gate }) => gate === 'file');
+    if (!losesSpec || settings.every(({ gate }) => gate === 'hook')) return false;
+    const records = this.#node.registered()?.store.records;
+    return this.#existing(pod).some(({ name }) => {
+      const record = records?.read(`default_${name}`);
+      return record !== undefined && JSON.parse(record).layouts.length === 0;
+    });
   }
 
   /** The claims of a pod, as far as they were not deleted. */
