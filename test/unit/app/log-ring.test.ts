@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { LogRing } from '../../../src/app/log-ring.ts';
 
 describe('LogRing', () => {
-  it('keeps the newest lines, and drops lines that are partly overwritten', () => {
+  it('keeps the newest lines, and drops a line of which only a part is left', () => {
     const ring = new LogRing(64, 32);
     expect(ring.text()).toBe('');
     ring.write('first\n');

@@ -44,7 +44,7 @@ it('the writable directories include layouts of prepared claims until they are u
   expect(await paths(['v1'])).toEqual([]);
 });
 
-it('an unwritable directory is reported with the claims that need it', async () => {
+it('the report of an unwritable directory names the claims that need the directory', async () => {
   await bench.start({ layouts: ['downward-api'] }).prepare(record, new Map());
   writeFileSync(join(bench.path, 'file'), '');
   const [directory] = await directories(['v1']);

@@ -72,7 +72,7 @@ describe('openStored', () => {
     expect(stored.claims).toEqual([]);
   });
 
-  it('reports a store that it may not read as unreadable, not as missing', () => {
+  it('reports a store without read permission as unreadable, not as missing', () => {
     using dir = tempDir();
     // Refused to root, too.
     symlinkSync('loop', join(dir.path, 'loop'));
@@ -101,7 +101,7 @@ describe('viewClaims', () => {
       }),
     });
 
-  it('finds VFs on the host, and marks those that it cannot find', async () => {
+  it('finds VFs on the host, and marks VFs that it cannot find', async () => {
     const claims = [claim('a', '0000:3b:02.0'), claim('b', '0000:3b:02.1', { attachment }), claim('c', '0000:3b:02.2')];
     const views = await view(claims, [link('ens1v0', '0000:3b:02.0')]);
     expect(views.map(({ devices }) => devices[0]?.place)).toEqual([

@@ -84,7 +84,7 @@ function allocate(api: ApiServer, name: string, devices: string[], { isFree = fa
 }
 
 describe('readStatus', () => {
-  it('counts the devices that each node offers, and the allocated ones', async () => {
+  it('counts the offered and the allocated devices of each node', async () => {
     await using bench = await startCluster();
     const { api } = bench;
     installOn(api, 'node-1');
@@ -128,7 +128,7 @@ describe('readStatus', () => {
     );
   });
 
-  it('counts all nodes even if it lists only those with problems', async () => {
+  it('counts all nodes even if it lists only nodes with problems', async () => {
     await using bench = await startCluster();
     const { api } = bench;
     installOn(api, 'node-1');
@@ -286,7 +286,7 @@ describe('readStatus', () => {
 describe('listing many objects', () => {
   const names = Array.from({ length: 1_001 }, (_, index) => `c-${index}`);
 
-  it('reads page by page, and everything at once if versions keep expiring', async () => {
+  it('reads page by page, and everything at once if the resource version of the pages keeps expiring', async () => {
     await using bench = await startCluster();
     const { api, cluster } = bench;
     for (const name of names) allocate(api, name, ['vf-0']);
@@ -364,7 +364,7 @@ describe('readClaims', () => {
 });
 
 describe('commands in the pod of the driver', () => {
-  it('accept a claim by its name, or as printed in the tables', () => {
+  it('accept a claim by its name, and in the form that tables print', () => {
     expect(parseClaim('fast-net', 'default')).toEqual({ namespace: 'default', name: 'fast-net' });
     expect(parseClaim('apps/fast-net', 'default')).toEqual({ namespace: 'apps', name: 'fast-net' });
     for (const bad of ['apps/', '/fast-net', 'a/b/c', '', '../x', 'A'])

@@ -74,7 +74,7 @@ describe('netdra metadata', () => {
     expect(stdout).toMatch(/^ *interfaceName: net1$/m);
   });
 
-  it('prints a file with colours only on request, and exits with a code for its validity', () => {
+  it('prints a file, with colours on request, and exits with a code that tells whether the file is valid', () => {
     using dir = tempDir();
     const path = join(dir.path, 'metadata.json');
     writeFileSync(path, JSON.stringify(document([device])));

@@ -67,7 +67,7 @@ describe('completionsOf', () => {
     for (const [command, flag] of hidden) expect(valuesAfter(createProgram(), command, flag)).not.toContain(flag);
   });
 
-  it("prints candidates for kubectl in cobra's format, with a final directive line for files", () => {
+  it("prints candidates for kubectl in cobra's format, and a last line that lets kubectl complete file names", () => {
     expect(formatCompletions(completionsOf(createKubectlPlugin(), ['doctor', '--prob']))).toBe(
       '--problems-only\tprint problems only\n:4\n',
     );

@@ -84,7 +84,7 @@ describe('runDoctor', () => {
     });
   });
 
-  it('says what a record of device plugins that cannot be read stops, and when to remove it', async () => {
+  it('names the consequences of an unreadable device plugin checkpoint, and when to remove it', async () => {
     using node = new BrokenNode();
     node.write('device-plugins/kubelet_internal_checkpoint', '{');
     expect(await node.findingOf('device plugins')).toMatchObject({
@@ -96,7 +96,7 @@ describe('runDoctor', () => {
     });
   });
 
-  it('tells a user who may not read the record of device plugins to be root', async () => {
+  it('tells a user without permission to read the device plugin checkpoint to run as root', async () => {
     using file = vi.spyOn(DevicePlugins.prototype, 'read');
     const error = Object.assign(new Error('EACCES: permission denied'), { code: 'EACCES' });
     file.mockResolvedValue({ givenOut: undefined, error });
@@ -137,7 +137,7 @@ describe('runDoctor', () => {
     expect((await findingOf('CDI', { cri: here, options: { cdiDir: node.path('cdi') } }))?.level).toBe('ok');
   });
 
-  it('reports what does not work without an IOMMU, and where to enable it', async () => {
+  it('reports the features that need an IOMMU, and where to enable it', async () => {
     const off = await findingOf('IOMMU', { iommu: 'none' });
     expect(off).toMatchObject({ level: 'warning', message: expect.stringContaining('(DPDK) fail') });
     expect(off?.fix).toContain('intel_iommu=on');
@@ -148,7 +148,7 @@ describe('runDoctor', () => {
   });
 
   it.each(['2.0.5', '2.1.9+unknown', '2.2.5', '2.3.2'])(
-    'warns about containerd %s, which leaks rejected sandboxes',
+    'warns that containerd %s leaks rejected sandboxes',
     async (version) => {
       const [finding, ...others] = await diagnose({ cri: containerd(version) });
       expect(finding).toContain(
@@ -230,7 +230,7 @@ describe('runDoctor', () => {
 });
 
 describe('runDoctor, checking CNI plugins', () => {
-  it('reports missing ones if claims may use them', async () => {
+  it('reports missing plugins if claims are allowed to use them', async () => {
     const cniBinDirs = ['/nowhere/bin', '/nowhere/else'];
     expect(await findingOf('CNI plugins', { options: { cniBinDirs } })).toEqual({
       check: 'CNI plugins',
@@ -279,7 +279,7 @@ describe('runDoctor, checking the API server', () => {
     ]);
   });
 
-  it('requires NetworkAttachmentDefinitions only if claims may use CNI plugins', async () => {
+  it('requires NetworkAttachmentDefinitions only if claims are allowed to use CNI plugins', async () => {
     await using api = await ApiServer.start();
     api.denyAccess({ verb: 'get', resource: 'network-attachment-definitions' });
     expect((await askAbout(api)).slice(1)).toEqual([
@@ -302,7 +302,7 @@ describe('runDoctor, checking the API server', () => {
     expect(found).toEqual(expect.arrayContaining(needed));
   });
 
-  it('checks the permission on driver entries since Kubernetes 1.36', async () => {
+  it("checks the permission on the driver's claim status entries since Kubernetes 1.36", async () => {
     const verbs = ['associated-node:patch', 'arbitrary-node:patch'];
     const entries = { resource: 'resourceclaims/driver', name: 'sriov.netdra.dev' };
     await using api = await ApiServer.start();

@@ -61,7 +61,7 @@ describe('takeInventory', () => {
     expect(text).toContain("0000:3b:02.0  0000:3b:00.0  ensA       the node's default route goes through its PF");
   });
 
-  it('lists an unrestored VF and a hung one with the reason, and the taint or withdrawal', async () => {
+  it('lists the reason why a VF is unrestored or hangs, and whether it is tainted or withdrawn', async () => {
     const vlan = { device: device('0000:3b:02.0'), reason: 'the PF has not taken VLAN 0' };
     const write = { device: '0000:3b:02.1', path: '/sys/bus/pci/drivers/iavf/unbind', text: '0000:3b:02.1' };
     const state = { hungWrites: [write], keepsTaints: true };
@@ -85,7 +85,7 @@ describe('takeInventory', () => {
     expect(formatInventory(plainTerminal, without)).toContain(`does not return from a write to ${write.path}`);
   });
 
-  it('prints a problem of a PF once for all its VFs, and whether they are tainted', async () => {
+  it('prints a problem of a PF once, and whether its VFs are tainted', async () => {
     const lost = { pciAddress: '0000:3b:00.0', kind: 'PF' as const, interfaceName: 'ensA', holdMs: 1, sinceMs: 7_999 };
     const conditions = [{ ...lost, condition: 'no-carrier' as const }];
     const state = { hungWrites: [], keepsTaints: true, conditions };
@@ -102,7 +102,7 @@ describe('takeInventory', () => {
     );
   });
 
-  it('prints the policy in force, and says that the policy file is rejected', async () => {
+  it('prints the policy in force, and that the policy file is rejected', async () => {
     const policy = { pfs: [{ select: {}, vfs: '1' }] };
     const policyFault = 'inventory policy /etc/netdra/p.yaml is invalid: pfs: expected array';
     const view = await take({ state: { policy, policyFault, hungWrites: [], keepsTaints: true } });
@@ -110,7 +110,7 @@ describe('takeInventory', () => {
     expect(view.problems).toEqual([`${policyFault}; the last valid policy stays in force`]);
   });
 
-  it('prints why nothing is offered on a node without SR-IOV, and which rules match nothing', async () => {
+  it('prints which rules match nothing, and why a node without SR-IOV offers nothing', async () => {
     using bare = new TestNode([{ pciAddress: '0000:1f:00.0', driver: 'igb', interfaces: [{ name: 'ensP' }] }]);
     const policyPath = join(node.root, 'policy.yaml');
     writeFileSync(
@@ -139,7 +139,7 @@ describe('takeInventory', () => {
     expect(formatInventory(plainTerminal, view)).toContain('0000:5e:00.0: the driver will enable 4 VFs');
   });
 
-  it('prints everything that it can read', async () => {
+  it('prints what it can read if some files are unreadable', async () => {
     writeFileSync(join(node.root, 'bus/pci/devices/0000:3b:02.0/vendor'), 'nonsense\n');
     const view = await take();
     expect(view.devices.map(({ name }) => name)).toEqual(['0000-3b-02-1']);

@@ -48,7 +48,7 @@ const view = () => viewClaimFiles(driver, dirs(), 'apps/fast-net');
 const states = async () => Object.fromEntries((await view()).files.map(({ layout, state }) => [layout, state]));
 
 describe('findClaim', () => {
-  it('finds a claim by its name alone, unless several namespaces have it', () => {
+  it('finds a claim by its name alone unless several namespaces have a claim of that name', () => {
     const claims = ['apps', 'lab'].map((namespace) => ({ identity: { ...claim, namespace } }));
     expect(findClaim(claims.slice(1), 'fast-net')).toBe('lab/fast-net');
     expect(() => findClaim(claims, 'fast-net')).toThrow(
@@ -61,7 +61,7 @@ describe('findClaim', () => {
 });
 
 describe('viewClaimFiles', () => {
-  it('reports that files appear with the sandbox', async () => {
+  it('reports that files are written only once the pod has a sandbox', async () => {
     const found = await view();
     expect(await states()).toEqual({
       v1: 'pending',
@@ -100,7 +100,7 @@ describe('viewClaimFiles', () => {
     expect(await shown()).toBe('start gate: ended in sandbox s-1');
   });
 
-  it('prints the metadata that containers see', async () => {
+  it('prints metadata as containers see it', async () => {
     await update();
     const found = await view();
     expect(found.requests).toMatchObject([{ name: 'vf', generation: 1 }]);

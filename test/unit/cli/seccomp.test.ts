@@ -24,7 +24,7 @@ describe('netdra seccomp', () => {
     expect(readdirSync(join(path, '..'))).toEqual(['0.1.0.json']);
   });
 
-  it('names the setting to change if it cannot be installed', () => {
+  it('names the setting to change if the profile cannot be installed', () => {
     using dir = tempDir();
     writeFileSync(join(dir.path, 'file'), '');
     expect(() => installProfile(join(dir.path, 'file/x.json'))).toThrow(

@@ -201,7 +201,7 @@ describe('validateFiles', () => {
     ]);
   });
 
-  it('prints one note for all claims that lack the same class', async () => {
+  it('prints one note for all claims whose class is the same missing class', async () => {
     expect(await linesFor(Array.from({ length: 1000 }, () => claim('tenant', 'mtu: 1500')))).toEqual([
       'note: 0:9: DeviceClass tenant is in none of the files, or is not valid: the claim was not compared with it (and 999 more)',
       '1000 objects checked, 0 faults',
@@ -224,7 +224,7 @@ spec:
     );
   });
 
-  it('reports what it did not check', async () => {
+  it('reports the parts of a manifest that it did not check', async () => {
     expect(
       await linesFor([
         claim('tenant', 'mtu: 1500'),
@@ -298,7 +298,7 @@ describe('validateFiles in strict mode', () => {
     expect(notes.filter((line) => !line.startsWith('note: '))).toEqual([]);
   });
 
-  it('ignores unrelated objects next to related ones', async () => {
+  it('does not report unrelated objects in a file with objects of netdra', async () => {
     const pod =
       'apiVersion: v1\nkind: Pod\n---\napiVersion: apps/v1\nkind: Deployment\n---\napiVersion: v1\nkind: ConfigMap\ndata: { a: b }\n';
     expect(await strict(`${pod}---${policy('pfs: []')}`.replace('---api', '---\napi'))).toEqual([]);

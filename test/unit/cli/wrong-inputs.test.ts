@@ -14,24 +14,27 @@ const inFiles = wrongInputs.filter(({ args, text }) => args[0] === 'validate' &&
 const others = wrongInputs.filter((each) => !inFiles.includes(each));
 
 describe('answers to wrong input', () => {
-  it('cover many kinds, each once', () => {
+  it('are tested for many kinds of mistakes, each once', () => {
     expect(wrongInputs.length).toBeGreaterThan(40);
     expect(new Set(wrongInputs.map(({ what }) => what)).size).toBe(wrongInputs.length);
   });
 
-  it.each(inFiles.map((each) => [each.what, each] as const))('of validate: %s', async (_, { args, text, message }) => {
-    using dir = tempDir();
-    const path = join(dir.path, 'FILE');
-    writeFileSync(path, text ?? '');
-    const options = { driverName: 'sriov.netdra.dev', openClaimFields: [], strict: args.includes('--strict') };
-    const validation = await validateFiles([path], options);
-    expect(formatValidation(plainTerminal, validation)).toContain(message);
-    expect(isValid(validation)).toBe(false);
-  });
+  it.each(inFiles.map((each) => [each.what, each] as const))(
+    'name the mistake, from netdra validate: %s',
+    async (_, { args, text, message }) => {
+      using dir = tempDir();
+      const path = join(dir.path, 'FILE');
+      writeFileSync(path, text ?? '');
+      const options = { driverName: 'sriov.netdra.dev', openClaimFields: [], strict: args.includes('--strict') };
+      const validation = await validateFiles([path], options);
+      expect(formatValidation(plainTerminal, validation)).toContain(message);
+      expect(isValid(validation)).toBe(false);
+    },
+  );
 
   // Each starts a process, which takes long on a busy machine.
   it.each(others.map((each) => [each.what, each] as const))(
-    'of other commands: %s',
+    'name the mistake, from other commands: %s',
     { timeout: 240_000 },
     (_, wrong) => {
       using dir = tempDir();

@@ -30,7 +30,7 @@ function gateStandIn() {
 }
 
 describe('makeImageFiles', () => {
-  it('builds a program that runs on its own in an empty environment', async () => {
+  it('builds a program that needs no other files and no environment variables', async () => {
     using dir = tempDir();
     using gate = gateStandIn();
     await makeImageFiles({ outDir: dir.path, architecture, gateProgram: gate.program });
@@ -58,7 +58,7 @@ describe('makeImageFiles', () => {
       expect(licences).toMatch(new RegExp(`^${name} [\\d.]+: `, 'm'));
   }, 60_000);
 
-  it('rejects a processor without binaries, and says how to get them', async () => {
+  it('rejects a processor architecture without native packages, and says how to get them', async () => {
     using dir = tempDir();
     const modulesDir = join(dir.path, 'node_modules');
     mkdirSync(join(modulesDir, 'koffi'), { recursive: true });

@@ -10,7 +10,7 @@ describe('findUnlocked', () => {
     expect(findUnlocked(fileURLToPath(new URL('../../../', import.meta.url)))).toEqual([]);
   });
 
-  it('finds packages that the lock file lacks, or has without a hash, in another version, or with other content', () => {
+  it('finds packages that are missing, have no hash, or differ in version or content', () => {
     using dir = tempDir();
     mkdirSync(join(dir.path, 'node_modules'));
     const write = (path: string, packages: object) => writeFileSync(join(dir.path, path), JSON.stringify({ packages }));

@@ -16,7 +16,7 @@ const pod = daemonSet.spec?.template.spec;
 const container = pod?.containers[0] as V1Container;
 
 describe('deploy/manifests/netdra.yaml', () => {
-  it('mounts only the necessary parts of /sys writable, and sets a memory limit', () => {
+  it('mounts only the necessary parts of /sys as writable, and sets a memory limit', () => {
     const below = (container.volumeMounts ?? []).filter(({ mountPath }) => /^\/sys(\/|$)/.test(mountPath));
     const writable = below.filter(({ readOnly }) => !readOnly).map(({ mountPath }) => mountPath);
     expect(writable).toEqual(['/sys/devices', '/sys/bus/pci']);
@@ -49,7 +49,7 @@ describe('deploy/manifests/netdra.yaml', () => {
     expect(pod).not.toHaveProperty('hostIPC');
   });
 
-  it('installs the seccomp profile where the kubelet reads it, before the driver starts, without extra rights', () => {
+  it('installs the seccomp profile where the kubelet reads it, without extra privileges, before the driver starts', () => {
     const [init, ...others] = pod?.initContainers ?? [];
     expect(others).toEqual([]);
     expect(init?.image).toBe(container.image);
@@ -79,7 +79,7 @@ describe('deploy/manifests/netdra.yaml', () => {
     expect(schema).toBe(renderPolicyDefinition());
   });
 
-  it("grants exactly the driver's requests to the API server", () => {
+  it('grants permission for exactly the requests that the driver sends to the API server', () => {
     expect(findObject<V1ClusterRole>('ClusterRole').rules).toEqual([
       { apiGroups: ['resource.k8s.io'], resources: ['resourceclaims'], verbs: ['get'] },
       { apiGroups: ['resource.k8s.io'], resources: ['deviceclasses'], verbs: ['get', 'list', 'watch'] },

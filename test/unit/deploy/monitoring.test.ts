@@ -104,7 +104,7 @@ describe('metrics in alerts and dashboards', () => {
     if (kept !== undefined) expect(kept).toContain('node');
   });
 
-  it('exist with the buckets that the alert tests use', async () => {
+  it('have the buckets that the alert tests use', async () => {
     const tests = loadYaml<{ tests: { input_series: { series: string }[] }[] }>(read('deploy/helm/alerts.test.yaml'));
     const samples = tests.tests.flatMap(({ input_series }) => input_series.map(({ series }) => series));
     expect(samples.length).toBeGreaterThan(15);

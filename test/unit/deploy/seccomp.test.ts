@@ -49,14 +49,14 @@ describe('deploy/seccomp/netdra.json', () => {
     expect(readFileSync(profilePath, 'utf8')).toBe(renderProfile(readTraced()));
   });
 
-  it('lists calls once, sorted, and fails others with ENOSYS', () => {
+  it('lists each system call once, sorted, and fails all others with ENOSYS', () => {
     expect(names).toEqual([...new Set(names)].sort());
     expect(readTraced()).toEqual([...new Set(readTraced())].sort());
     expect(profile).toMatchObject({ defaultAction: 'SCMP_ACT_ERRNO', defaultErrnoRet: 38 });
     expect(profile.syscalls).toHaveLength(1);
   });
 
-  it('includes all traced calls and their variants on other processors and kernels', () => {
+  it('includes all traced system calls, with their variants on other processors and kernels', () => {
     expect(names).toEqual(expect.arrayContaining(['setns', 'socket', 'sendmsg', 'execve', 'openat', 'rename']));
     const arm64 = [
       'epoll_pwait',
@@ -78,7 +78,7 @@ describe('deploy/seccomp/netdra.json', () => {
     expect(names).not.toContain(name);
   });
 
-  it('adds the whole family of a traced call, and no other', () => {
+  it('adds the whole family of a traced call, and no other calls', () => {
     const small = createProfile(['rename']).syscalls[0]?.names;
     expect(small).toEqual(expect.arrayContaining(['rename', 'renameat', 'renameat2']));
     expect(small).not.toContain('socket');
@@ -86,7 +86,7 @@ describe('deploy/seccomp/netdra.json', () => {
 });
 
 describe('parseStraceSummary', () => {
-  it('returns call names without the heading, the total and nameless calls', () => {
+  it('returns the names of calls, without the heading, the total and calls that strace cannot name', () => {
     const text =
       'syscall                 calls\n------------------- ---------\nfutex                    2876\nsyscall_0x1d5              2\nopenat                     12\n------------------- ---------\ntotal                    2890\n';
     expect(parseStraceSummary(text)).toEqual(['futex', 'openat']);

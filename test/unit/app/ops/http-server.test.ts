@@ -41,7 +41,7 @@ describe('serveHttp', () => {
     expect(open.headers.get('content-type')).toContain('application/openmetrics-text');
   });
 
-  it('answers unknown paths and methods with a list of known ones', async () => {
+  it('answers unknown paths and methods with a list of the known paths', async () => {
     await using server = await serveHttp(create());
     const url = `http://127.0.0.1:${server.port}`;
     expect((await fetch(`${url}/secrets`)).status).toBe(404);
@@ -52,7 +52,7 @@ describe('serveHttp', () => {
     expect(response.resume().statusCode).toBe(400);
   });
 
-  it('answers probes while a client holds idle connections, by closing the oldest', async () => {
+  it('closes the oldest idle connections of a client, so that probes are answered', async () => {
     await using server = await serveHttp(create());
     const idle = Array.from({ length: 40 }, () => connect(server.port, '127.0.0.1'));
     const ends = idle.map((socket) =>
@@ -89,7 +89,7 @@ describe('serveHttp', () => {
     }
   });
 
-  it('limits connections from the node itself separately from others', async () => {
+  it('limits connections from the node itself separately from remote connections', async () => {
     const limit = new ConnectionLimit();
     const closed: string[] = [];
     const open = (name: string, localAddress: string, remoteAddress: string) =>

@@ -101,7 +101,7 @@ describe('Metrics', () => {
     );
   });
 
-  it('exports the same series as OpenMetrics to clients that accept it, before and after others', async () => {
+  it('exports the same series in the OpenMetrics and the Prometheus format, in any order of requests', async () => {
     const metrics = create();
     metrics.readFrom({ ...facts, claimsByState: () => ({ prepared: 2 }) });
     const seriesOf = async (accept?: string) => {
@@ -120,7 +120,7 @@ describe('Metrics', () => {
     expect([after.contentType, after.series]).toEqual([before.contentType, before.series]);
   });
 
-  it('exports every state of claims, and drops it when it ends', async () => {
+  it('exports the number of claims in each state, and drops a state that no claim is in', async () => {
     const metrics = create();
     let states: Record<string, number> = { prepared: 2, unpreparing: 1 };
     metrics.readFrom({ ...facts, claimsByState: () => states });
@@ -131,7 +131,7 @@ describe('Metrics', () => {
     expect(values.get('netdra_claims{state="prepared"}')).toBe(2);
   });
 
-  it('counts unallocatable devices by reason, and drops reasons that ended', async () => {
+  it('counts unallocatable devices by reason, and drops a reason that no device has any more', async () => {
     const metrics = create();
     let withheld: Record<string, number> = { unrestored: 0, hung: 1, 'not-selected': 4 };
     let isPolicyValid = true;

@@ -134,7 +134,7 @@ describe('observeHandlers', () => {
     ]);
   });
 
-  it('times unknown events, but none that pods do not wait for', async () => {
+  it('times unknown events, but no event that pods do not wait for', async () => {
     class Hooks {
       postStartContainer(...call: unknown[]) {
         return call;

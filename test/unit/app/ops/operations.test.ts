@@ -35,7 +35,7 @@ describe('Operations', () => {
     return { operations, address: `127.0.0.1:${(fields as { port: number }).port}` };
   }
 
-  it('takes over the address of the replaced instance when that one ends', async () => {
+  it('takes over the address of the instance that it replaces when that instance ends', async () => {
     const first = await startFirst();
     const [clock, logger] = [new ManualClock(), new RecordingLogger()];
     await using second = await start(first.address, clock, logger, true);
@@ -96,7 +96,7 @@ describe('Operations', () => {
     expect(statSync(path).mode & 0o777).toBe(0o600);
   });
 
-  it('waits for the program on its address if it does not answer in time', async () => {
+  it('waits while the program on its address does not answer in time', async () => {
     using dir = tempDir();
     const token = InstanceToken.open(join(dir.path, 'token'));
     const silent = createServer(() => undefined).listen(0, '127.0.0.1');
@@ -139,7 +139,7 @@ describe('Operations', () => {
     expect(await failed.catch(explain)).toMatch(message);
   });
 
-  it('does not start on a taken address if no other instance is expected', async () => {
+  it('does not start on a taken address outside of a rolling update', async () => {
     const first = await startFirst();
     await expect(start(first.address, new ManualClock(), new RecordingLogger(), false)).rejects.toMatchObject({
       code: 'address-unavailable',

@@ -63,7 +63,7 @@ async function ask(port: number, path: string, ca: string) {
 }
 
 describe('metrics and probes over HTTPS', () => {
-  it("accept clients that trust the certificate's authority, with TLS 1.2 or newer, and reject plain HTTP", async () => {
+  it("require TLS 1.2 or newer and a client that trusts the certificate's authority", async () => {
     const own = createCertificate('netdra');
     mount(filesOf(own));
     await using server = await start();

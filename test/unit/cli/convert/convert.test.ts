@@ -34,11 +34,11 @@ const claim = (requests: string, config: string) =>
   `apiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: { name: c, namespace: apps }\nspec: { devices: { requests: ${requests}, config: ${config} } }\n`;
 
 describe('netdra convert', () => {
-  it('is tested with ten estates', () => {
+  it('is tested with ten example clusters', () => {
     expect(estates).toHaveLength(10);
   });
 
-  describe.each(estates)('with the estate %s', (name) => {
+  describe.each(estates)('with the example cluster %s', (name) => {
     const input = join(golden, `${name}.in.yaml`);
 
     it('writes the objects and remarks in the golden files', async () => {
@@ -63,7 +63,7 @@ describe('netdra convert', () => {
     expect(remarks).toContain('in.yaml:4:28: SriovNetworkNodePolicy sriov/p: spec.numQueues: not converted:');
   });
 
-  it('creates the VFs with --take-over, except for externally managed PFs', async () => {
+  it('writes a policy that creates the VFs with --take-over, except on externally managed PFs', async () => {
     const own = await convertText(policy('{ resourceName: nic, numVfs: 4, nicSelector: { pfNames: [a] } }'), {
       takeOver: true,
     });
@@ -78,7 +78,7 @@ describe('netdra convert', () => {
     expect(remarks).toContain('would be refused: spec.pfs.0.select.vendor.0: four lower-case hexadecimal digits');
   });
 
-  it("writes no class that would select other drivers' devices", async () => {
+  it("writes no class that selects other drivers' devices", async () => {
     const { yaml, remarks } = await convertText(deviceClass('device.attributes["dra.net"].alias == "x"'));
     expect(yaml).toBe('');
     expect(remarks).toContain('netdra has no equivalent of the attribute alias');
@@ -92,14 +92,14 @@ describe('netdra convert', () => {
       `{ deviceClassName: nics, selectors: [{ cel: { expression: 'device.driver == "dra.net"' } }] }`,
       '[]',
     ],
-  ])('reports a claim whose class is not in the input when %s', async (_, exactly, config) => {
+  ])('reports a claim whose class is missing in the input when %s', async (_, exactly, config) => {
     const { yaml, isComplete, remarks } = await convertText(claim(`[{ name: nic, exactly: ${exactly} }]`, config));
     expect({ yaml, isComplete }).toEqual({ yaml: '', isComplete: false });
     expect(remarks).toContain('ResourceClaim apps/c: spec.devices.');
     expect(remarks).toMatch(/nics\b.* dra\.net.*: add the DeviceClass to the input/);
   });
 
-  it('reports a request without a class next to a converted one', async () => {
+  it('reports a request whose class is missing even if the claim has another request that can be converted', async () => {
     const own = 'deviceClassName: sriovnetwork.k8snetworkplumbingwg.io';
     const requests = `[{ name: vf, exactly: { ${own} } }, { name: nic, exactly: { deviceClassName: nics } }]`;
     const config = `[{ requests: [nic], ${dranetConfig.slice(1)}]`;
@@ -246,13 +246,13 @@ describe('netdra convert', () => {
       'kind: SriovNetworkNodeState\nmetadata: { name: worker-0 }\nspec: { interfaces: [{ pciAddress: "0000:3b:00.0", vfGroups: [{ resourceName: nic }] }] }\n',
     ],
     ['ConfigMap c: data.worker-0', `{ kind: ConfigMap, metadata: { name: c }, data: { worker-0: '${resourceList}' } }`],
-  ])('notes that the hostname label may differ from the name of the node at %s', async (place, text) => {
+  ])('warns at %s that the hostname label can differ from the node name', async (place, text) => {
     const { yaml, remarks } = await convertText(text);
     expect(yaml).toContain('key: kubernetes.io/hostname');
     expect(remarks).toContain(`${place}: note: the policy selects nodes by kubernetes.io/hostname`);
   });
 
-  it('reports input without objects of another stack', async () => {
+  it('reports input that contains no object of another SR-IOV stack', async () => {
     const { isComplete, remarks } = await convertText('{ apiVersion: v1, kind: Service, metadata: { name: s } }');
     expect(isComplete).toBe(false);
     expect(remarks).toContain('has no object of another SR-IOV stack');

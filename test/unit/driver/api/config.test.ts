@@ -132,7 +132,7 @@ describe('resolveVfConfig', () => {
     expect(resolve(kept)).toEqual({ vf: { ...beside, [property]: ofClass, ...other } });
   });
 
-  it("applies entries for all requests, for this one, and for a subrequest's base", () => {
+  it('applies entries for all requests, for the request itself, and for the base request of a subrequest', () => {
     const config = [
       fromClaim({ mtu: 1400 }),
       fromClaim({ interfaceName: 'net1' }, ['vf']),
@@ -183,7 +183,7 @@ function configOf(field: ClaimField, value: unknown): object {
 
 describe('class settings', () => {
   it.each(Object.entries(valuesOf) as [ClaimField, [unknown, unknown]][])(
-    'are final: %s in a claim must be the same, and the error names both values',
+    'are final: a claim that sets another %s is rejected with both values',
     (field, [ofClass, ofClaim]) => {
       const own = fromClass(configOf(field, ofClass));
       expect(resolve([own, fromClaim(configOf(field, ofClass))])).toEqual(configOf(field, ofClass));
@@ -202,7 +202,7 @@ describe('class settings', () => {
     },
   );
 
-  it('cannot be bypassed by an address next to an IPAM plugin', () => {
+  it('cannot be bypassed by a static address in addition to an IPAM plugin', () => {
     const ofClass = { ipam: { type: 'whereabouts', range: '10.0.0.0/16' } };
     expect(() => resolve([fromClass(ofClass), fromClaim({ addresses: ['192.0.2.1/24'] })])).toThrow(
       'claim default/fast-net may not set addresses',
@@ -211,7 +211,7 @@ describe('class settings', () => {
     expect(resolve([fromClass(open), fromClaim({ addresses: ['192.0.2.1/24'] })])).toMatchObject(ofClass);
   });
 
-  it('may be repeated by a claim in part or whole, also across several class entries', () => {
+  it('can be repeated by a claim in part or whole, even if they come from several class entries', () => {
     const key = (name: string) => `net.ipv4.conf.IFNAME.${name}`;
     const entries = [
       { [key('rp_filter')]: 2, [key('arp_ignore')]: 0 },
@@ -238,7 +238,7 @@ describe('class settings', () => {
     expect(() => resolve(config)).toThrow('sets mtu to 9000, but its DeviceClass sets it to 1500');
   });
 
-  it.each(['all', 'default'])('limit sysctls to one interface, which cannot be called %s', (interfaceName) => {
+  it.each(['all', 'default'])('limit sysctls to one interface: the interface name %s is rejected', (interfaceName) => {
     const sysctls = { 'net.ipv4.conf.IFNAME.rp_filter': 1 };
     expect(() => resolve([fromClass({ sysctls }), fromClaim({ interfaceName })])).toThrow('interfaceName: ');
   });
@@ -258,7 +258,7 @@ describe('restricted fields', () => {
     expect(resolve([fromClaim(fields), fromClass({ overridable: needed })])).toEqual(fields);
   });
 
-  it('exclude the default bond mode, if the class sets no other', () => {
+  it('include the default bond mode only if the class sets another mode', () => {
     const fields = { bond: { name: 'bond0', mode: 'active-backup' } };
     expect(resolve([fromClaim(fields)])).toEqual(fields);
     expect(() => resolve([fromClass({ bond: { name: 'bond0', mode: '802.3ad' } }), fromClaim(fields)])).toThrow(
@@ -266,7 +266,7 @@ describe('restricted fields', () => {
     );
   });
 
-  it('are all named in one error', () => {
+  it('of a claim are all named in one error', () => {
     expect(() => resolve([fromClaim({ driver: 'kernel', macAddress: '02:00:00:00:00:01' })])).toThrow(
       /may not set driver, macAddress/,
     );
@@ -404,7 +404,7 @@ describe('configForDevice', () => {
     [{ addresses: ['192.0.2.1/24'] }, /addresses: the request of claim ns\/c has 2 devices/],
     [{ macAddress: '02:00:00:00:00:01' }, /macAddress: /],
     [{ interfaceName: 'net1' }, /interfaceName: /],
-  ])('rejects %j for several devices', (config, message) => {
+  ])('rejects %j for a request of several devices', (config, message) => {
     expect(() => configForDevice(config, 'ns/c', 0, 2)).toThrow(message);
     expect(configForDevice(config, 'ns/c', 0, 1)).toEqual(config);
   });

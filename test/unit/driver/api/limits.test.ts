@@ -124,12 +124,12 @@ describe('class limits', () => {
       'routes',
     ],
     [{ maxRoutes: 0 }, { routes: [] }, { routes: [{ destination: '198.51.100.0/24' }] }, 'maxRoutes'],
-  ])('%j allow %j, and reject %j', (limits, allowed, refused, name) => {
+  ])('%j allow a claim to set %j, but not %j', (limits, allowed, refused, name) => {
     expect(resolve([limited(limits), fromClaim(allowed)])).toEqual(allowed);
     expect(() => resolve([limited(limits), fromClaim(refused)])).toThrow(`and limits.${name} of its DeviceClass is `);
   });
 
-  it('combine all entries of the class', () => {
+  it('are combined from all entries of the class', () => {
     const [ranges, routes] = [limited({ addressRanges: ['192.0.2.0/24'] }), limited({ maxRoutes: 0 })];
     const inside = { addresses: ['192.0.2.10/24'] };
     expect(resolve([ranges, routes, fromClaim(inside)])).toEqual(inside);
@@ -137,7 +137,7 @@ describe('class limits', () => {
     expect(() => resolve([ranges, narrower, routes, fromClaim(inside)])).toThrow('limits.maxRoutes');
   });
 
-  it('apply to all entries of a claim together', () => {
+  it('apply to the sum of all entries of a claim', () => {
     const config = [
       limited({ addressRanges: ['192.0.2.0/25'], maxRoutes: 1 }),
       fromClaim({ routes: [{ destination: '198.51.100.0/24' }] }),
@@ -167,7 +167,7 @@ describe('class limits', () => {
       '10.1.99.99/8',
       'claim default/fast-net may not set the address 10.1.99.99/8, which adds a route to 10.0.0.0/8, a network of the node',
     ],
-  ])('%j: the error for address %s names its network', (limits, address, message) => {
+  ])('%j: the error for address %s names the network of the address', (limits, address, message) => {
     const refused = () => resolve([limited(limits), fromClaim({ addresses: [address] })]);
     expect(refused).toThrow(message);
     expect(refused).toThrow(
@@ -189,7 +189,7 @@ describe('class limits', () => {
     '10.1.2.0/24',
     '10.0.0.0/8',
     '2001:db8:1::/80',
-  ])('on routes have a default: not %s', (destination) => {
+  ])('on routes exclude %s by default', (destination) => {
     expect(() => resolve([fromClaim({ routes: [{ destination }] })])).toThrow(
       /may not set a route to \S+, (a default route|a part of a default route|a network of the node)$/,
     );
@@ -213,7 +213,7 @@ describe('class limits', () => {
     '10.1.99.99/8',
     '2001:db8:1::9/80',
     '2001:db8:1::9/48',
-  ])('on routes also apply to the networks of addresses: not %s', (address) => {
+  ])('on routes also apply to the network that an address adds: %s is rejected', (address) => {
     const addresses = [address];
     expect(() => resolve([fromClaim({ addresses })])).toThrow(
       /may not set the address \S+, which adds a route to \S+, (a default route|a part of a default route|a network of the node)$/,

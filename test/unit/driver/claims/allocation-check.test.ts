@@ -93,7 +93,7 @@ describe('checkAllocation', () => {
   });
 
   it.each(['FromClass', 'FromClaim'] as const)(
-    'rejects an allocation that repeats an earlier entry %s last, where it would take precedence',
+    'rejects an allocation that ends with a repeated earlier entry %s, which would take precedence there',
     async (source) => {
       const entries = [fromClaim({ mtu: 1400 }), fromClaim({ mtu: 1500 })].map((entry) => ({ ...entry, source }));
       const claim = store(`reordered-${source.toLowerCase()}`, [ofClass, ...entries]);
@@ -122,7 +122,7 @@ describe('checkAllocation', () => {
     expect(await outcome(claim)).toContain('DeviceClass class-of-orphan-vf does not exist any more');
   });
 
-  it('runs before anything is prepared, and not again for prepared claims', async () => {
+  it('runs before anything is prepared, and does not run again for prepared claims', async () => {
     using bench = new DriverBench();
     const claim = store('prepared');
     bench.checkAllocation = (each) => check(each);

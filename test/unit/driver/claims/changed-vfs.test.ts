@@ -11,8 +11,8 @@ import { bench, cdiFiles, deviceNodes, refusal, useDriverBench } from './driver-
 
 useDriverBench();
 
-describe('preparing a claim again', () => {
-  it('keeps the attachment, original state and config of its VF without lookups', async () => {
+describe('a repeated prepare', () => {
+  it('keeps attachment, snapshot and config of the VF without reading them again', async () => {
     const claim = allocated('c', ['dev-1'], { config: [fromClass({ vf: { trust: true } })] });
     await bench.prepare(claim);
     const [device] = bench.store.claim(claim.identity.uid)?.devices ?? [];
@@ -40,7 +40,7 @@ describe('preparing a claim again', () => {
     expect(bench.store.claim(claim.identity.uid)?.devices[0]?.isDisabledForLacp).toBe(true);
   });
 
-  it('writes its device files again with the same IDs', async () => {
+  it('returns the same CDI IDs, and writes the specs of device files again', async () => {
     const claim = allocated('c', ['dev-1'], { config: [fromClass({ driver: 'vfio-pci' })] });
     const first = await bench.prepare(claim);
     const nodes = deviceNodes(claim, 'dev-1');
@@ -51,10 +51,10 @@ describe('preparing a claim again', () => {
   });
 });
 
-describe('VFs changed from outside', () => {
+describe('VFs of a claim', () => {
   const trusted = { config: [fromClass({ vf: { trust: true } })] };
 
-  it('have their prior state stored before they change, and are restored at the end', async () => {
+  it('have their snapshot stored before they are configured, and are restored by unprepare', async () => {
     const fields = { vf: { trust: true, vlan: 7, qos: 3 }, macAddress: '02:00:00:00:00:0A' };
     const claim = allocated('c', ['dev-1'], { config: [fromClass(fields)] });
     let stateAtApply: unknown;
@@ -83,7 +83,7 @@ describe('VFs changed from outside', () => {
     ['gets another driver', { driver: 'vfio-pci' }, { driver: 'igbvf', link }, true],
     ['is simulated', {}, { driver: 'veth' }, false],
   ] as const)(
-    'have their prior state stored before configuration, also one that %s',
+    'have their snapshot stored before they are configured, even if the claim %s',
     async (_what, fields, before, isStored) => {
       const claim = allocated('c', ['dev-1'], { config: [fromClass(fields)] });
       bench.control.snapshot = async () => ({ vf: {}, ...before });
@@ -107,12 +107,12 @@ describe('VFs changed from outside', () => {
     [{ vf: { vlan: 9, vlanProto: '802.1ad' } }, { vf: { vlan: { id: 9, priority: 0, protocol: '802.1ad' } } }],
     [{ driver: 'kernel' }, { vf: {}, driver: 'default' }],
     [{ driver: 'mlx5_vfio_pci' }, { vf: {}, driver: 'mlx5_vfio_pci' }],
-  ])('get exactly what %j requests', async (fields, wanted) => {
+  ])('are configured with exactly what %j requests', async (fields, wanted) => {
     await bench.prepare(allocated('c', ['dev-1'], { config: [fromClass(fields)] }));
     expect(bench.control.calls[1]).toBe(`apply 0000:00:00.1 ${JSON.stringify(wanted)}`);
   });
 
-  it('stay with a claim whose preparation failed midway, and a retry uses the first stored state', async () => {
+  it('stay with a claim whose prepare failed midway, and a retry keeps the first snapshot', async () => {
     const claim = allocated('c', ['dev-1', 'dev-2', 'dev-3'], trusted);
     const error = new Error('card says no');
     bench.control.failures.set('apply 0000:00:00.2', error);
@@ -133,7 +133,7 @@ describe('VFs changed from outside', () => {
     );
   });
 
-  it('are released by a claim whose preparation failed before any change', async () => {
+  it('are released by a claim whose prepare failed before any change', async () => {
     bench.control.failures.set('read 0000:00:00.2', new Error('unplugged'));
     expect(await bench.prepare(allocated('c', ['dev-1', 'dev-2'], trusted))).toMatchObject({
       error: expect.any(Error),
@@ -141,7 +141,7 @@ describe('VFs changed from outside', () => {
     expect(bench.store.claims()).toEqual([]);
   });
 
-  it('become unavailable while they cannot be restored, without keeping their claim', async () => {
+  it('are withdrawn while they cannot be restored, but their claim ends', async () => {
     const claim = allocated('c', ['dev-1'], trusted);
     await bench.prepare(claim);
     bench.control.failures.set('restore', new Error('busy'));
@@ -159,7 +159,7 @@ describe('VFs changed from outside', () => {
     expect(await bench.prepare(next)).toEqual({ devices: [] });
   });
 
-  it('are left alone if another instance restored them meanwhile, and can be allocated again', async () => {
+  it('are not restored a second time if another driver instance restored them meanwhile', async () => {
     const claim = allocated('c', ['dev-1'], trusted);
     await bench.prepare(claim);
     bench.control.failures.set('restore', new Error('busy'));
@@ -178,7 +178,7 @@ describe('VFs changed from outside', () => {
   });
 
   it.each([{}, { driver: 'kernel' }])(
-    'without a possible interface are withdrawn until they have one: %j',
+    'that cannot get an interface are withdrawn until they can: %j',
     async (fields) => {
       const claim = allocated('c', ['dev-1'], { config: [fromClass(fields)] });
       const error = new SriovError('interface-missing', '0000:00:00.1 has no interface: its driver iavf has made none');
@@ -205,7 +205,7 @@ describe('VFs changed from outside', () => {
     },
   );
 
-  it('without a possible interface are withdrawn also if only the second unprepare succeeds', async () => {
+  it('that cannot get an interface are withdrawn even if only the second unprepare succeeds', async () => {
     const claim = allocated('c', ['dev-1']);
     bench.control.failures.set('apply', new SriovError('interface-missing', '0000:00:00.1 has no interface'));
     await bench.prepare(claim);
@@ -217,7 +217,7 @@ describe('VFs changed from outside', () => {
     expect(bench.store.unrestored()).toMatchObject([{ device: { name: 'dev-1', lacksInterface: true } }]);
   });
 
-  it('have only those settings changed and restored that were read before', async () => {
+  it('have only settings changed and restored that were read before', async () => {
     const config = [
       fromClass({ macAddress: '02:00:00:00:00:AA', vf: { vlan: 100, maxTxRate: 10 }, driver: 'vfio-pci' }),
     ];
@@ -233,7 +233,7 @@ describe('VFs changed from outside', () => {
   });
 
   it.each([{ attach: 'observe' }, { attach: 'cni', cni: { cniVersion: '1.0.0', name: 'n', type: 'sriov' } }])(
-    'have the settings read that another component may change, for %j',
+    'have all settings read that another component can change, for %j',
     async (config) => {
       await bench.prepare(allocated('c', ['dev-1'], { config: [fromClass(config)] }));
       expect(bench.control.options).toEqual([{ wanted: { vf: {} }, byOthers: true }]);
@@ -243,7 +243,7 @@ describe('VFs changed from outside', () => {
 
 describe('a claim whose unprepare was interrupted', () => {
   // Found by the simulation: the VF had no kernel driver, and its claim asked for none.
-  it('has its VF restored before it is prepared again with any configuration', async () => {
+  it('has its VF restored before it is prepared again, whatever its new configuration', async () => {
     const claim = allocated('c', ['dev-1']);
     await bench.prepare(claim);
     bench.store.setState([claim.identity.uid], 'unpreparing');
@@ -276,7 +276,7 @@ describe('a claim that was reallocated while prepared', () => {
     expect(bench.control.drivers.get('0000:00:00.1')).toBe('igbvf');
   });
 
-  it('withdraws the metadata of its old device before restoring that device', async () => {
+  it('has the metadata of its old device withdrawn before that device is restored', async () => {
     const { identity } = await prepareForUserSpace();
     expect(bench.control.count('withdraw')).toBe(0);
     bench.control.calls.length = 0;
@@ -306,7 +306,7 @@ describe('a claim that was reallocated while prepared', () => {
     expect(bench.store.claims().flatMap(({ devices }) => devices.map(({ name }) => name))).toEqual(['dev-2']);
   });
 
-  it('keeps its old device reserved while it cannot be restored', async () => {
+  it('keeps its old device reserved while that device cannot be restored', async () => {
     const { identity } = await prepareForUserSpace();
     bench.control.failures.set('restore 0000:00:00.1', new Error('card says no'));
     expect(await bench.prepare({ ...allocated('c', ['dev-2']), identity })).toEqual({ devices: [] });

@@ -19,7 +19,7 @@ describe('numa: require, at prepare', () => {
   const refused =
     'claim default/c has numa: require, and with device metadata off and the start gate file no container shows its claims (switch device metadata on';
 
-  it('is rejected if containers do not show their claims, also when the claim is prepared again', async () => {
+  it('is rejected, even in a repeated prepare, if the driver cannot tell which claims a container uses', async () => {
     bench.isShownByContainers = false;
     expect(await outcome(claim)).toContain(refused);
     expect(bench.store.claims()).toEqual([]);
@@ -82,7 +82,7 @@ describe('DeviceClass limits, at prepare', () => {
       { addresses: ['10.1.99.99/8'] },
       'the address 10.1.99.99/8, which adds a route to 10.0.0.0/8, a network of the node',
     ],
-  ])('prevent claims from reaching the node by %j', async (config, what) => {
+  ])('prevent a claim from reaching a network of the node by %j', async (config, what) => {
     expect(await outcome(allocated('c', ['dev-1'], { config: [fromClaim(config)] }))).toContain(
       `claim default/c may not set ${what}`,
     );

@@ -67,7 +67,7 @@ describe('DeviceClasses', () => {
     expect((await classes.read('a')).metadata.name).toBe('a');
   });
 
-  it('watches only from a fresh list, since an older one could miss changes', async () => {
+  it('starts its watch at a fresh list, since an older list could miss changes', async () => {
     const clock = new ManualClock();
     const lists: PromiseWithResolvers<{ metadata: { resourceVersion: string }; items: [] }>[] = [];
     const watched: (string | undefined)[] = [];

@@ -7,7 +7,7 @@ useDriverBench();
 
 describe('device files', () => {
   it.each(['vfio-pci', 'mlx5_vfio_pci'])(
-    'for a VF with %s are those of vfio, with deferred metadata',
+    'of a VF with %s are the vfio files, with deferred metadata',
     async (driver) => {
       const claim = allocated('c', ['dev-1'], { config: [fromClass({ driver })] });
       const { uid } = claim.identity;
@@ -39,7 +39,7 @@ describe('device files', () => {
     ]);
   });
 
-  it('include those of a VF bound to vfio by an administrator, without a driver in the config', async () => {
+  it('include the vfio files of a VF that an administrator bound to vfio, if the config sets no driver', async () => {
     bench.control.drivers.set('0000:00:00.1', 'vfio-pci');
     const claim = allocated('c', ['dev-1']);
     expect(await bench.prepare(claim)).toMatchObject({ devices: [{ cdiDeviceIds: [expect.any(String)] }] });
@@ -48,7 +48,7 @@ describe('device files', () => {
     expect(bench.control.drivers.get('0000:00:00.1')).toBe('vfio-pci');
   });
 
-  it('are rejected if the config needs an interface, also if an administrator bound it', async () => {
+  it('are rejected if the config needs an interface, even if an administrator bound the VF to vfio', async () => {
     bench.control.drivers.set('0000:00:00.1', 'vfio-pci');
     const config = [fromClaim({ routes: [{ destination: '198.51.100.0/24' }] })];
     expect(await bench.prepare(allocated('c', ['dev-1'], { config }))).toMatchObject(
@@ -76,7 +76,7 @@ describe('device files', () => {
     expect(bench.control.count('apply 0000:00:00.1 {"vf":{}}')).toBe(1);
   });
 
-  it('that are missing on the node fail the claim, which can be unprepared', async () => {
+  it('that are missing on the node fail the claim, but do not prevent its unprepare', async () => {
     const error = new Error('this node has no device file for vhost-net');
     bench.control.failures.set('access', error);
     const claim = allocated('c', ['dev-1'], { config: [fromClass({ vhost: true })] });
@@ -90,7 +90,7 @@ describe('device files', () => {
 describe('an IOMMU group', () => {
   const vfio = { config: [fromClass({ driver: 'vfio-pci' })] };
 
-  it('is not split between two claims; the error names both', async () => {
+  it('is not split between two claims; the error names both claims', async () => {
     bench.control.groups.push(['0000:00:00.1', '0000:00:00.2']);
     expect(await bench.prepare(allocated('first', ['dev-1'], vfio))).toMatchObject({ devices: [{}] });
     expect(await bench.prepare(allocated('second', ['dev-2'], vfio))).toMatchObject(
@@ -114,7 +114,7 @@ describe('an IOMMU group', () => {
     expect(await bench.prepare(first)).toMatchObject({ devices: [{}] });
   });
 
-  it('is not split by a claim that wants an interface, unless its device has one', async () => {
+  it('is not split by a claim that wants an interface, unless the device already has an interface', async () => {
     bench.control.groups.push(['0000:00:00.1', '0000:00:00.2', '0000:00:00.3']);
     bench.control.drivers.set('0000:00:00.2', 'vfio-pci');
     const first = allocated('first', ['dev-1'], vfio);

@@ -9,7 +9,7 @@ const trusted = () => allocated('c', ['dev-2'], { config: [fromClass({ vf: { tru
 const calls = () => bench.control.calls.filter((call) => call.includes('0000:00:00.2'));
 const problem = expect.stringMatching(/^claim default\/c: dev-2 cannot be prepared: .*: intel\.com\/sriov$/);
 
-it('a device that a device plugin gives out is refused, unless its claim is prepared already', async () => {
+it('a device that a device plugin has allocated is denied to a claim, unless the claim is prepared already', async () => {
   const claim = trusted();
   const kept = allocated('kept', ['dev-1']);
   await bench.prepare(kept);
@@ -24,7 +24,7 @@ it('a device that a device plugin gives out is refused, unless its claim is prep
   expect(await bench.prepare(claim)).toMatchObject({ devices: [] });
 });
 
-it('a device that a device plugin gave out after a prepare that failed is refused, and not configured', async () => {
+it('a device that a device plugin allocates after a failed prepare is not configured by the next prepare', async () => {
   const claim = trusted();
   bench.control.failures.set('apply', new Error('busy'));
   expect(await bench.prepare(claim)).toMatchObject({ error: expect.anything() });
@@ -38,7 +38,7 @@ it('a device that a device plugin gave out after a prepare that failed is refuse
   expect(await bench.prepare(claim)).toMatchObject({ devices: [] });
 });
 
-it('a record of device plugins that cannot be read refuses a new claim, and not one that was being prepared', async () => {
+it('an unreadable device plugin checkpoint fails a new claim, but not a claim whose prepare has begun', async () => {
   const claim = trusted();
   bench.control.failures.set('apply', new Error('busy'));
   await bench.prepare(claim);

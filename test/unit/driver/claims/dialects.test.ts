@@ -36,7 +36,7 @@ const dialectId = ({ identity }: AllocatedClaim, request: string) =>
   `${testDriver}/dialects=${identity.uid}_${request}`;
 
 describe('a request whose class enables older dialects', () => {
-  it('gets one CDI device with its environment variables, returned with its first allocated device', async () => {
+  it('gets one CDI device with its variables, returned with the first allocated device', async () => {
     const claim = allocated('c', [], {
       requests: [
         { name: 'left', devices: ['dev-1', 'dev-2'] },
@@ -57,7 +57,7 @@ describe('a request whose class enables older dialects', () => {
     ]);
   });
 
-  it('uses its base name if it has alternatives', async () => {
+  it('is named by its base name in variables if it has alternatives', async () => {
     const claim = allocated('c', [], {
       requests: [{ name: 'nic/fast', devices: ['dev-1'] }],
       config: [fromClass({ dialects: { sriovNetwork: {} } }, ['nic'])],
@@ -72,7 +72,7 @@ describe('a request whose class enables older dialects', () => {
     expect(files(bench.cdiDir)).toEqual([]);
   });
 
-  it('gets the same when prepared again, and is cleaned up when it ends', async () => {
+  it('gets the same variables and files when prepared again, and loses them with unprepare', async () => {
     const dialects = { devicePlugin: { resourceName }, deviceInfo: { resourceName }, sriovNetwork: {} };
     const claim = allocated('c', ['dev-1'], { config: [fromClass({ dialects })] });
     const ids = await prepared(claim);
@@ -84,7 +84,7 @@ describe('a request whose class enables older dialects', () => {
     expect([files(bench.cdiDir), infoFiles()]).toEqual([[], []]);
   });
 
-  it('is cleaned up if its preparation was interrupted', async () => {
+  it('loses its files with unprepare even if its prepare was interrupted', async () => {
     const dialects = { deviceInfo: { resourceName }, sriovNetwork: {} };
     const claim = allocated('cut', ['dev-0'], { config: [fromClass({ dialects })] });
     await prepared(claim);
@@ -97,7 +97,7 @@ describe('a request whose class enables older dialects', () => {
     expect([files(bench.cdiDir), files(bench.deviceInfoDir)]).toEqual([[], []]);
   });
 
-  it('gets world-readable device-info files that replace existing ones, and keeps files replaced by others', async () => {
+  it('overwrites existing device-info files; unprepare keeps files that a device plugin has written since', async () => {
     const config = [fromClass({ dialects: { deviceInfo: { resourceName } } })];
     const claim = allocated('c', ['dev-1', 'dev-2'], { config });
     const [path, other] = [1, 2].map((index) =>
@@ -200,7 +200,7 @@ describe('two requests with conflicting values for a variable', () => {
     await bench.unprepare(allocated('first', []));
   });
 
-  it('are rejected for one of two claims prepared concurrently', async () => {
+  it('are rejected in one of two claims of a pod that are prepared concurrently', async () => {
     const pods = [buildPod('app')];
     const config = [fromClass({ ...named(resourceName), vf: { trust: true } })];
     const claims = ['a', 'b'].map((name, index) => allocated(name, [`dev-${index}`], { pods, config }));

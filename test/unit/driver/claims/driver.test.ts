@@ -23,7 +23,7 @@ describe('Driver.prepareResourceClaims', () => {
     expect([bench.control.count('apply'), bench.control.count('apply 0000:00:00.1 {"vf":{}}')]).toEqual([2, 1]);
   });
 
-  it("reads the node's networks once for all claims of a call, and only if a claim could reach them", async () => {
+  it("reads the node's networks once per call, and only if a claim could reach them", async () => {
     const claims = (fields: object) =>
       ['dev-1', 'dev-2'].map((device) =>
         allocated(`${Object.keys(fields)} ${device}`, [device], { config: [fromClaim(fields)] }),
@@ -60,7 +60,7 @@ describe('Driver.prepareResourceClaims', () => {
     expect(await bench.prepare(claim)).toEqual({ devices: [] });
   });
 
-  it('prepares a claim with three VFs, and two claims of one pod', async () => {
+  it('prepares one claim with three VFs, and two claims of one pod', async () => {
     const pods = [buildPod('both')];
     const three = allocated('three', ['dev-1', 'dev-2', 'dev-3'], {
       pods,
@@ -100,7 +100,7 @@ describe('Driver.prepareResourceClaims', () => {
     }
   });
 
-  it('reports once what the pod waits for while drivers are bound slowly', async () => {
+  it('reports once what the pod waits for while binding drivers is slow', async () => {
     const pods = [buildPod('slow-pod')];
     const parameters = [fromClass({ driver: 'vfio-pci' })];
     const claims = [
@@ -159,7 +159,7 @@ describe('Driver.prepareResourceClaims', () => {
     },
   );
 
-  it('rejects equal interface names in a pod, within a claim and between two', async () => {
+  it('rejects equal interface names in a pod, within one claim and between two claims', async () => {
     const pods = [buildPod('app')];
     const twice = allocated('twice', [], {
       pods,
@@ -177,7 +177,7 @@ describe('Driver.prepareResourceClaims', () => {
     expect(await bench.prepare(allocated('third', ['dev-3'], { config }))).toEqual({ devices: [] });
   });
 
-  it('rejects equal interface names when a claim passes to the pod of another one', async () => {
+  it('rejects equal interface names when a claim passes to a pod that has another claim', async () => {
     const [first, second] = [buildPod('first'), buildPod('second')];
     const claimOf = (name: string, device: string, pod: typeof first) =>
       allocated(name, [device], { pods: [pod], uid: `uid-of-${name}`, config: [fromClaim({ interfaceName: 'net1' })] });
@@ -233,7 +233,7 @@ describe('a bond', () => {
   it.each([
     ['interfaceName', 'bond: the bond cannot have the name bond0, which dev-1 has', 'bond0'],
     ['bond', 'bond: the bond cannot have the name bond0, which a bond of claim default/first has', undefined],
-  ])('is rejected with the name of another interface: %s', async (_, problem, interfaceName) => {
+  ])('is rejected if another interface of the pod has its name: %s', async (_, problem, interfaceName) => {
     const pods = [buildPod('app')];
     const of = (name: string, devices: string[]) =>
       allocated(name, [], {
@@ -269,7 +269,7 @@ describe('a prepared device', () => {
     expect(await bench.prepare(allocated('third', ['dev-2']))).toEqual({ devices: [] });
   });
 
-  it('is read for its next claim only after it is restored', async () => {
+  it('is read for the next claim only after it has been restored', async () => {
     const [first, second] = ['first', 'second'].map((name) => allocated(name, ['dev-1'])) as [
       AllocatedClaim,
       AllocatedClaim,
@@ -355,7 +355,7 @@ describe('a VF with guaranteed bandwidth', () => {
     expect(bench.store.claims()).toEqual([]);
   });
 
-  it('rejects rates above the speed of its port, if that is known, naming both values', async () => {
+  it('rejects a rate above the known speed of its port, naming both values', async () => {
     const above = (vf: object) => bench.prepare(allocated('above', ['dev-1'], { config: [fromClass({ vf })] }));
     bench.linkSpeedMbps = 1_000;
     for (const field of ['minTxRate', 'maxTxRate']) {
@@ -369,7 +369,7 @@ describe('a VF with guaranteed bandwidth', () => {
     expect(await bench.prepare(allocated('unknown', ['dev-2'], unknown))).toEqual({ devices: [] });
   });
 
-  it('is not prepared while its port lacks bandwidth, until another claim ends', async () => {
+  it('is not prepared until another claim ends if its port lacks bandwidth', async () => {
     bench.bandwidth = bandwidth;
     const [first, second, third] = ['a', 'b', 'c'].map((name, index) => allocated(name, [`dev-${index}`]));
     const results = [...(await bench.prepareAll([first!, second!])).values()];
@@ -387,7 +387,7 @@ describe('a VF with guaranteed bandwidth', () => {
     );
   });
 
-  it('counts a claim with the same name that is not unprepared yet', async () => {
+  it('counts the bandwidth of an earlier claim with the same name until that is unprepared', async () => {
     bench.bandwidth = { guaranteedMbps: 600, portMbps: 1000 };
     expect(await bench.prepare(allocated('a', ['dev-1']))).not.toHaveProperty('error');
     const next = allocated('a', ['dev-2']);
@@ -412,7 +412,7 @@ describe('a claim for several pods', () => {
     expect(bench.control.calls).toEqual([]);
   });
 
-  it('stays prepared for its pod, and passes to the next one when reserved only for that', async () => {
+  it('stays prepared for its pod, and passes to the next pod when only that pod reserves it', async () => {
     const [first, second] = pods.map(({ metadata }) => metadata.uid);
     const claim = allocated('shared', ['dev-1'], { pods: pods.slice(0, 1) });
     expect(await bench.prepare(claim)).toEqual({ devices: [] });
@@ -482,7 +482,7 @@ describe('Driver.unprepareResourceClaims', () => {
     expect(await bench.prepare(allocated('next', ['dev-1']))).toEqual({ devices: [] });
   });
 
-  it('restores the other devices if one cannot be detached, and that one later', async () => {
+  it('restores all other devices if one device cannot be detached, and restores that device later', async () => {
     const claim = allocated('c', ['dev-1', 'dev-2'], { config: [fromClass({ vf: { trust: true } })] });
     await bench.prepare(claim);
     bench.releaseErrors.set('dev-1', new Error('stuck'));

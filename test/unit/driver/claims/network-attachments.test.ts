@@ -74,7 +74,7 @@ describe('attach: cni with a NetworkAttachmentDefinition', () => {
     });
   });
 
-  it('allows another namespace only in DeviceClasses, and the own one everywhere', async () => {
+  it('allows a definition of another namespace only in DeviceClasses', async () => {
     createDefinition('fast', network, 'networks');
     createDefinition('fast', { cniVersion: '1.0.0', name: 'own', plugins: [{ type: 'sriov' }] });
     const fromElsewhere = allocated('c', ['dev-1'], { config: [opened, fromClaim(byName('fast', 'networks'))] });
@@ -116,7 +116,7 @@ describe('attach: cni with a NetworkAttachmentDefinition', () => {
     );
   });
 
-  it('reports that the cluster has no definitions at all', async () => {
+  it('reports that the cluster lacks the CustomResourceDefinition', async () => {
     const message = 'the server could not find the requested resource';
     using _fault = api.failNext('/network-attachment-definitions/', 404, { message });
     expect(await refused(claimFor('fast'))).toMatch(

@@ -34,7 +34,7 @@ describe('checkPorts', () => {
     expect(bench.shared).toEqual([]);
   });
 
-  it('rejects one of two such bonds prepared in one call', async () => {
+  it('rejects one of two 802.3ad bonds over a PF that are prepared in one call', async () => {
     using bench = new DriverBench();
     const claims = [bonded('a', ['dev-0', 'dev-8']), bonded('b', ['dev-1', 'dev-9'])];
     const results = [...(await bench.prepareAll(claims)).values()];
@@ -44,7 +44,7 @@ describe('checkPorts', () => {
   it.each([
     ['a single VF', single('other', 'dev-2')],
     ['a bond in mode active-backup', bonded('other', ['dev-2', 'dev-9'], 'active-backup')],
-  ])('reports %s beside a bond in mode 802.3ad, in either order', async (_what, other) => {
+  ])('reports %s beside a bond in mode 802.3ad, whichever is prepared first', async (_what, other) => {
     for (const isFirst of [true, false]) {
       using bench = new DriverBench();
       const bond = bonded('lacp', ['dev-0', 'dev-8']);
@@ -82,7 +82,7 @@ describe('checkPorts', () => {
     ]);
   });
 
-  it('scans each device of the node once, and names one other device per problem', () => {
+  it('looks at each device of the node once, and names one conflicting device per problem', () => {
     let reads = 0;
     const deviceOf = (index: number): StoredDevice => {
       const addresses = Array.from({ length: 16 }, (_, n) => `2001:db8::${n + 1}/64`);

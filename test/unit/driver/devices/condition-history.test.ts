@@ -104,7 +104,7 @@ describe('ConditionHistory', () => {
     expect(changes).toBe(22);
   });
 
-  it('continues after a restart, also if the condition cleared meanwhile', (link) => {
+  it('continues after a restart, even if the condition cleared in between', (link) => {
     /** The next process of the driver. @returns what is in force after its first look */
     const restart = (isPresent: boolean | undefined) => {
       link.restart();
@@ -142,7 +142,7 @@ describe('ConditionHistory', () => {
     expect([other.see(false), link.see(false)]).toEqual([[], []]);
   });
 
-  it('does not wait longer if the clock is set back', (link) => {
+  it('does not extend a delay if the clock is set back', (link) => {
     link.see(true);
     link.see(false);
     link.pass(-3_600);

@@ -33,7 +33,7 @@ describe('deviceHealth', () => {
     ]);
   });
 
-  it('reports a missing device with claims as unhealthy, once, with the reason', () => {
+  it('reports a missing device that has claims as unhealthy, once, with the reason', () => {
     const claims = [claimOf('node-1', 'gone', 'gone'), claimOf('other-pool', 'not-ours')];
     expect(deviceHealth('node-1', [], claims)).toEqual([
       {
@@ -47,7 +47,7 @@ describe('deviceHealth', () => {
 });
 
 describe('reportDevices', () => {
-  it('writes once for the first taint among 100 devices, and includes the check time', () => {
+  it('sends one list when one of 100 devices gets its first taint, and includes the time of the check', () => {
     const scannedAt = new Date(7);
     const offered: Device[] = Array.from({ length: 100 }, (_, index) => ({ name: `d-${index}`, attributes: {} }));
     const [publish, setHealth] = [vi.fn(), vi.fn()];

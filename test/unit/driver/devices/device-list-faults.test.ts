@@ -105,7 +105,7 @@ describe('DeviceList for a card that rejects guaranteed rates', () => {
     expect(source.offered()).toHaveLength(3);
   });
 
-  it('keeps offering the VFs while the port is down, since drivers then reject valid rates', async () => {
+  it('keeps offering the VFs if the port is down, since NIC drivers then reject even valid rates', async () => {
     node.change('ens785f0np0', { carrier: false });
     const source = await scanned(writePolicy(rules(', burst: true')), { host: refusing('EINVAL') });
     expect(await refuse(source)).toContain('pfs[0].bandwidth.burst');
@@ -113,7 +113,7 @@ describe('DeviceList for a card that rejects guaranteed rates', () => {
     expect(source.offered()).toHaveLength(3);
   });
 
-  it('passes the error on unchanged if no policy asks for the rates', async () => {
+  it('does not change the error if no policy sets the rates', async () => {
     const source = await scanned(undefined, { host: refusing('EOPNOTSUPP') });
     expect(await refuse(source)).toContain('leave vf.minTxRate and vf.maxTxRate out');
   });
@@ -252,7 +252,7 @@ describe('DeviceList on a node whose devices cannot be listed', () => {
     expect([source.isListed, source.state.policyOrigin]).toEqual([true, { name: 'a', generation: 1 }]);
   });
 
-  it('does not start with an invalid policy, nor with an internal error', async () => {
+  it('does not start if the policy is invalid or an internal error occurs', async () => {
     const path = join(node.root, 'policy.yaml');
     writeFileSync(path, 'apiVersion: broken');
     await expect(start({ policy: new PolicyFile(path, textFiles) })).rejects.toMatchObject({
@@ -331,7 +331,7 @@ describe('DeviceList while a kernel write hangs', () => {
     expect(offeredAs(source)).toBeUndefined();
   });
 
-  it('prepares the device for no claim, whatever the claim tolerates', async () => {
+  it('prepares the device for no claim, not even if the claim tolerates the taint', async () => {
     await using bench = await hang();
     const { source } = bench;
     expect(() => source.findUsable(name)).toThrow(`${first}: the kernel has not returned from an earlier write to`);
@@ -425,7 +425,7 @@ describe('DeviceList for a card whose link is lost', () => {
   it.each([
     ['no-carrier', 'noCarrier', { carrier: false }, 'has no carrier: check its cable'],
     ['pf-down', 'pfDown', { up: false, carrier: false }, 'is administratively down, .* set its interface up'],
-  ])('applies the policy for %s: another effect, or only health and events', async (name, field, link, text) => {
+  ])("applies the policy's setting for %s: another taint effect, or no taint", async (name, field, link, text) => {
     node.change('enp1s0f0', link);
     await using evicting = await follow(`taints: { ${field}: NoExecute }`);
     const key = `${testDriver}/${name}`;

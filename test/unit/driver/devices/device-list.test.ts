@@ -69,7 +69,7 @@ describe('DeviceList', () => {
     expect(source.offered()).toEqual(before);
   });
 
-  it('reads anew, once for all devices of a claim, whether a plugin gives them out, and withdraws them with the next scan', async () => {
+  it('reads the device plugin checkpoint once for all devices of a claim, and withdraws allocated ones at the next scan', async () => {
     const givenOut = new Map<string, string>();
     let reads = 0;
     const read = async () => {
@@ -98,7 +98,7 @@ describe('DeviceList', () => {
     await source[Symbol.asyncDispose]();
   });
 
-  it('reports when it knows what other drivers offer, withdraws such a device, and offers it again', async () => {
+  it("withdraws a device while another driver offers it, and reports that other drivers' devices are known", async () => {
     const clock = new ManualClock();
     let known: Map<string, string> | undefined;
     const source = await scanned(undefined, { clock, otherDrivers: { offered: () => known }, watchHost: quiet });
@@ -127,7 +127,7 @@ describe('DeviceList', () => {
     await source[Symbol.asyncDispose]();
   });
 
-  it('offers guaranteed VFs with their share of the port, and counts the port once', async () => {
+  it('offers VFs with guaranteed bandwidth as shares of the port, and counts the port once', async () => {
     const path = join(node.root, 'policy.yaml');
     const rule = 'select: { pciAddress: "0000:01:00.0" }, bandwidth: { guaranteedMbps: 400, portMbps: 1000 }';
     writeFileSync(path, `${head}pfs: [{ ${rule} }, { select: {} }]\n`);
@@ -252,7 +252,7 @@ describe('DeviceList', () => {
     });
   });
 
-  it('shows a VF that another instance prepares during the first scan as before its claim', async () => {
+  it('offers a VF that another instance prepares during the first scan with its attributes from before the claim', async () => {
     const offered = (await scanned()).find('0000-01-10-0')!;
     let isReserved = false;
     const held = () => {
@@ -287,7 +287,7 @@ describe('DeviceList', () => {
     ['vfs', { select: {}, vfs: '90-99' }],
     ['vfDriver', { select: {}, vfDriver: 'vfio_pci' }],
   ])(
-    'rejects an object that withdraws all devices by a mistake in %s, but accepts an explicit one',
+    'rejects a policy object that withdraws all devices by a mistake in %s, unless it does so explicitly',
     async (_, rule) => {
       let [policy, name]: [InventoryPolicy, string | undefined] = [{ pfs: [rule] }, 'a'];
       const source = open(undefined, {
@@ -405,7 +405,7 @@ describe('DeviceList', () => {
     ]);
   });
 
-  it('scans a busy node no more often if a change arrives while it decides whether to scan', async () => {
+  it('does not scan a busy node more often if a change arrives while it decides whether to scan', async () => {
     const clock = new ManualClock();
     const watchHost = (onChange: () => void): Disposable => {
       queueMicrotask(onChange);
@@ -419,7 +419,7 @@ describe('DeviceList', () => {
     expect(scans).toBeLessThanOrEqual(3);
   });
 
-  it('knows the MAC of a whole NIC in user space, which no PF reports', async () => {
+  it('keeps the MAC of a whole NIC in user space, since no PF reports it', async () => {
     const nic = '0000:81:00.0';
     layFunction(node.root, { pciAddress: nic, driver: 'igb', interfaces: [{ name: 'ensN' }] });
     node.addLink(80, 'ensN', { parentDevice: nic, hardwareAddress: '00:1b:21:00:00:01' });

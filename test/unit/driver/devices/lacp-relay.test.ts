@@ -73,7 +73,7 @@ async function open(
 }
 
 describe('LacpRelay', () => {
-  it('disables the link of VFs with auto while the partner is lost, and keeps link states set by claims', async () => {
+  it('disables the links of VFs with link state auto while the partner is lost, and keeps link states set by claims', async () => {
     const node = await open([undefined, { linkState: 'auto' }, { linkState: 'enable' }, { linkState: 'disable' }]);
     const { relay } = node.start();
     expect(await node.follow(relay, [pfAddress])).toEqual(['disable', 'disable', 'enable', 'disable']);
@@ -111,7 +111,7 @@ describe('LacpRelay', () => {
     expect(await node.follow(relay, [])).toEqual(['disable', 'auto']);
   });
 
-  it('leaves a VF to its snapshot if its claim is unprepared meanwhile', async () => {
+  it('does not touch a VF whose claim is unprepared meanwhile, since its snapshot is restored', async () => {
     const node = await open([undefined]);
     const { relay } = node.start();
     await node.follow(relay, [pfAddress]);
@@ -131,7 +131,7 @@ describe('LacpRelay', () => {
     expect(logger.messages('warn')).toEqual([message]);
   });
 
-  it('retries what the PF rejected, and logs it once', async () => {
+  it('retries a link state that the PF rejected, and logs the rejection once', async () => {
     const node = await open([undefined]);
     const { relay } = node.start();
     node.card.leftOut.add(0);
@@ -141,7 +141,7 @@ describe('LacpRelay', () => {
     expect(await node.follow(relay, [pfAddress])).toEqual(['disable']);
   });
 
-  it('agrees with the other instance during a rolling update', async () => {
+  it('does the same in both driver instances during a rolling update', async () => {
     const node = await open([undefined, undefined]);
     const [one, other] = [node.start().relay, node.start().relay];
     const both = async (pfs: string[]) => (await Promise.all([one, other].map((each) => node.follow(each, pfs))))[0];

@@ -61,7 +61,7 @@ describe('OtherDrivers', () => {
     expect(offered()).toEqual(known);
   });
 
-  it('keeps a function for five minutes after its slice has gone, also over a restart', async ({ own }) => {
+  it('keeps a function for five minutes after its slice is gone, even after a restart', async ({ own }) => {
     const { api, clock, others, offered, open, functions, statePath } = own;
     const pciAddress = '0000:3b:02.1';
     api.create(sliceOf(other, [{ pciAddress: { string: pciAddress } }]) as never);
@@ -111,7 +111,9 @@ describe('OtherDrivers', () => {
     expect(readFileSync(statePath, 'utf8')).toBe('{}');
   });
 
-  it('does not let a publisher begin until they are known', async ({ own: { client, resources } }) => {
+  it('holds back the publisher until the devices of other drivers are known', async ({
+    own: { client, resources },
+  }) => {
     let knows = false;
     const api = afterOthers(createSliceApi(client, resources, { driver: testDriver, nodeName: testNode }), () => knows);
     const { signal } = new AbortController();
@@ -121,9 +123,7 @@ describe('OtherDrivers', () => {
     expect(await api.list(signal)).toMatchObject({ slices: [] });
   });
 
-  it('waits two seconds for an API server that does not answer', async ({
-    own: { client, clock, others, offered },
-  }) => {
+  it('gives an API server two seconds to answer', async ({ own: { client, clock, others, offered } }) => {
     const unanswered = ({ signal }: { signal?: AbortSignal }) =>
       new Promise<never>((_, reject) => signal?.addEventListener('abort', () => reject(signal.reason)));
     vi.spyOn(client, 'request').mockImplementation(unanswered);

@@ -52,7 +52,7 @@ describe('PfDriftSweep', () => {
   it.each([
     ['leaves no room for it, and is removed', 1, 0],
     ['leaves room for it, and stays', 7_000, 7_000],
-  ])('sets a lost minimum rate again, under a maximum that %s', async (_which, found, kept) => {
+  ])('restores a lost minimum rate of a VF whose maximum rate %s', async (_which, found, kept) => {
     using bench = new DriftBench();
     await bench.prepare(0, { vf: { minTxRate: 6_000 } });
     await bench.card.host.setVf(5, 0, { rate: { minMbps: 0, maxMbps: found } });
@@ -80,7 +80,7 @@ describe('PfDriftSweep', () => {
       },
     ],
     ['whose claim is being unprepared', ({ store }: DriftBench) => store.setState(['u0'], 'unpreparing')],
-  ] as const)('leaves a VF alone %s', async (_which, change) => {
+  ] as const)('does not touch a VF %s', async (_which, change) => {
     using bench = new DriftBench();
     await bench.prepare(0, tenant);
     change(bench);
@@ -89,7 +89,7 @@ describe('PfDriftSweep', () => {
     expect(bench.card.info(0)?.vlan).toBeUndefined();
   });
 
-  it('reports settings that a CNI plugin may have changed, without restoring them', async () => {
+  it("reports, but does not restore, settings that the claim's CNI plugin can change", async () => {
     using bench = new DriftBench();
     await bench.prepare(0, { attach: 'cni', cni: { type: 'sriov' }, ...tenant });
     await bench.card.host.setVf(5, 0, { vlan: { id: 7 } });
@@ -105,7 +105,7 @@ describe('PfDriftSweep', () => {
     expect(bench.counts).toEqual(['vlan reported']);
   });
 
-  it('reports the MAC that a trusted VF has chosen, without restoring the old one', async () => {
+  it('reports, but does not restore, a MAC that a trusted VF has chosen', async () => {
     using bench = new DriftBench();
     await bench.prepare(0, { macAddress: '02:00:00:00:00:50', vf: { trust: true } });
     await bench.card.host.setVf(5, 0, { hardwareAddress: '02:00:00:00:00:51' });
@@ -115,7 +115,7 @@ describe('PfDriftSweep', () => {
     expect(bench.record.conditionOf('u0', 'vf0')).toMatchObject({ status: 'False', reason: 'SettingsChanged' });
   });
 
-  it('does not report drift that concurrent work on the claim repaired', async () => {
+  it('does not report drift that other work on the claim repaired meanwhile', async () => {
     using bench = new DriftBench();
     const device = await bench.prepare(0, tenant);
     await bench.card.host.setVf(5, 0, reset);
@@ -148,8 +148,8 @@ describe('PfDriftSweep', () => {
   });
 });
 
-describe('PfDriftSweep, when settings do not last', () => {
-  it('reports rejected settings by one event and a condition, and retries with growing pauses until they are set', async () => {
+describe('PfDriftSweep, if restored settings are rejected or lost again', () => {
+  it('reports rejected settings by one event and a condition, and retries with growing pauses', async () => {
     using bench = new DriftBench();
     await bench.prepare(0, tenant);
     await bench.card.host.setVf(5, 0, { vlan: { id: 0 } });
@@ -203,7 +203,7 @@ describe('PfDriftSweep, when settings do not last', () => {
 });
 
 describe('PfDriftSweep, when a PF does not report a VF', () => {
-  it('reports a condition in the second round, since unknown settings count as lost', async () => {
+  it('treats unknown settings as lost, and reports a condition in the second round', async () => {
     using bench = new DriftBench();
     await bench.prepare(0, tenant);
     bench.card.leftOut.add(0);
@@ -282,7 +282,7 @@ describe('PfDriftSweep if a card rounds a rate', () => {
 });
 
 describe('PfDriftSweep for a PF that cannot set VF MACs', () => {
-  it('accepts the MAC that the VF had in user space when it was prepared', async () => {
+  it('reports no drift of the MAC that the VF had in user space when it was prepared', async () => {
     using bench = new DriftBench({ unsupported: ['hardwareAddress'] });
     await bench.prepare(0, { driver: 'vfio-pci', vf: { vlan: 100 } });
     for (let rounds = 0; rounds < 3; rounds++) await bench.round();

@@ -18,7 +18,7 @@ const device = (more: Partial<StoredDevice['config']> = {}): StoredDevice =>
   storedDevice({ pciAddress: '0000:01:10.0', name: 'vf0', config: { ...config, ...more } });
 
 describe('podDriftOf', () => {
-  it('finds no drift if MAC, MTU and addresses match the claim in any notation, and ignores what the claim does not set', () => {
+  it('finds no drift if MAC, MTU and addresses match in any notation, and ignores settings that the claim lacks', () => {
     expect(podDriftOf(device(), asAsked)).toEqual([]);
     const more = { ...asAsked, ips: [...asAsked.ips, '198.51.100.1/24'] };
     expect(podDriftOf(device(), more)).toEqual([]);
@@ -48,14 +48,14 @@ describe('podDriftOf', () => {
 
   it.each([
     ['while duplicate address detection is under way', {}, { tentative: true }],
-    ['of which more addresses than are read may have it', {}, { ips: Array(16).fill('203.0.113.1/24') }],
+    ['that may be among the addresses beyond the reading limit', {}, { ips: Array(16).fill('203.0.113.1/24') }],
     [
       'of a member of a bond, whose MAC the bond chooses',
       { bond: { name: 'bond0' } },
       { hardwareAddress: '02:00:00:00:00:07', ips: asAsked.ips },
     ],
     ['that a CNI plugin configures', { attach: 'cni' as const }, { mtuBytes: 1 }],
-  ])('does not report something as missing %s', (_when, more, state) => {
+  ])('reports no drift of a setting %s', (_when, more, state) => {
     const found = podDriftOf(device(more), { ...asAsked, ips: [], ...state });
     expect(found).toEqual([]);
   });

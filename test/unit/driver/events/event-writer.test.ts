@@ -96,7 +96,7 @@ describe('EventWriter', () => {
     expect(bench.events()[0]?.metadata.name).not.toBe(first?.metadata.name);
   });
 
-  it('limits different events per object, not across objects', async ({ own: bench }) => {
+  it('limits the number of different events of each object separately', async ({ own: bench }) => {
     for (let n = 0; n < 30; n++) bench.writer.report(report(`failure ${n}`));
     const regarding = { ...report('').regarding, uid: 'u-2', name: 'web-1' };
     bench.writer.report(report('another pod', { regarding }));
@@ -127,7 +127,7 @@ describe('EventWriter', () => {
     expect(bench.logger.messages('warn')).toEqual(['event not written']);
   });
 
-  it('logs once that it may not write events, and retries none', async ({ own: bench }) => {
+  it('logs once that it lacks permission to write events, and does not retry', async ({ own: bench }) => {
     using _ = bench.api.failNext('POST /apis/events.k8s.io', 403, { times: 100 });
     for (let n = 0; n < 5; n++) bench.writer.report(report(`failure ${n}`));
     await poll(() => bench.api.requests('POST /apis/events.k8s.io')).toHaveLength(5);

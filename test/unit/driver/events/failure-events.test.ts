@@ -98,7 +98,7 @@ describe('withPodEvents', () => {
     expect(reported()).toHaveLength(5);
   });
 
-  it('reports on a pod why its container is delayed, and delays it', async () => {
+  it('reports on a pod why its container is rejected, and passes the rejection on', async () => {
     const { events, reports, reported } = record();
     const error = new Error('container main cannot have the metadata of claim apps/fast-net: no such VF');
     const handlers = withPodEvents({ createContainer: (): Promise<void> => Promise.reject(error) }, events);
@@ -110,7 +110,7 @@ describe('withPodEvents', () => {
 
 describe('FailureEvents', () => {
   // B13
-  it('keeps reporting on a pod with a new sandbox when its old one is removed', () => {
+  it('keeps reporting on a pod when its old sandbox is removed and it has a new one', () => {
     const { events, reported } = record();
     for (const id of ['s-1', 's-2']) events.sandboxSeen({ id, ...pod });
     events.sandboxGone({ id: 's-1', ...pod });
@@ -121,7 +121,7 @@ describe('FailureEvents', () => {
     expect(reported().filter((line) => line === 'Pod web-0 DeviceNotAttached')).toHaveLength(1);
   });
 
-  it('reports on the pod, not its claims, that it waits for slow devices', () => {
+  it('reports that a pod waits for slow devices on the pod, not on its claims', () => {
     const { events, reports, reported } = record();
     // Also before the runtime has listed the sandbox.
     const place = { sandboxId: 's-1', podUid: 'p-1', podNamespace: pod.namespace, podName: pod.name };
@@ -131,7 +131,7 @@ describe('FailureEvents', () => {
     expect(reports[0]?.note).toMatch(/^The containers wait until .*, one after the other: 4 of 8 devices/);
   });
 
-  it('reports on the pods of a claim that they wait until it is prepared', () => {
+  it('reports on the pods of a claim that they wait until the claim is prepared', () => {
     const { events, reports, reported } = record();
     const status = { reservedFor: [{ resource: 'pods', name: 'web-0', uid: 'p-1' }] };
     events.slowToPrepare({ identity, object: { status } } as never, '0 of 2 devices are prepared after 3 s');
@@ -226,7 +226,7 @@ describe('FailureEvents', () => {
     expect(reported()).toHaveLength(2);
   });
 
-  it('reports a card problem on the Node once, and once when it has ended', () => {
+  it('reports the start and the end of a card problem on the Node, each once', () => {
     const { events, reports, reported } = record();
     const subject = 'PF ens1f0 (0000:3b:00.0)';
     const lost = { name: 'no-carrier' as const, subject, message: `${subject} has no carrier: check its cable.` };

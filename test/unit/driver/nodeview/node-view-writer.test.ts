@@ -116,7 +116,7 @@ describe('NodeViewWriter', () => {
     expect(own.stored()?.status.conditions[1]?.message).toBe('other');
   });
 
-  it('writes nothing after a restart if the object is current, and recreates one of an earlier Node', async ({
+  it('writes nothing after a restart if the object is current, and recreates the object of an earlier Node', async ({
     own,
   }) => {
     own.writer.note();
@@ -142,7 +142,7 @@ describe('NodeViewWriter', () => {
     [404, 450_000, 'install the CustomResourceDefinition of the chart'],
     [403, 3_000, 'compare role and admission policies with those of the chart'],
     [500, 3_000, ''],
-  ])('after %i it logs once, and retries after %i ms', async ([status, pauseMs, remedy], { own }) => {
+  ])('logs status %i once, and retries after %i ms', async ([status, pauseMs, remedy], { own }) => {
     const failing = own.api.failNext(/nodenetworkdevices/, status, { times: 2 });
     own.writer.note();
     own.clock.advance(6_000);

@@ -77,7 +77,7 @@ function schemaPaths({ properties, items }: Schema, path = ''): string[] {
 }
 
 describe('readNodeView', () => {
-  it('shows PFs with their VFs, the claims that hold them, and why others are withheld', async () => {
+  it('shows PFs with their VFs, the claims that hold VFs, and why VFs are withheld', async () => {
     using own = await openView();
     const { policy, ...view } = own.view;
     expect(view).toEqual({
@@ -140,7 +140,7 @@ describe('readNodeView', () => {
     expect(readNodeView({ ...sources, devices: { ...sources.devices, counts } }).pfs[0]?.link).toBe(link);
   });
 
-  it('shows a rejected policy, and the digest of the one in force', async () => {
+  it('shows a rejected policy, and the digest of the policy in force', async () => {
     using accepted = await openView();
     using refused = await openView(new NetdraError('policy-invalid', 'pfs[0].select: unknown field "nmae" (line 4)'));
     expect(refused.view.policy).toEqual(accepted.view.policy);

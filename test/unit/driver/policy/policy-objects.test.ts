@@ -124,7 +124,9 @@ describe('PolicyObjects', () => {
     expect(own.seen.slice(1)).toEqual([['a', { name: 'a', generation: 1 }]]);
   });
 
-  it('keeps the policy in force while the newest one does not fit the node, and checks it again', async ({ own }) => {
+  it('keeps the policy in force while the newest object does not fit the node, and checks that object again', async ({
+    own,
+  }) => {
     own.writeFile();
     const follow = own.open(own.filePath);
     await follow();
@@ -149,7 +151,7 @@ describe('PolicyObjects', () => {
     expect(own.seen).toEqual([]);
   });
 
-  it('starts with the stored policy while the API server is unreachable, and without one if it never answered', async ({
+  it('starts with the stored policy while the API server is unreachable, and without a policy if none is stored', async ({
     own,
   }) => {
     own.api.create(policyOf('a'));
@@ -172,7 +174,9 @@ describe('PolicyObjects', () => {
     await until(follow, () => expect(own.seen.at(-1)).toEqual(['a', { name: 'a', generation: 2 }]));
   });
 
-  it('uses the file in a cluster without the definition, but not if it may not read objects', async ({ own }) => {
+  it('uses the file in a cluster without the CustomResourceDefinition, but not if it lacks permission to read objects', async ({
+    own,
+  }) => {
     own.writeFile();
     {
       using _ = own.api.failNext(/networkdevicepolicies/, 404, { times: 9 });
@@ -189,7 +193,7 @@ describe('PolicyObjects', () => {
     expect(own.seen).toHaveLength(2);
   });
 
-  it('keeps the object in force if the definition is removed', async ({ own }) => {
+  it('keeps the object in force if the CustomResourceDefinition is removed', async ({ own }) => {
     own.api.create(policyOf('a'));
     await own.open()();
     using _ = own.api.failNext(/networkdevicepolicies/, 404, { times: 9 });
