@@ -150,6 +150,10 @@ export const wrongInputs: readonly WrongInput[] = [
     1,
     'bond.lacpRate: is for mode 802.3ad only',
   ]),
+  inFile('a primary member without its modes', classWith('bond: { name: bond0, mode: broadcast, primary: left }'), [
+    1,
+    'bond.primary: is for mode active-backup, balance-tlb, balance-alb only',
+  ]),
   inFile('a bond mode that is not there', classWith('bond: { name: bond0, mode: fastest }'), [
     1,
     'bond.mode: "balance-rr" or "active-backup" or "balance-xor" or "broadcast" or "802.3ad" or "balance-tlb" or "balance-alb" is needed',

@@ -43,6 +43,7 @@ function bond(x: string): string {
     ),
     `(has(${x}.arpInterval) == has(${x}.arpTargets))`,
     `(!has(${x}.arpInterval) || !has(${x}.miimon))`,
+    `(!has(${x}.primaryReselect) || has(${x}.primary))`,
   ];
   return `(${checks.join(' && ')})`;
 }

@@ -217,6 +217,8 @@ const fields: Record<string, fc.Arbitrary<unknown>> = {
       mode: fc.constantFrom('active-backup', '802.3ad', 'balance-alb', 'Active-Backup'),
       miimon: number(10, 10_000),
       failOverMac: fc.constantFrom('none', 'active', 'follow', 'all'),
+      primary: fc.constantFrom('vf', 'left', 'left/first', 'Left', '', 'x'.repeat(63), 'x'.repeat(64)),
+      primaryReselect: fc.constantFrom('always', 'failure', 'never'),
       xmitHashPolicy: fc.constantFrom('layer2', 'vlan+srcmac', 'layer4'),
       lacpRate: fc.constantFrom('slow', 'fast', 1),
       adSelect: fc.constantFrom('stable', 'count', 'Count'),

@@ -1,10 +1,15 @@
 import { describe, expect } from 'vitest';
+import { joinBond } from '../../../src/driver/vf/bonds.ts';
+import { linkToCreate } from '../../../src/driver/vf/created-links.ts';
 import { type NewBond, RtnlConnection } from '../../../src/node/netlink/index.ts';
 import { TestNetns } from '../../../test/doubles/netns.ts';
 import { activeIn, type Failover, failOver, setCable } from '../failover.ts';
 import { detailedLinks, linkOf, networkDataOf, vfAt } from '../vfs.ts';
 import { deviceName } from '../vm-node.ts';
 import { it } from '../vm-test.ts';
+
+/** Far more than it takes, since processors are emulated. */
+const waitMs = 60_000;
 
 describe('a bond of VFs of two cards', () => {
   it('fails over when a card loses its cable, and does not fail back when the cable returns and the driver restarts', async ({
@@ -57,7 +62,10 @@ describe('RtnlConnection.createBond', () => {
       { miimon: 0, arp_interval: 500, arp_ip_target: ['192.0.2.1', '192.0.2.2'], fail_over_mac: 'active' },
     ],
     [{ mode: 'balance-tlb', miimonMs: 100, xmitHashPolicy: 'vlan+srcmac' }, { xmit_hash_policy: 'vlan+srcmac' }],
-    [{ mode: 'balance-alb', miimonMs: 100 }, { miimon: 100 }],
+    [
+      { mode: 'balance-alb', miimonMs: 100, primaryReselect: 'better' },
+      { miimon: 100, primary_reselect: 'better' },
+    ],
   ] as const)('sets each option that iproute2 shows: %j', async ([options, shown]) => {
     using own = new TestNetns();
     using netns = own.open();
@@ -65,5 +73,29 @@ describe('RtnlConnection.createBond', () => {
     await connection.createBond({ name: 'bond0', ...options } as NewBond);
     const [{ linkinfo }] = own.ip('-d', 'link', 'show', 'dev', 'bond0');
     expect(linkinfo.info_data).toMatchObject({ mode: options.mode, ...shown });
+  });
+});
+
+describe('joinBond', () => {
+  it('makes the bond use the primary member, also after its cable was pulled', async () => {
+    using own = new TestNetns();
+    for (const name of ['net1', 'net2'])
+      own.exec('ip', 'link', 'add', name, 'type', 'veth', 'peer', 'name', `${name}-peer`);
+    using netns = own.open();
+    using connection = RtnlConnection.open(netns);
+    const created = linkToCreate('bond', 'claim-uid', 'bond0');
+    const config = { bond: { name: 'bond0', primary: 'right' } };
+    for (const [request, name] of Object.entries({ left: 'net1', right: 'net2' })) {
+      own.exec('ip', 'link', 'set', `${name}-peer`, 'up');
+      const link = await connection.link({ name });
+      await joinBond(connection, link!, created, { config, request });
+    }
+    own.exec('ip', 'link', 'set', 'bond0', 'up');
+    const shown = () => own.ip('link', 'show', 'dev', 'bond0')[0].linkinfo.info_data;
+    await expect.poll(shown, { timeout: waitMs }).toMatchObject({ primary: 'net2', active_slave: 'net2' });
+    own.exec('ip', 'link', 'set', 'net2-peer', 'down');
+    await expect.poll(shown, { timeout: waitMs }).toMatchObject({ primary: 'net2', active_slave: 'net1' });
+    own.exec('ip', 'link', 'set', 'net2-peer', 'up');
+    await expect.poll(shown, { timeout: waitMs }).toMatchObject({ primary: 'net2', active_slave: 'net2' });
   });
 });

@@ -5,15 +5,21 @@ import {
   bondModes,
   failOverMacs,
   lacpRates,
+  primaryReselects,
   xmitHashPolicies,
 } from '../../node/netlink/index.ts';
 import type { BondConfig } from '../model/index.ts';
 import type { FieldsOf } from './fields-of.ts';
 import { isArpTarget, isInterfaceName } from './text-checks.ts';
 
+/** Modes that use one member more than others. */
+const primaryModes = ['active-backup', 'balance-tlb', 'balance-alb'] as const;
+
 /** Options that the kernel's bonds have in some modes only. */
 export const bondOptionModes = {
   failOverMac: ['active-backup'],
+  primary: primaryModes,
+  primaryReselect: primaryModes,
   arpInterval: ['balance-rr', 'active-backup', 'balance-xor', 'broadcast'],
   xmitHashPolicy: ['balance-xor', '802.3ad', 'balance-tlb'],
   lacpRate: ['802.3ad'],
@@ -21,13 +27,14 @@ export const bondOptionModes = {
 } as const satisfies Partial<Record<keyof BondConfig, readonly BondMode[]>>;
 
 function bondFaults(config: BondConfig): [field: string, message: string][] {
-  const { mode = 'active-backup', miimon, arpInterval, arpTargets } = config;
+  const { mode = 'active-backup', miimon, arpInterval, arpTargets, primary, primaryReselect } = config;
   const faults = Object.entries(bondOptionModes).flatMap(([option, modes]): [string, string][] => {
     const isFine = config[option as keyof BondConfig] === undefined || (modes as readonly BondMode[]).includes(mode);
     return isFine ? [] : [[option, `is for mode ${modes.join(', ')} only`]];
   });
   if ((arpInterval === undefined) !== (arpTargets === undefined)) faults.push(['arpInterval', 'goes with arpTargets']);
   if (arpInterval !== undefined && miimon !== undefined) faults.push(['arpInterval', 'does not go with miimon']);
+  if (primaryReselect !== undefined && primary === undefined) faults.push(['primaryReselect', 'needs primary']);
   return faults;
 }
 
@@ -60,6 +67,17 @@ export const bond = z
     failOverMac: z
       .enum(failOverMacs)
       .describe('Whose MAC address it has after a failover, with active-backup only. Default: active.')
+      .optional(),
+    primary: z
+      .string()
+      .regex(/^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/, 'must be the name of a request')
+      .describe('Request whose VF it uses while that one works. Default: none, so that it stays with its member.')
+      .optional(),
+    primaryReselect: z
+      .enum(primaryReselects)
+      .describe(
+        'When it returns to primary: once it works again, if it is faster, or if the other fails. Default: always.',
+      )
       .optional(),
     xmitHashPolicy: z
       .enum(xmitHashPolicies)

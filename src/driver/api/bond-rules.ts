@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
-import { interfaceSettings, invalidConfig, type StoredDevice } from '../model/index.ts';
+import { baseRequest } from '../../framework/metadata/index.ts';
+import { interfaceSettings, invalidConfig, type StoredDevice, type VfConfig } from '../model/index.ts';
 
 /** Fields that the members of a bond share, since they are set on the bond. */
 const fieldsOfBond = ['bond', 'mtu', 'addresses', ...interfaceSettings, 'ipam'] as const;
@@ -30,12 +31,31 @@ function problemOf(members: readonly StoredDevice[]): string | undefined {
     );
     return `has ${field} ${one}, and ${two}: all members have to ask for the same`;
   }
-  const problem = linkTypeProblem(members);
+  const problem = primaryProblem(members) ?? linkTypeProblem(members);
   if (problem !== undefined) return problem;
   const pfs = new Set(members.map(({ pfAddress, pciAddress }) => pfAddress ?? pciAddress));
   if (pfs.size > 1) return undefined;
   const names = members.map(({ name }) => name).join(' and ');
   return `has ${names}, all of PF ${[...pfs].join()}: give the claim the constraint distinctAttribute: sriov.netdra.dev/pfPciAddress`;
+}
+
+/** Finds a primary member that is no request of the claim. */
+export function primaryProblems({ object }: AllocatedClaim, { bond }: VfConfig): string[] {
+  const names = object.spec?.devices?.requests?.map(({ name }) => name);
+  if (bond?.primary === undefined || names === undefined || names.includes(bond.primary)) return [];
+  return [`bond.primary: ${bond.primary} is no request of the claim, which has ${names.join(', ')}`];
+}
+
+function primaryProblem(members: readonly StoredDevice[]): string | undefined {
+  const primary = members[0]?.config.bond?.primary;
+  if (primary === undefined) return undefined;
+  const requests = members.map(({ request }) => baseRequest(request));
+  const count = requests.filter((each) => each === primary).length;
+  if (count === 1) return undefined;
+  const names = [...new Set(requests)].join(' and ');
+  return count === 0
+    ? `has primary ${primary}, and its members are of the requests ${names}`
+    : `has primary ${primary}, a request with ${count} of its members: give the primary one a request of its own`;
 }
 
 /** Checks members with IPoIB, whose hardware address cannot be set. Source: Linux `bond_enslave`. */

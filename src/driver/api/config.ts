@@ -6,6 +6,7 @@ import { baseRequest, claimName } from '../../framework/metadata/index.ts';
 import { parseCniIpam, parseCniNetwork } from '../../node/cni/index.ts';
 import { assertInterfaceName } from '../../node/netlink/index.ts';
 import { DriverError, invalidConfig, mergeVfConfigs, type VfConfig } from '../model/index.ts';
+import { primaryProblems } from './bond-rules.ts';
 import { type ClassConfig, classConfigSchema } from './class-config.ts';
 import { type ClaimRules, checkClaimConfig, noRules } from './class-rules.ts';
 import { findContradictions } from './config-rules.ts';
@@ -102,7 +103,7 @@ export function classConfigsOf(driver: string, claim: AllocatedClaim, request: s
 
 /** @throws DriverError `config-invalid` for combinations that are not allowed; CniError */
 function checkWhole(claim: AllocatedClaim, config: VfConfig): void {
-  const problems = findContradictions(config);
+  const problems = [...findContradictions(config), ...primaryProblems(claim, config)];
   if (problems.length > 0) throw invalidConfig(claim, problems);
   parseCni(claim, config);
 }

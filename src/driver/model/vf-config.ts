@@ -4,6 +4,7 @@ import type {
   FailOverMac,
   LacpRate,
   Neighbor,
+  PrimaryReselect,
   RouteHop,
   RouteScope,
   Rule,
@@ -55,6 +56,9 @@ export interface BondConfig {
   arpInterval?: number | undefined;
   arpTargets?: string[] | undefined;
   failOverMac?: FailOverMac | undefined;
+  /** Request whose VF the bond uses while it works. */
+  primary?: string | undefined;
+  primaryReselect?: PrimaryReselect | undefined;
   xmitHashPolicy?: XmitHashPolicy | undefined;
   lacpRate?: LacpRate | undefined;
   adSelect?: AdSelect | undefined;

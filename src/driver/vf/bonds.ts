@@ -1,10 +1,14 @@
+import { baseRequest } from '../../framework/metadata/index.ts';
 import { defined } from '../../lib/defined.ts';
 import { isEthernetAddress, type Link, type LinkReader } from '../../node/netlink/index.ts';
-import { type CreatedLink, SandboxError, type VfConfig } from '../model/index.ts';
+import { type CreatedLink, SandboxError, type StoredDevice, type VfConfig } from '../model/index.ts';
 import { createOnce } from './created-links.ts';
 import type { LinkConnection } from './networks.ts';
 
 const defaultMiimonMs = 100;
+
+/** The parts of a device that its bond depends on. */
+type Member = Pick<StoredDevice, 'config' | 'request'>;
 
 /**
  * Makes a VF in a pod a member of its bond, and creates the bond for its first member. Skips steps that are already done.
@@ -18,10 +22,21 @@ export async function joinBond(
   connection: LinkConnection,
   link: Link,
   created: CreatedLink,
+  { config, request }: Member,
+): Promise<Link> {
+  const bond = (await bondOf(connection, link)) ?? (await becomeMember(connection, link, created, config));
+  // Also of a VF that has joined: the driver may have been killed in between.
+  const isPrimary = config.bond?.primary === baseRequest(request);
+  if (isPrimary) await connection.setLink(bond.index, { primaryMember: link.index });
+  return (await connection.link({ index: bond.index })) ?? bond;
+}
+
+async function becomeMember(
+  connection: LinkConnection,
+  link: Link,
+  created: CreatedLink,
   config: VfConfig,
 ): Promise<Link> {
-  const joined = await bondOf(connection, link);
-  if (joined !== undefined) return joined;
   const name = config.bond?.name ?? '';
   const make = (temporary: string) => connection.createBond(newBond(temporary, config, link));
   const bond = await createOnce(connection, created, name, make);
@@ -36,7 +51,7 @@ export async function joinBond(
   await connection.setLink(link.index, { master: bond.index }).catch((cause: unknown) => {
     throw refused(link, bond, cause);
   });
-  return (await connection.link({ index: bond.index })) ?? bond;
+  return bond;
 }
 
 /** Returns the bond of a link. */
@@ -47,7 +62,8 @@ export async function bondOf(connection: LinkReader, { master }: { master?: numb
 
 /** Requests a new bond with one member. @param name that it gets at first */
 function newBond(name: string, { bond, mtu }: VfConfig, member: Link): Parameters<LinkConnection['createBond']>[0] {
-  const { name: _name, mode = 'active-backup', miimon, failOverMac, arpInterval, ...options } = bond ?? { name: '' };
+  const { name: _name, primary: _primary, mode = 'active-backup', ...others } = bond ?? { name: '' };
+  const { miimon, failOverMac, arpInterval, ...options } = others;
   return {
     name,
     mtuBytes: mtu ?? member.mtuBytes,

@@ -48,7 +48,7 @@ function netlinkStrategy({ links, vfs, cni, announcements }: StrategyParts): Att
       const link = found ?? (await links.attach(await links.snapshot(task), task));
       const { addresses, routes } = await cni.addresses(device, place, signal);
       const join = async (created: CreatedLink) => {
-        const joining = joinBond(pod.namespace.connection, link, created, device.config);
+        const joining = joinBond(pod.namespace.connection, link, created, device);
         return await orNameTaken(task, groupOf(device) ?? created.alias, joining);
       };
       const used = bond === undefined ? link : await join(bond);

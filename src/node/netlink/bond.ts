@@ -30,12 +30,18 @@ export type LacpRate = (typeof lacpRates)[number];
 export const adSelects = ['stable', 'bandwidth', 'count'] as const;
 export type AdSelect = (typeof adSelects)[number];
 
+/** `BOND_PRI_RESELECT_*` of Linux `bonding.h`: when a bond returns to its primary member. */
+export const primaryReselects = ['always', 'better', 'failure'] as const;
+export type PrimaryReselect = (typeof primaryReselects)[number];
+
 /** `IFLA_BOND_*` of Linux `if_link.h`. */
 const BondAttribute = {
   mode: 1,
   miimon: 3,
   arpInterval: 7,
   arpTargets: 8,
+  primary: 11,
+  primaryReselect: 12,
   failOverMac: 13,
   xmitHashPolicy: 14,
   lacpRate: 21,
@@ -58,6 +64,8 @@ export interface BondOptions {
   arpIntervalMs?: number;
   /** IPv4 addresses. */
   arpTargets?: string[];
+  /** Only for `active-backup`, `balance-tlb` and `balance-alb`. */
+  primaryReselect?: PrimaryReselect;
   /** Only for `active-backup`. */
   failOverMac?: FailOverMac;
   xmitHashPolicy?: XmitHashPolicy;
@@ -79,11 +87,17 @@ export function encodeBond(options: BondOptions): Attribute[] {
     const value = arpTargets.map((address, type) => ({ type, value: parseIpAddress(address).octets }));
     attributes.push({ type: BondAttribute.arpTargets, value });
   }
+  addPosition(BondAttribute.primaryReselect, primaryReselects, options.primaryReselect);
   addPosition(BondAttribute.failOverMac, failOverMacs, failOverMac);
   addPosition(BondAttribute.xmitHashPolicy, xmitHashPolicies, xmitHashPolicy);
   addPosition(BondAttribute.lacpRate, lacpRates, lacpRate);
   addPosition(BondAttribute.adSelect, adSelects, adSelect);
   return attributes;
+}
+
+/** Encodes `IFLA_INFO_DATA` that makes a member the primary one of its bond. @param index of the member */
+export function encodePrimary(index: number): Attribute[] {
+  return [{ type: BondAttribute.primary, value: putU32(index) }];
 }
 
 /** Facts about a link that is a member of a bond. */

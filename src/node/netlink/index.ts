@@ -8,6 +8,8 @@ export {
   failOverMacs,
   type LacpRate,
   lacpRates,
+  type PrimaryReselect,
+  primaryReselects,
   type XmitHashPolicy,
   xmitHashPolicies,
 } from './bond.ts';

@@ -9,7 +9,7 @@ import {
   encodeString,
   listAttributes,
 } from './attributes.ts';
-import { type BondMember, decodeMember } from './bond.ts';
+import { type BondMember, decodeMember, encodePrimary } from './bond.ts';
 import {
   assertAlias,
   assertIndex,
@@ -148,6 +148,8 @@ export interface LinkChange extends LinkProperties {
   netns?: NetnsReference;
   /** Index of the bridge or bond; 0 for none. */
   master?: number;
+  /** Of a bond: index of the member that it uses while that one works. Fails with `EINVAL` in modes that use all members. */
+  primaryMember?: number;
   /** Absent flags stay unchanged. */
   flags?: Partial<Record<LinkFlag, boolean>>;
   /** Mode of the XDP program to detach; EBUSY if a BPF link holds it. */
@@ -282,6 +284,10 @@ function encodeProperties(change: LinkChange): Attribute[] {
   add(LinkAttribute.group, change.group, putU32);
   add(LinkAttribute.txQueueLength, change.txQueueLength, putU32);
   for (const limit of offloadLimits) add(LinkAttribute[limit], change.offloadLimits?.[limit], putU32);
+  add(LinkAttribute.linkInfo, change.primaryMember, (member) => [
+    { type: infoKind, value: encodeString('bond') },
+    { type: infoData, value: encodePrimary(assertIndex(member)) },
+  ]);
   add(LinkAttribute.xdp, change.detachXdp, (mode) => encodeXdp(-1, mode));
   return attributes;
 }

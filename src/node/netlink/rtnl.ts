@@ -244,7 +244,9 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
     const verb = change.netns === undefined ? 'change' : `move to ${change.netns.path}`;
     const what = `${verb} (${Object.keys(change).join(', ')}) link`;
     const subject = this.#requests.subject(what, index, changeHints(change));
-    await this.#requests.change(MessageType.setLink, payload, subject);
+    // The kernel ignores settings of a bond in RTM_SETLINK.
+    const type = change.primaryMember === undefined ? MessageType.setLink : MessageType.newLink;
+    await this.#requests.change(type, payload, subject);
   }
 
   /**

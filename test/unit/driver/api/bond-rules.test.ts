@@ -5,10 +5,10 @@ import type { AllocatedClaim } from '../../../../src/framework/kubeletplugin/ind
 
 const claim = { identity: { uid: 'u', namespace: 'default', name: 'c' } } as AllocatedClaim;
 
-function member(index: number, linkType: string, bond: object): StoredDevice {
+function member(index: number, linkType: string, bond: object, request = 'r'): StoredDevice {
   const place = { pciAddress: `0000:0${index}:00.1`, pfAddress: `0000:0${index}:00.0`, vfIndex: 0 };
   const offered = { ...place, linkType } as StoredDevice['offered'];
-  return { ...place, pool: 'p', name: `dev-${index}`, request: 'r', config: { bond }, offered } as StoredDevice;
+  return { ...place, pool: 'p', name: `dev-${index}`, request, config: { bond }, offered } as StoredDevice;
 }
 
 const check = (types: string[], bond: object) => () =>
@@ -45,5 +45,16 @@ describe('checkBonds', () => {
     [['ethernet', 'ethernet'], { mode: '802.3ad' }],
   ])('accepts members %j with %j', (types, bond) => {
     expect(check(types, bond)).not.toThrow();
+  });
+
+  it.each([
+    ['right', ['left', 'right'], undefined],
+    ['right', ['left', 'right/second'], undefined],
+    ['middle', ['left', 'right'], 'has primary middle, and its members are of the requests left and right'],
+    ['left', ['left', 'left'], 'has primary left, a request with 2 of its members'],
+  ])('judges the primary %s of members of the requests %j', (primary, requests, problem) => {
+    const members = requests.map((request, index) => member(index, 'ethernet', { name: 'bond0', primary }, request));
+    if (problem === undefined) expect(() => checkBonds(claim, members)).not.toThrow();
+    else expect(() => checkBonds(claim, members)).toThrow(`bond: bond0 ${problem}`);
   });
 });

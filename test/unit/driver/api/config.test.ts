@@ -75,7 +75,7 @@ const samples: {
   offloadLimits: { values: [{ gsoMaxBytes: 65_536 }, { groMaxBytes: 65_536, gsoMaxBytesIpv4: 131_072 }] },
   bond: {
     values: [
-      { name: 'bond0', arpInterval: 500, arpTargets: ['192.0.2.1'] },
+      { name: 'bond0', arpInterval: 500, arpTargets: ['192.0.2.1'], primary: 'vf', primaryReselect: 'failure' },
       { name: 'bond1', mode: '802.3ad', miimon: 50, xmitHashPolicy: 'layer3+4', lacpRate: 'fast', adSelect: 'count' },
     ],
   },
@@ -342,6 +342,13 @@ describe('VFConfig validation', () => {
       { bond: { name: 'bond0', xmitHashPolicy: 'layer2' } },
       /bond\.xmitHashPolicy: is for mode balance-xor, 802\.3ad, b/,
     ],
+    [
+      { bond: { name: 'bond0', mode: '802.3ad', primary: 'left' } },
+      /bond\.primary: is for mode active-backup, balance-tlb/,
+    ],
+    [{ bond: { name: 'bond0', primary: 'left/first' } }, /bond\.primary: must be the name of a request/],
+    [{ bond: { name: 'bond0', primary: 'left' } }, /bond\.primary: left is no request of the claim, which has vf/],
+    [{ bond: { name: 'bond0', primaryReselect: 'failure' } }, /bond\.primaryReselect: needs primary/],
     [{ bond: { name: 'bond0', arpInterval: 100 } }, /bond\.arpInterval: goes with arpTargets/],
     [
       { bond: { name: 'bond0', miimon: 100, arpInterval: 100, arpTargets: ['192.0.2.1'] } },

@@ -1,4 +1,4 @@
-import { expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { BondConfig } from '../../../../src/driver/model/index.ts';
 import { joinBond } from '../../../../src/driver/vf/bonds.ts';
 import { linkToCreate } from '../../../../src/driver/vf/created-links.ts';
@@ -18,6 +18,10 @@ it.each([
     { name: 'bond0', mode: '802.3ad', miimon: 50, lacpRate: 'fast', xmitHashPolicy: 'layer3+4' },
     { mode: '802.3ad', miimonMs: 50, lacpRate: 'fast', xmitHashPolicy: 'layer3+4' },
   ],
+  [
+    { name: 'bond0', mode: 'balance-alb', primary: 'right', primaryReselect: 'failure' },
+    { mode: 'balance-alb', miimonMs: 100, primaryReselect: 'failure' },
+  ],
 ] as [BondConfig, object][])('makes the bond that a claim asks for: %j', async (bond, expected) => {
   const made: object[] = [];
   const connection = {
@@ -27,7 +31,10 @@ it.each([
     createBond: async (options: object) => void made.push(options),
     setLink: async () => undefined,
   };
-  await joinBond(connection as unknown as LinkConnection, { index: 3, mtuBytes: 1500 } as Link, created, { bond });
+  await joinBond(connection as unknown as LinkConnection, { index: 3, mtuBytes: 1500 } as Link, created, {
+    config: { bond },
+    request: 'left',
+  });
   expect(made).toEqual([{ name: expect.stringMatching(/^netdra-/), mtuBytes: 1500, ...expected }]);
 });
 
@@ -42,11 +49,30 @@ it('completes a bond that was made before the driver was killed, and gives its m
   const member = { index: 5, name: 'net1', hardwareAddress: '02:00:00:00:00:01', mtuBytes: 1500 } as unknown as Link;
   const macAddress = '02:00:00:00:00:0a';
   const config = { bond: { name: 'bond0' }, macAddress };
-  const joined = await joinBond(connection as unknown as LinkConnection, member, created, config);
+  const joined = await joinBond(connection as unknown as LinkConnection, member, created, { config, request: 'left' });
   expect(joined).toMatchObject({ index: 9, name: 'bond0', alias });
   expect(changes).toEqual([
     [9, { name: 'bond0', alias }],
     [5, { up: false, hardwareAddress: macAddress }],
     [5, { master: 9 }],
   ]);
+});
+
+describe('the primary member of a bond', () => {
+  const bond = { index: 9, name: 'bond0', kind: 'bond', mtuBytes: 1500 };
+  const link = { index: 5, name: 'net1', master: 9, mtuBytes: 1500 } as unknown as Link;
+
+  it.each([
+    ['left', [[9, { primaryMember: 5 }]]],
+    ['left/first', [[9, { primaryMember: 5 }]]],
+    ['right', []],
+  ])('is set for a VF of request %s that had joined before the driver was killed', async (request, expected) => {
+    const changes: unknown[] = [];
+    const connection = {
+      link: async () => bond,
+      setLink: async (...change: unknown[]) => void changes.push(change),
+    } as unknown as LinkConnection;
+    await joinBond(connection, link, created, { config: { bond: { name: 'bond0', primary: 'left' } }, request });
+    expect(changes).toEqual(expected);
+  });
 });
