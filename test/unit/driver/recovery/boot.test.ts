@@ -49,7 +49,7 @@ describe('endEarlierBoots', () => {
     expect(await end(store)).toBe(0);
   });
 
-  it('continues if files cannot be withdrawn, since preparing again hides them too', async () => {
+  it('continues if files cannot be withdrawn, since the next prepare hides them, too', async () => {
     using dir = tempDir();
     {
       using store = open(dir.path, 'boot-1');

@@ -66,7 +66,7 @@ describe('CniCleanUp', () => {
     expect(deleted).toEqual([]);
   });
 
-  it('deletes periodically what was already unused in the previous sweep', async () => {
+  it('deletes attachments that were unused in two successive sweeps', async () => {
     const claims: StoredClaim[] = [];
     const { cleanUp, deleted } = create([cached('s1', 'net1'), cached('s2', 'net1')], claims);
     const { signal } = new AbortController();

@@ -126,7 +126,7 @@ describe('InactiveClaims', () => {
     expect(logger.messages('warn')).toEqual(['claim unprepared: no kubelet will ask for it']);
   });
 
-  it('waits before it releases a claim, since a kubelet that still holds it would not prepare it again', async () => {
+  it('waits before it releases a claim, since a kubelet that still needs the claim would not prepare it again', async () => {
     const { reclaimed, logger } = await sweep(refuse('api-not-found'), { sweeps: 2 });
     expect([reclaimed, logger.messages('warn')]).toEqual([[], []]);
     let asked = 0;
@@ -134,7 +134,7 @@ describe('InactiveClaims', () => {
     expect([asked, wantedMeanwhile.reclaimed]).toEqual([3, []]);
   });
 
-  it('does not release a claim that is needed again when its turn comes', async () => {
+  it('does not release a claim that turns out to be needed just before its release', async () => {
     let asked = 0;
     const answer = () => (++asked === 4 ? object : refuse('api-not-found')());
     const { reclaimed } = await sweep(answer, { sweeps: 3 });
@@ -150,7 +150,7 @@ describe('InactiveClaims', () => {
     expect(reclaimed).toEqual([name]);
   });
 
-  it('starts waiting again if the claim was due for another action before', async () => {
+  it('starts waiting again if the claim was passing to another pod before', async () => {
     const answers: (() => unknown)[] = [];
     const { inactive, reclaimed, handedOver } = await sweep(() => answers[0]!(), {
       claim: { ...stored, state: 'preparing' },
@@ -196,7 +196,7 @@ describe('InactiveClaims', () => {
   });
 
   // A sandbox that the runtime was making when it was killed is listed for ever.
-  it('asks about a pod whose sandbox has no containers', async () => {
+  it('asks the API server about a pod whose sandbox has no containers', async () => {
     const sandboxes = [{ of: podUid, isEmpty: true }];
     expect((await sweep(refuse('api-not-found'), { sandboxes, sweeps: 3 })).reclaimed).toEqual([name]);
     const starting = await sweep(() => object, { sandboxes, sweeps: 3 });
@@ -206,7 +206,7 @@ describe('InactiveClaims', () => {
     ]);
   });
 
-  it('handles the other claims if one fails, and reports that one', async () => {
+  it('handles all other claims if one claim fails, and reports the failure', async () => {
     const [first, other] = [1, 2].map(() => ({ ...stored, state: 'preparing' }) as StoredClaim);
     Object.assign(other!, { identity: { ...stored.identity, name: 'other', uid: 'other' } });
     const handled: string[] = [];
@@ -260,13 +260,13 @@ describe('InactiveClaims', () => {
       expect([reclaimed, handedOver, notified]).toEqual([[], [name], 1]);
     });
 
-    it('stays with its pod while still reserved for it, or while that has containers', async () => {
+    it('stays with its old pod while that pod reserves it or has containers', async () => {
       const waiting = await sweep(reservedFor(pod, next));
       const running = await sweep(reservedFor(next), { sandboxes: [{ of: podUid }] });
       for (const { handedOver, notified } of [waiting, running]) expect([handedOver, notified]).toEqual([[], 0]);
     });
 
-    it('passes to the new pod although a sandbox of the old one is left', async () => {
+    it('passes to the new pod even if a sandbox of the old pod is left', async () => {
       const left = {
         ...device,
         attachment: { podNamespace: 'default', podName: 'app', podUid, sandboxId: 's', netnsPath: '/run/netns/x' },
@@ -277,18 +277,21 @@ describe('InactiveClaims', () => {
     });
 
     // Found by the simulation: the next pod gets no sandbox while this claim holds a device of another claim of its own.
-    it.each(['preparing', 'unpreparing'] as const)('is left to the kubelet for a while if it is %s', async (state) => {
-      const handedOver = async (answer: () => unknown, sweeps: number) =>
-        (await sweep(answer, { claim: { ...stored, state }, sweeps })).handedOver;
-      for (const answer of [reservedFor(next), withOtherDevices]) {
-        expect(await handedOver(answer, 2)).toEqual([]);
-        expect(await handedOver(answer, 3)).toEqual([name]);
-      }
-    });
+    it.each(['preparing', 'unpreparing'] as const)(
+      'is left to the kubelet for three sweeps if its state is %s',
+      async (state) => {
+        const handedOver = async (answer: () => unknown, sweeps: number) =>
+          (await sweep(answer, { claim: { ...stored, state }, sweeps })).handedOver;
+        for (const answer of [reservedFor(next), withOtherDevices]) {
+          expect(await handedOver(answer, 2)).toEqual([]);
+          expect(await handedOver(answer, 3)).toEqual([name]);
+        }
+      },
+    );
 
     // Found by the simulation: the kubelet makes a sandbox when it takes the claim for prepared, and asks no more.
     it.each(['preparing', 'unpreparing'] as const)(
-      'is prepared once the next pod has a sandbox, even if it was still %s',
+      'is prepared as soon as the new pod has a sandbox, even if its state is %s',
       async (state) => {
         const sandboxes: Known[] = [{ of: next.metadata.uid }];
         expect((await sweep(reservedFor(next), { claim: { ...stored, state }, sandboxes })).handedOver).toEqual([name]);
@@ -298,7 +301,7 @@ describe('InactiveClaims', () => {
       },
     );
 
-    it('is prepared again if the driver stopped before writing its metadata', async () => {
+    it("is prepared again if the driver stopped before it wrote the claim's metadata", async () => {
       const sandboxes: Known[] = [{ of: podUid }];
       for (const state of ['preparing', 'prepared', 'unpreparing'] as const) {
         const { handedOver, reads } = await sweep(() => object, { sandboxes, claim: { ...stored, state } });
@@ -365,11 +368,14 @@ describe('a claim whose pod has a sandbox, with real metadata files', () => {
   }
 
   // With adminAccess it holds no device, and its metadata is complete at prepare: nothing of it is left to complete.
-  it.each([true, false])('is left alone if it has only adminAccess, with metadata enabled: %s', async (enabled) => {
-    using bench = new DriverBench();
-    const requests = [{ name: 'watch', devices: [{ device: 'dev-1', adminAccess: true }] }];
-    const { inactive, counts, logger } = await prepareOn(bench, allocated('monitor', [], { requests }), enabled);
-    for (let n = 0; n < 3; n++) await inactive.sweep(never);
-    expect([counts, logger.messages('warn')]).toEqual([{ reads: 0, handedOver: 0 }, []]);
-  });
+  it.each([true, false])(
+    'is not prepared again if it has only adminAccess, with metadata enabled: %s',
+    async (enabled) => {
+      using bench = new DriverBench();
+      const requests = [{ name: 'watch', devices: [{ device: 'dev-1', adminAccess: true }] }];
+      const { inactive, counts, logger } = await prepareOn(bench, allocated('monitor', [], { requests }), enabled);
+      for (let n = 0; n < 3; n++) await inactive.sweep(never);
+      expect([counts, logger.messages('warn')]).toEqual([{ reads: 0, handedOver: 0 }, []]);
+    },
+  );
 });

@@ -47,7 +47,7 @@ function startBench(claim = prepared) {
 }
 
 describe('a VF that another component left in a lost sandbox', () => {
-  it('is moved back once the sandbox can no longer be starting', async () => {
+  it('is moved back after the time that a starting sandbox needs', async () => {
     const { sweep, logger } = startBench();
     expect(await sweep()).toEqual([]);
     expect(await sweep(239_999)).toEqual([]);
@@ -55,7 +55,7 @@ describe('a VF that another component left in a lost sandbox', () => {
     expect(logger.lines).toMatchObject([{ level: 'warn', fields: { claim: 'default/fast-net', device: 'vf-1' } }]);
   });
 
-  it('is moved back even if another VF cannot be', async () => {
+  it('is moved back even if moving back another VF fails', async () => {
     const stuck = { ...device, name: 'vf-stuck', pciAddress: '0000:3b:02.0' };
     const { sweep } = startBench({ ...prepared, devices: [stuck, device] });
     await sweep();
@@ -63,7 +63,7 @@ describe('a VF that another component left in a lost sandbox', () => {
     expect(await sweep(-1)).toEqual(['vf-1']);
   });
 
-  it('gets the full waiting time with its next claim, whose pod is starting', async () => {
+  it('is moved back only after the full waiting time if its next claim has a starting pod', async () => {
     const { state, sweep } = startBench();
     await sweep();
     state.claim = { ...prepared, identity: { ...prepared.identity, name: 'next', uid: 'next' }, podUids: ['next'] };
@@ -72,7 +72,7 @@ describe('a VF that another component left in a lost sandbox', () => {
     expect(await sweep(240_000)).toEqual(['vf-1']);
   });
 
-  it('is retried in the next round, without the full waiting time', async () => {
+  it('is moved back by the next round, without another waiting time, if moving it back failed', async () => {
     const stuck = { ...device, name: 'vf-stuck' };
     const { sweep } = startBench({ ...prepared, devices: [stuck] });
     await sweep();
@@ -83,7 +83,7 @@ describe('a VF that another component left in a lost sandbox', () => {
     ['it is on the host', { isOnHost: true }],
     ['a sandbox of its pod is listed', { isListed: true }],
     ['the list of the runtime is stale', { isFresh: false }],
-  ])('stays in place while %s, and gets the full waiting time afterwards', async (_, change) => {
+  ])('stays in place while %s, and for the full waiting time afterwards', async (_, change) => {
     const { state, sweep } = startBench();
     await sweep();
     const before = { ...state };

@@ -72,7 +72,7 @@ describe('OrphanedFiles', () => {
   const put = (name: string, state: 'preparing' | 'prepared' | 'unpreparing' = 'prepared') =>
     store.putClaim(storedClaim({ identity: identity(name), state }));
 
-  it('removes directories and records of claims that are not stored, and finishes an interrupted removal', async () => {
+  it('removes directories and records of claims that are not in the store, and finishes an interrupted removal', async () => {
     for (const name of ['kept', 'gone']) await layDown(name);
     put('kept');
     mkdirSync(join(top(), '.removed-x/vf'), { recursive: true });
@@ -84,7 +84,7 @@ describe('OrphanedFiles', () => {
     expect(logger.messages('warn')).toHaveLength(length);
   });
 
-  it('removes files that unstored claims left outside of their directories, and no files of others', async () => {
+  it('removes files that claims missing in the store left outside of their directories, and no files of others', async () => {
     const list = () =>
       [cdiDir, attributesDir, downwardApiDir].map((path) => readdirSync(path, { recursive: true }).sort());
     await layDown('kept');
@@ -109,7 +109,7 @@ describe('OrphanedFiles', () => {
     expect(logger.messages('warn').filter((message) => message.includes('file of a claim'))).toHaveLength(5);
   });
 
-  it('keeps a directory for a claim of the same name that arrives while it waits for the lock', async () => {
+  it('keeps a directory if a claim of the same name is prepared while OrphanedFiles waits for the lock', async () => {
     await layDown('nic');
     const held = await locks.acquire('default_nic');
     const swept = orphans.sweep(never);
@@ -151,13 +151,16 @@ describe('OrphanedFiles', () => {
     expect(existsSync(join(top(), 'default_nic/vf/metadata.json'))).toBe(true);
   });
 
-  it.runIf(process.getuid?.() !== 0)('reports once what it cannot remove, and removes the rest', async () => {
-    for (const name of ['a', 'b']) await layDown(name);
-    chmodSync(join(top(), 'default_a'), 0o500);
-    for (let n = 0; n < 2; n++) await orphans.sweep(never);
-    expect(readdirSync(top())).toEqual(['default_a']);
-    expect(logger.messages('warn').filter((message) => message.includes('files without a claim'))).toHaveLength(1);
-    // Nor could the end of this test remove it.
-    chmodSync(join(top(), 'default_a'), 0o700);
-  });
+  it.runIf(process.getuid?.() !== 0)(
+    'reports each file that it cannot remove once, and removes all others',
+    async () => {
+      for (const name of ['a', 'b']) await layDown(name);
+      chmodSync(join(top(), 'default_a'), 0o500);
+      for (let n = 0; n < 2; n++) await orphans.sweep(never);
+      expect(readdirSync(top())).toEqual(['default_a']);
+      expect(logger.messages('warn').filter((message) => message.includes('files without a claim'))).toHaveLength(1);
+      // Nor could the end of this test remove it.
+      chmodSync(join(top(), 'default_a'), 0o700);
+    },
+  );
 });

@@ -10,7 +10,7 @@ function create(tasks: ReconcileTask[]) {
 }
 
 describe('Reconciler', () => {
-  it('runs a round after each pause, and one after a change', async () => {
+  it('runs a round after each pause, and after a change', async () => {
     let rounds = 0;
     const { clock, reconciler } = create([{ name: 'count', run: async () => void rounds++ }]);
     await using _ = reconciler;
@@ -52,7 +52,7 @@ describe('Reconciler', () => {
       return seen;
     };
 
-    it('runs one more round at once, then with growing pauses up to the normal one', async () => {
+    it('runs one more round at once, then rounds with growing pauses up to the normal pause', async () => {
       await using bench = createNudging();
       expect(await pauses(bench, 8)).toEqual([
         [2, 1_000],
@@ -66,7 +66,7 @@ describe('Reconciler', () => {
       ]);
     });
 
-    it('treats requests from background work of a task in the same way', async () => {
+    it('runs rounds with growing pauses even if the requests come from background work of a task', async () => {
       await using bench = createNudging((reconciler) => void setImmediate(() => reconciler.nudge()));
       expect(await pauses(bench, 3)).toEqual([
         [2, 1_000],

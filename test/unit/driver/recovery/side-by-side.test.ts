@@ -22,7 +22,7 @@ function stuckWith(name: string) {
 }
 
 describe('concurrent kubelet calls with serialize: false', () => {
-  it('delay only the pod of a hanging claim', async () => {
+  it('delay no pod but that of a hanging claim', async () => {
     const { behaviour, begun, release } = stuckWith('slow');
     await using bench = await startBench(behaviour, { serialize: false });
     const client = bench.kubelet.client(testDriver);
@@ -71,7 +71,7 @@ describe('prepareAgain', () => {
 });
 
 describe('reclaim', () => {
-  it('unprepares a claim with its files if it is still over', async () => {
+  it('unprepares a claim with its files if the claim is still unneeded', async () => {
     await using bench = await startBench();
     const { wire } = await bench.preparePod('gone');
     expect(bench.claimDirs()).toEqual(['default_gone']);
@@ -81,7 +81,7 @@ describe('reclaim', () => {
     expect([bench.claimDirs(), bench.cdiSpecs()]).toEqual([[], []]);
   });
 
-  it('waits for a call about the claim', async () => {
+  it('waits for a kubelet call that handles the claim', async () => {
     const { behaviour, begun, release } = stuckWith('slow');
     await using bench = await startBench(behaviour, { serialize: false });
     const { wire } = bench.addPod('slow');

@@ -143,7 +143,7 @@ describe('ClaimWork for the VFs of a claim', () => {
   const file = (request: string) => readFileSync(join(claimDir(), request, 'metadata.json'), 'utf8').trim();
   const dataOf = (index: number) => metadata.read(identity, `vf-${index}`)?.devices[0]?.networkData;
 
-  it('knows after a restart whether containers are near them, until the next sandbox', async () => {
+  it('keeps their numaAligned attribute until the next sandbox, even after a restart', async () => {
     const aligned = () => metadata.read(identity, 'vf-1')?.devices[0]?.attributes?.numaAligned;
     alignment = 'unknown';
     await serve();
@@ -162,7 +162,7 @@ describe('ClaimWork for the VFs of a claim', () => {
     expect(aligned()).toBeUndefined();
   });
 
-  it('leaves them on the host if the claim was unprepared while it waited for the lock', async () => {
+  it('leaves them on the host if the claim was unprepared while ClaimWork waited for the lock', async () => {
     const unprepare = await locks.acquire(claimKey(identity));
     const served = serve();
     await setImmediate();
@@ -183,7 +183,7 @@ describe('ClaimWork for the VFs of a claim', () => {
     expect(dataOf(1)).toBeDefined();
   });
 
-  it('follows VFs although another one has left or is unreadable', async () => {
+  it('updates the metadata of a VF although another VF has left or is unreadable', async () => {
     await serve();
     pod.delete('dev-1');
     pod.set('dev-2', { ...stateOf(2), ips: ['192.0.2.22/24'] });
@@ -195,7 +195,7 @@ describe('ClaimWork for the VFs of a claim', () => {
     expect([gate(), file('vf-2')]).toEqual(['none', expect.stringContaining('192.0.2.23')]);
   });
 
-  it('withdraws metadata of VFs that left although an earlier one is unreadable', async () => {
+  it('withdraws the metadata of a VF that left although the VF before it is unreadable', async () => {
     await serve();
     pod.set('dev-1', new Error('no answer'));
     pod.delete('dev-2');
@@ -203,14 +203,14 @@ describe('ClaimWork for the VFs of a claim', () => {
     expect([gate(), file('vf-2'), dataOf(2)]).toEqual(['none', '', undefined]);
   });
 
-  it('removes metadata of the earlier sandbox if they cannot be attached in the next one', async () => {
+  it('removes metadata of the earlier sandbox if attaching them in the next sandbox fails', async () => {
     await serve();
     for (const name of ['dev-1', 'dev-2']) pod.set(name, new Error(`${name} is busy`));
     await work.serve(identity, { ...place, sandboxId: 's2' }, links as never, never, progress);
     expect([gate(), file('vf-1'), dataOf(2)]).toEqual(['none', '', undefined]);
   });
 
-  it('starts no container with a VF that has left while another one was attached again', async () => {
+  it('keeps the gate closed if one VF leaves while another VF is attached again', async () => {
     await serve();
     pod.delete('dev-2');
     await serve();
@@ -222,7 +222,7 @@ describe('ClaimWork for the VFs of a claim', () => {
     expect([gate(), file('vf-1'), dataOf(1)]).toEqual(['none', '', undefined]);
   });
 
-  it('starts no container with a VF that became unreadable while another one was attached again', async () => {
+  it('keeps the gate closed if one VF becomes unreadable while another VF is attached again', async () => {
     await serve();
     pod.delete('dev-2');
     await serve();
@@ -232,7 +232,7 @@ describe('ClaimWork for the VFs of a claim', () => {
     expect(gate()).toBe('none');
   });
 
-  it('is not ready while the metadata of a VF that left cannot be withdrawn, and retries', async () => {
+  it('keeps retrying while the metadata of a VF that left cannot be withdrawn', async () => {
     await serve();
     pod.delete('dev-1');
     withdrawError = new Error('read-only file system');
@@ -243,7 +243,7 @@ describe('ClaimWork for the VFs of a claim', () => {
     expect([gate(), file('vf-1'), dataOf(1)]).toEqual(['none', '', undefined]);
   });
 
-  it('hides old metadata of VFs that left, even if it could not be withdrawn and they cannot be attached again', async () => {
+  it('hides the metadata of VFs that left at the next attempt if its withdrawal failed', async () => {
     await serve();
     const path = join(claimDir(), 'vf-1', 'metadata.json');
     const before = file('vf-1');
@@ -255,7 +255,7 @@ describe('ClaimWork for the VFs of a claim', () => {
     expect([gate(), file('vf-1')]).toEqual(['none', '']);
   });
 
-  it('attaches the other VFs if one fails, and starts no container', async () => {
+  it('attaches all other VFs if attaching one fails, and keeps the gate closed', async () => {
     pod.delete('dev-1');
     expect(await serve()).toMatchObject({ withdrawn: { message: 'dev-1 is nowhere' } });
     expect(calls).toEqual(['reconfigure dev-1, free', 'attach dev-1', 'reconfigure dev-2, free', 'attach dev-2']);
@@ -267,7 +267,7 @@ describe('ClaimWork for the VFs of a claim', () => {
     });
   });
 
-  it('detaches the other VFs if one fails, and reports each failure', async () => {
+  it('detaches all other VFs if detaching one fails, and reports each failure', async () => {
     await serve();
     calls.length = 0;
     detachErrors.set('dev-1', new Error('dev-1 is busy'));

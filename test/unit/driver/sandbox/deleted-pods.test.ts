@@ -36,7 +36,7 @@ describe('DeletedPods', () => {
     pods = new DeletedPods({ registry: { waiting: () => waiting }, isWanted, clock, logger: new RecordingLogger() });
   });
 
-  it('ends only containers that wait for deleted pods', async () => {
+  it('ends only waiting containers whose pod is deleted', async () => {
     waiting = [sandbox('kept'), sandbox('deleted')];
     answer = async (name) => name === 'kept';
     await pods.look();

@@ -66,7 +66,7 @@ describe('MetadataWriter', () => {
     expect(logger.lines).toEqual([]);
   });
 
-  it('writes no request and keeps the gate closed while a device is unreadable, and reports nothing', async () => {
+  it('does not write a request while one of its devices is unreadable, and reports no status', async () => {
     const calls: string[] = [];
     const { writer } = open(fakeFiles(1, calls), ({ name }) => calls.push(`report ${name}`));
     const other = { ...device, pciAddress: '0000:3b:02.2', name: 'dev-2' };
@@ -76,7 +76,7 @@ describe('MetadataWriter', () => {
     expect(calls).toEqual(['update vf']);
   });
 
-  it('writes the other requests if one fails, and reports the failure, since the gate stays closed', async () => {
+  it('writes all other requests if writing one fails, and throws the error', async () => {
     const calls: string[] = [];
     const files = fakeFiles(1, calls);
     const full = new Error('no space left on device');
@@ -89,7 +89,7 @@ describe('MetadataWriter', () => {
     expect(calls).toEqual(['update other for s1']);
   });
 
-  it('reports whether addresses are about to change', async () => {
+  it('reports whether addresses are still tentative', async () => {
     const seen: unknown[] = [];
     const { writer } = open(fakeFiles(1), ({ name }, isSettled) => seen.push([name, isSettled]));
     for (const tentative of [true, false]) {
@@ -101,7 +101,7 @@ describe('MetadataWriter', () => {
     ]);
   });
 
-  it('succeeds although the claim status cannot be updated', async () => {
+  it('succeeds even if the claim status cannot be updated', async () => {
     const err = new Error('the store is gone');
     const { writer, logger } = open(fakeFiles(3), () => {
       throw err;
@@ -133,7 +133,7 @@ describe('MetadataWriter', () => {
     expect(await on.metadata.read(identity, 'vf')).toMatchObject({ generation: 1 });
   });
 
-  it('logs and counts only actual writes, also after a restart', async () => {
+  it('logs and counts only actual writes, even after a restart', async () => {
     using dir = tempDir();
     const logger = new RecordingLogger();
     const metrics = new Metrics({ driver: testDriver, version: '1', metadataEnabled: true });

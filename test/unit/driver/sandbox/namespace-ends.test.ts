@@ -21,7 +21,7 @@ describe('NamespaceEnds', () => {
     ended = [];
   });
 
-  it('reports each removed namespace once, and keeps watching the others', async () => {
+  it('reports each removed namespace once, and keeps watching all others', async () => {
     for (const path of networks.list()) watch(path);
     await second();
     expect(ended).toEqual([]);
@@ -34,7 +34,7 @@ describe('NamespaceEnds', () => {
     expect(ended).toEqual(['/ns/b', '/ns/a', '/ns/c']);
   });
 
-  it('has one timer for all watched namespaces, and none without any', async () => {
+  it('uses one timer for all watched namespaces, and no timer if none is watched', async () => {
     expect(clock.sleeping()).toEqual([]);
     const watches = networks.list().map(watch);
     await second();
@@ -47,7 +47,7 @@ describe('NamespaceEnds', () => {
     expect(ended).toEqual([]);
   });
 
-  it('watches a namespace that is added when the last one ended', async () => {
+  it('watches a namespace that is added at the moment when the last watched one ends', async () => {
     networks.paths.delete('/ns/a');
     ends.watch('one', '/ns/a', () => watch('/ns/b'));
     await second();

@@ -123,7 +123,7 @@ describe('NriHooks', () => {
     },
   );
 
-  it('answers at once if the runtime need not wait, and continues in the background', async () => {
+  it('answers at once if the containers can wait themselves, and continues in the background', async () => {
     mayReturnEarly = true;
     work = new Promise(() => undefined);
     expect(await answerAfter(0, hooks.runPodSandbox(pod, context))).toBe('success');
@@ -139,7 +139,7 @@ describe('NriHooks', () => {
     expect(clock.sleeping()).toEqual([]);
   });
 
-  it('delays the rejection of a container shortly, and checks again', async () => {
+  it('rejects a container only if a second check after a short delay fails, too', async () => {
     const ready = Promise.withResolvers<void>();
     work = ready.promise;
     refusals = [new Error('not yet')];
@@ -150,7 +150,7 @@ describe('NriHooks', () => {
     expect(calls).toEqual(['adopt s1', 'want ready', 'check', 'check']);
   });
 
-  it('rejects a container after that time, and at once if the sandbox failed', async () => {
+  it('rejects a container after the delay, or at once if the sandbox failed', async () => {
     work = new Promise(() => undefined);
     refusals = [new Error('not yet'), new Error('still not')];
     await expect(Promise.all([hooks.createContainer(pod, {} as Container, context), advance(500)])).rejects.toThrow(
@@ -161,7 +161,7 @@ describe('NriHooks', () => {
     await expect(hooks.createContainer(pod, {} as Container, context)).rejects.toThrow('the VF is gone');
   });
 
-  it('rejects a container on the wrong NUMA node, and waits shortly for metadata with its node', async () => {
+  it('rejects a container on the wrong NUMA node, and waits briefly for metadata that says whether it is aligned', async () => {
     compare = () => {
       throw new Error('its CPUs are on NUMA node 1');
     };
@@ -191,7 +191,7 @@ describe('NriHooks', () => {
     );
   });
 
-  it("passes on the runtime's list, and its disconnect", () => {
+  it("passes on the runtime's list of sandboxes, and expires it at a disconnect", () => {
     hooks.synchronize([pod], [{ podSandboxId: 's1', state: 'stopped' } as Container]);
     hooks.disconnected();
     expect(calls).toEqual(['list 1, in use s1', 'synchronized', 'expire']);

@@ -79,7 +79,7 @@ describe('NumaGuard', () => {
   const condition = (name = 'nic', device = 'vf-0') => guard.conditionOf(`uid-${name}`, device);
   const alignment = (sandboxId = 's1') => guard.alignmentOf('uid-nic', sandboxId, 'vf-0');
 
-  it('ignores containers without exclusive CPUs, or without the devices', () => {
+  it('ignores containers that have no exclusive CPUs or no devices', () => {
     claims = [claimOf('nic', [deviceOf('vf-0', 0, 'require'), deviceOf('vf-1', 1, 'require')])];
     expect(guard.check(pod, containerOf('4', undefined, { shares: 2 }))).toBe(false);
     expect(guard.check(pod, containerOf('4', []))).toBe(false);
@@ -113,7 +113,7 @@ describe('NumaGuard', () => {
     expect([alignment(), alignment('s2'), condition()?.status]).toEqual([undefined, 'aligned', 'True']);
   });
 
-  it('rejects a container with numa: require, sets a condition on its claim after three rejections, and clears it on success', () => {
+  it('rejects a misplaced container with numa: require, and sets a condition on its claim after three rejections', () => {
     claims = [claimOf('nic', [deviceOf('vf-0', 0, 'require')]), claimOf('other', [deviceOf('vf-9', 1)])];
     const refused = containerOf('4', ['nic_vf-0', 'other_vf-9']);
     const refuse = () => {
@@ -159,7 +159,7 @@ describe('NumaGuard', () => {
         };
       },
     ],
-  ])('rejects it also if placement is unknown, and reports nothing otherwise: %s', (_, set) => {
+  ])('rejects a container of unknown placement only with numa: require, and sends no event: %s', (_, set) => {
     set();
     expect(() => guard.check(pod, containerOf('4'))).toThrow(/unknown|cannot be read: EACCES/);
     expect(() => guard.check(pod, containerOf('4'))).toThrow(expect.objectContaining({ code: 'numa-unknown' }));
@@ -185,7 +185,7 @@ describe('NumaGuard', () => {
     ['of its own claim', ['DRA_CPUSET_uid-nic=0-1']],
     ['of its own claim, behind a thousand others', [...Array(1_000).fill('DRA_CPUSET_x=0-1'), 'DRA_CPUSET_uid-nic=0']],
     ['that fills a megabyte', [`DRA_CPUSET_uid-nic=${'0-65535,'.repeat(131_072)}0`]],
-  ])('compares the CPUs set by the runtime, not those of a variable %s', (_, env) => {
+  ])('compares the CPUs that the runtime set, not the CPUs in a variable %s', (_, env) => {
     claims = [claimOf('nic', [deviceOf('vf-0', 0, 'require')])];
     const where = 'its CPUs 4-5 are on NUMA node 1, and device vf-0 is on NUMA node 0';
     const start = process.cpuUsage();
@@ -195,7 +195,7 @@ describe('NumaGuard', () => {
     expect(condition()).toMatchObject({ status: 'False', reason: 'OtherNumaNode' });
   });
 
-  it('ignores a variable that the container sets itself', () => {
+  it('ignores a DRA_CPUSET variable that names no claim of the container', () => {
     const burstable = { ...pod, cgroupParent: '/kubepods/burstable/podpod-1' };
     const shared = (env: string[]) => containerOf('0,1,4', undefined, { shares: 2, env });
     expect(guard.check(burstable, shared(['DRA_CPUSET_x=0']))).toBe(false);
@@ -204,7 +204,7 @@ describe('NumaGuard', () => {
     expect(condition()).toMatchObject({ status: 'False', reason: 'OtherNumaNode' });
   });
 
-  it('reports once a container that started without the driver, and does not count it', () => {
+  it('reports a container that started without the driver once, and does not count it as rejected', () => {
     claims = [claimOf('nic', [deviceOf('vf-0', 0, 'require')])];
     guard.observe(pod, containerOf('4'));
     guard.observe(pod, containerOf('4'));
@@ -212,7 +212,7 @@ describe('NumaGuard', () => {
     expect([alignment(), condition()?.reason]).toEqual(['misaligned', 'OtherNumaNode']);
   });
 
-  it('compares a running container again if the store was unreadable', () => {
+  it('compares a running container later if the store was unreadable', () => {
     claims = [claimOf('nic', [deviceOf('vf-0', 0)])];
     storeError = new Error('disk I/O error');
     expect(() => guard.observe(pod, containerOf('4'))).toThrow('disk I/O error');
@@ -224,7 +224,7 @@ describe('NumaGuard', () => {
     expect(alignment()).toBe('misaligned');
   });
 
-  it('drops unprepared claims', () => {
+  it('forgets claims that are unprepared', () => {
     guard.check(pod, containerOf('4'));
     claims = [claimOf('next', [deviceOf('vf-0', 0)])];
     guard.check({ ...pod, id: 's2' }, containerOf('0', ['next_vf-0']));

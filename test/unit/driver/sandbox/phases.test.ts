@@ -49,7 +49,7 @@ describe('phases of a sandbox', () => {
       { phase: 'gone', end: 'away' },
       { phase: 'detaching', end: 'away' },
     ],
-  ])('are not skipped: $0.phase follows only $1.phase', (next, before) => {
+  ])('are never skipped: $0.phase follows only $1.phase', (next, before) => {
     const phase = new SandboxPhase();
     expect(() => phase.enter(next)).toThrow(`a sandbox cannot become ${next.phase} while it is pending`);
     phase.enter(before);

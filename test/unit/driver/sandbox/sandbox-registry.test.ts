@@ -105,7 +105,7 @@ describe('SandboxRegistry', () => {
     expect([registry.isFresh, registry.has('s1')]).toEqual([false, true]);
   });
 
-  it('serves a pod only in the sandbox with its containers, while an earlier one is still listed', async () => {
+  it('serves a pod only in the sandbox with its containers while an earlier sandbox is still listed', async () => {
     put('a', 'pod');
     registry.synchronize([facts('s1', 'pod'), facts('s2', 'pod')], new Set(['s2']));
     await requeue(2);
@@ -168,7 +168,7 @@ describe('SandboxRegistry', () => {
     expect(done).toEqual(['detach a from s1']);
   });
 
-  it('detaches VFs at once when the namespace is removed, also from a listed sandbox', async () => {
+  it('detaches VFs at once when the namespace is removed, even if the sandbox is still listed', async () => {
     put('a', 'pod-s1', 's1');
     await list([facts('s1')]);
     networks.gone.add(pathOf('s1'));
@@ -177,7 +177,7 @@ describe('SandboxRegistry', () => {
     expect(registry.has('s1')).toBe(false);
   });
 
-  it('treats a sandbox as removed after 10 s without being listed, since it may be starting', async () => {
+  it('treats an unlisted sandbox as removed only after 10 s, since it can be starting', async () => {
     put('a', 'pod-s1', 's1');
     registry.synchronize([], none);
     clock.advance(9_999);
@@ -189,13 +189,13 @@ describe('SandboxRegistry', () => {
     expect([done, ended]).toEqual([['detach a from s1'], new Set()]);
   });
 
-  it('knows the current sandbox of a pod after an earlier one ends', async () => {
+  it('does not consider an ended sandbox of a pod current', async () => {
     for (const sandboxId of ['s1', 's2']) registry.adopt(facts(sandboxId, 'p'), false);
     await turns();
     expect([registry.find('s1'), registry.mayBeCurrent(facts('s1', 'p'))]).toEqual([undefined, false]);
   });
 
-  it('does not remove a sandbox that first appears meanwhile', async () => {
+  it('does not treat a sandbox as removed if it starts within the 10 s', async () => {
     put('a', 'pod-s1', 's1');
     registry.synchronize([], none);
     registry.adopt(facts('s1'), false);
@@ -226,7 +226,7 @@ describe('SandboxRegistry', () => {
     expect([done, ended]).toEqual([['detach a from s1'], new Set(['s1'])]);
   });
 
-  it('concludes nothing from an outdated list', async () => {
+  it('treats no sandbox as removed because of an outdated list', async () => {
     put('a', 'pod-s1', 's1');
     await requeue(3);
     registry.synchronize([], none);
@@ -246,7 +246,7 @@ describe('SandboxRegistry', () => {
     expect(done).toEqual(['serve a in s1', 'detach a from s1']);
   });
 
-  it("leaves VFs in their sandbox until the runtime reports the pod's current one", async () => {
+  it("leaves VFs in their sandbox until the runtime reports another sandbox as the pod's current one", async () => {
     put('a', 'pod', 's2');
     const both = [facts('s1', 'pod'), facts('s2', 'pod')];
     await list(both);
@@ -257,7 +257,7 @@ describe('SandboxRegistry', () => {
     expect(done).toEqual(['detach a from s2', 'serve a in s1']);
   });
 
-  it('does not consider a sandbox current while the pod or its VFs are in another', async () => {
+  it('does not consider a sandbox current while the pod or its VFs are in another sandbox', async () => {
     const mayBe = (...ids: string[]) => ids.map((id) => registry.mayBeCurrent(facts(id, 'pod')));
     put('a', 'pod', 's2');
     expect(mayBe('s1', 's2')).toEqual([false, true]);
@@ -320,7 +320,7 @@ describe('SandboxRegistry', () => {
     expect([registry.hasPod('pod-s1'), registry.mayHaveContainers('pod-s1')]).toEqual([false, false]);
   });
 
-  it('retries failed work, and then drops the sandbox', async () => {
+  it('retries failed detaching of an ended sandbox, and then drops the sandbox', async () => {
     put('a', 'pod-s1', 's1');
     detachFailure = new Error('no space left on device');
     networks.gone.add(pathOf('s1'));

@@ -27,7 +27,7 @@ describe('Sandbox while one of its claims is being attached', () => {
     opened = openWaiting('tentative');
   });
 
-  it('reads tentative addresses of the other claims until they are final', async () => {
+  it('reads tentative addresses of its other claims until they are final', async () => {
     await pass(500);
     expect(served()).toBe(2);
     opened.work.answer = 'ready';
@@ -40,7 +40,7 @@ describe('Sandbox while one of its claims is being attached', () => {
     expect(served()).toBe(11);
   });
 
-  it('reads the other claims once per burst of changes in the pod', async () => {
+  it('reads its other claims once per burst of changes in the pod', async () => {
     opened = openWaiting('ready', { liveUpdates: true });
     await pass(2_000);
     expect(served()).toBe(1);
@@ -50,14 +50,14 @@ describe('Sandbox while one of its claims is being attached', () => {
     expect(served()).toBe(2);
   });
 
-  it('counts a device that is read again only once as attached', async () => {
+  it('counts a device as attached only once, even if the device is read again', async () => {
     for (let tick = 0; tick < 6; tick++) await pass(500);
     expect(served()).toBeGreaterThan(2);
     expect(opened.slow).toEqual([expect.stringMatching(/^2 of 2 devices are attached after 3 s; claim apps\/b /)]);
   });
 
   it.each(['gone', 'away'] as const)(
-    'detaches after the last reading, and stops reading, when it is %s',
+    'stops reading, and detaches after the last reading, when it is %s',
     async (goal) => {
       await pass(500);
       await opened.sandbox.want(goal);

@@ -19,7 +19,7 @@ it('Sandbox reports once how long the pod waited for all its VFs, including fail
   expect(sandbox.waitedMs).toBeUndefined();
 });
 
-it('Sandbox reports the wait for work to begin, for VFs, and for metadata', async () => {
+it('Sandbox reports separately how long it waited for its turn, for VFs and for metadata', async () => {
   const { sandbox, work, clock, waits } = openSandbox([claim('a')]);
   const written = Promise.withResolvers<void>();
   work.slow = { devices: [device, device], attach: async () => clock.advance(40) };

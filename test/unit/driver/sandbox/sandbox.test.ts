@@ -69,7 +69,7 @@ describe('Sandbox', () => {
     sandbox = open();
   });
 
-  it('is ready once all claims are, and stays ready without further reading', async () => {
+  it('is ready once all its claims are ready, and then reads nothing more', async () => {
     const [first, second] = [sandbox.want('ready'), sandbox.want('ready')];
     expect(sandbox.phase).toBe('attaching');
     await Promise.all([first, second]);
@@ -103,7 +103,7 @@ describe('Sandbox', () => {
     expect([sandbox.phase, sandbox.failure, clock.sleeping()]).toEqual(['ready', undefined, []]);
   });
 
-  it('does not report a lost namespace for 30 s, since a container in the gate may name it', async () => {
+  it('reports an unknown namespace only after 30 s, since a waiting container can still name it', async () => {
     const { netnsPath: _, ...lost } = facts;
     sandbox = open(false, { ...lost, isNetnsUnknown: true });
     await expect(sandbox.want('ready')).rejects.toThrow('does not report the network namespace');
@@ -139,7 +139,7 @@ describe('Sandbox', () => {
     expect([work.done, sandbox.failure]).toEqual([['serve a', 'serve b'], undefined]);
   });
 
-  it('reads everything again also while one of its claims waits', async () => {
+  it('reads everything again after a store failure even while one of its claims waits', async () => {
     work.failures.set('b', new Error('not yet'));
     await sandbox.want('ready').catch(() => undefined);
     isUnreadable = true;
@@ -169,7 +169,7 @@ describe('Sandbox', () => {
     expect(logger.messages()).toEqual(['the pod waits for its devices', 'sandbox ready']);
   });
 
-  it('reports that metadata is being written when all devices are attached', async () => {
+  it('reports that it writes metadata once all devices are attached', async () => {
     claims = [claim('a')];
     work.slow = { devices: claims[0]!.devices, attach: () => Promise.resolve() };
     work.hold = clock.sleep(5_000);
@@ -183,7 +183,7 @@ describe('Sandbox', () => {
     ]);
   });
 
-  it('repeats the report only after the pod was ready, and stays silent while ready or ending', async () => {
+  it('repeats the report only after the pod was ready in between', async () => {
     const attach = () => {
       work.hold = clock.sleep(10_000);
       return sandbox.refresh();
@@ -248,7 +248,7 @@ describe('Sandbox', () => {
   });
 
   it.each(Array.from({ length: 20 }, (_, turn) => turn))(
-    'handles a request that arrives %i turns after the last claim was served',
+    'handles a request that arrives %i event loop turns after the last claim was served',
     async (delay) => {
       const requested = async (request: () => Promise<void>) => {
         claims = [claim('a')];
@@ -278,7 +278,7 @@ describe('Sandbox', () => {
     expect(work.done.filter((call) => call === 'serve a')).toHaveLength(11);
   });
 
-  it("waits for the kernel's events on tentative addresses if it follows the pod", async () => {
+  it("waits for the kernel's events on tentative addresses, without polling, if it follows the pod", async () => {
     sandbox = open(true);
     work.answer = 'tentative';
     await sandbox.want('ready');
@@ -291,7 +291,7 @@ describe('Sandbox', () => {
     expect(work.done.filter((call) => call === 'serve a')).toHaveLength(2);
   });
 
-  it('stops following a pod whose claims were unprepared, so that its namespace can end', async () => {
+  it("stops following a pod whose claims are unprepared, so that the pod's namespace can end", async () => {
     sandbox = open(true);
     await sandbox.want('ready');
     expect(networks.watches).toBe(1);
@@ -300,7 +300,7 @@ describe('Sandbox', () => {
     expect([networks.watches, clock.sleeping()]).toEqual([0, []]);
   });
 
-  it('follows changes of the pod, once per burst, until the namespace changes', async () => {
+  it('reads the pod once per burst of changes, until the namespace changes', async () => {
     sandbox = open(true);
     await sandbox.want('ready');
     await pass(250);
@@ -346,7 +346,7 @@ describe('Sandbox', () => {
     expect([networks.watches, clock.sleeping()]).toEqual([0, []]);
   });
 
-  it('ends containers that wait for unready claims during an attempt', async () => {
+  it('ends containers that wait for claims that are not ready, even during a pass', async () => {
     work.failures.set('b', new Error('not yet'));
     await sandbox.want('ready').catch(() => undefined);
     work.hold = new Promise(() => undefined);
@@ -369,7 +369,7 @@ describe('Sandbox', () => {
     /** What was done since the last call. */
     const done = () => work.done.splice(0);
 
-    it('serves the others if one fails, and reports only that failure', async () => {
+    it('serves all other claims if one claim fails, and reports only the failure', async () => {
       const error = new SandboxError('vf-missing', 'the VF is gone');
       work.failures.set('a', error);
       await expect(sandbox.want('ready')).rejects.toBe(error);
@@ -380,7 +380,7 @@ describe('Sandbox', () => {
       expect(logger.lines.at(-1)?.fields).toMatchObject({ claim: 'apps/a', err: error, retryMs: 500 });
     });
 
-    it('retries only failed ones, and counts the attempts of each', async () => {
+    it('retries only failed claims, and counts the attempts for each claim', async () => {
       for (const name of ['a', 'b']) work.failures.set(name, new Error(`not yet ${name}`));
       await sandbox.want('ready').catch(() => undefined);
       work.failures.delete('b');
@@ -396,7 +396,7 @@ describe('Sandbox', () => {
       expect(logger.messages('warn')).toHaveLength(3);
     });
 
-    it('answers with the failures of all claims, each with its name', async () => {
+    it('answers with the failures of all claims, each with the name of the claim', async () => {
       for (const name of ['a', 'b']) work.failures.set(name, new Error(`not yet ${name}`));
       await expect(sandbox.want('ready')).rejects.toMatchObject({
         code: 'several-failures',
@@ -407,7 +407,7 @@ describe('Sandbox', () => {
       await expect(sandbox.want('ready')).rejects.toMatchObject({ code: 'netns-missing' });
     });
 
-    it('reads ready ones when the pod changes, and retries the others only after their pause', async () => {
+    it('reads ready claims when the pod changes, but retries failed claims only after their pause', async () => {
       sandbox = open(true);
       work.failures.set('a', new Error('not yet'));
       await sandbox.want('ready').catch(() => undefined);
@@ -422,7 +422,7 @@ describe('Sandbox', () => {
       expect(done()).toEqual(['serve b', 'serve a', 'hold a: not yet']);
     });
 
-    it('keeps one ready that is temporarily unreadable', async () => {
+    it('keeps a claim ready that is temporarily unreadable', async () => {
       await sandbox.want('ready');
       work.failures.set('a', new Error('no answer'));
       done();
@@ -450,7 +450,7 @@ describe('Sandbox', () => {
       expect([sandbox.phase, sandbox.isReady('a'), clock.sleeping()]).toEqual(['ready', true, []]);
     });
 
-    it('drops an unprepared one, and serves it if it is prepared again', async () => {
+    it('drops an unprepared claim, and serves the claim if it is prepared again', async () => {
       await sandbox.want('ready');
       claims = [claim('b')];
       await sandbox.refresh();
@@ -461,7 +461,7 @@ describe('Sandbox', () => {
       expect([done(), sandbox.isReady('a')]).toEqual([['serve a'], true]);
     });
 
-    it('is ready once the failed one is unprepared', async () => {
+    it('is ready once the failed claim is unprepared', async () => {
       work.failures.set('a', new Error('not yet'));
       await sandbox.want('ready').catch(() => undefined);
       claims = [claim('b')];
@@ -469,7 +469,7 @@ describe('Sandbox', () => {
       expect([sandbox.phase, sandbox.failure, clock.sleeping()]).toEqual(['ready', undefined, []]);
     });
 
-    it('detaches the VFs of the others if one fails, and retries only that one', async () => {
+    it('detaches the VFs of all other claims if detaching one claim fails, and retries only that claim', async () => {
       await sandbox.want('ready');
       work.detachFailures.set('a', new Error('cannot restore its name'));
       done();
@@ -484,7 +484,7 @@ describe('Sandbox', () => {
       expect([done(), sandbox.phase, clock.sleeping()]).toEqual([['detach a'], 'gone', []]);
     });
 
-    it('ends the containers of all, also if that fails for one', async () => {
+    it('ends the waiting containers of all claims, even if ending those of one claim fails', async () => {
       for (const name of ['a', 'b']) work.failures.set(name, new Error('not yet'));
       await sandbox.want('ready').catch(() => undefined);
       work.endFailure = new Error('read-only file system');

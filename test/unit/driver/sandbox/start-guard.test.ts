@@ -56,18 +56,18 @@ describe('StartGuard', () => {
     dir[Symbol.dispose]();
   });
 
-  it("lets a container with the claim's gate wait", () => {
+  it("lets a container that has the claim's gate wait", () => {
     guard.check(pod, container([variable]), sandbox(false));
     guard.check(pod, container([]), sandbox(false));
     guard.check(pod, container([variable]), sandbox(false, { error: busy, attempts: 2 }));
   });
 
-  it('lets a container wait that reports its network namespace, even if the runtime does not', () => {
+  it('lets a container wait if only the container, not the runtime, can name the network namespace', () => {
     const unknown = new SandboxError('netns-unknown', 'which network namespace?', { retriable: true });
     guard.check(pod, container([variable]), sandbox(false, { error: unknown, attempts: 9 }));
   });
 
-  it('rejects a container that would wait in vain, with the reason', () => {
+  it('rejects, with the reason, a container whose VF cannot be attached', () => {
     const refusal = /^container app cannot start with claim ns\/nic: the VF is gone$/;
     expect(() => guard.check(pod, container([variable]), sandbox(false, { error: gone, attempts: 1 }))).toThrow(
       refusal,
@@ -77,14 +77,14 @@ describe('StartGuard', () => {
     );
   });
 
-  it('rejects a container of a sandbox that its VFs are leaving, whose gate nothing opens', () => {
+  it('rejects a container while the VFs are leaving its sandbox, since nothing will open the gate', () => {
     expect(() => guard.check(pod, container([variable]), sandbox(false, undefined, true))).toThrow(
       /cannot start with claim ns\/nic: its devices are leaving this sandbox$/,
     );
   });
 
   // B3: metadata off, the layout attributes-json alone, claims that an older version has prepared.
-  it("rejects every container of the pod without the claim's gate", () => {
+  it("rejects every container of the pod that lacks the claim's gate", () => {
     const refusal = 'container app cannot start with claim ns/nic: its devices are not in this sandbox yet';
     const other = { path: '/gate', args: ['gate', '--claim-dir', '/data/dra-device-metadata/ns_other'] };
     for (const hooks of [[], [other]]) {
@@ -93,7 +93,7 @@ describe('StartGuard', () => {
     }
   });
 
-  describe('if the pod has another claim', () => {
+  describe('if one claim of the pod has failed and another is ready', () => {
     const ready = { namespace: 'ns', name: 'other', uid: 'claim-2' };
     const otherGate = { path: '/gate', args: ['gate', '--claim-dir', '/data/dra-device-metadata/ns_other'] };
     /** The first claim has failed; the other one is ready. */
@@ -107,14 +107,14 @@ describe('StartGuard', () => {
       store.putClaim(storedClaim({ identity: ready, podUids: ['pod-1'], devices }));
     });
 
-    it('lets a container with only the gate of that one start', () => {
+    it('lets a container start that has only the gate of the ready claim', () => {
       guard.check(pod, container(['CLAIM_claim_2=ns/other'], [otherGate]), half);
       expect(() => guard.check(pod, container([variable], [gate, otherGate]), half)).toThrow(
         /claim ns\/nic: the VF is gone$/,
       );
     });
 
-    it('rejects a container unless it is known not to use the failed one', () => {
+    it('rejects a container unless it certainly does not use the failed claim', () => {
       const kept = { ...pod, runtimeHandler: 'runsc' };
       expect(() => guard.check(kept, container([], [otherGate]), half)).toThrow('the VF is gone');
       expect(() => guard.check(pod, container([], []), half)).toThrow('the VF is gone');
@@ -122,7 +122,7 @@ describe('StartGuard', () => {
       expect(() => guard.check(pod, container([], [otherGate]), half)).toThrow('the VF is gone');
     });
 
-    it('lets a container wait for that one, whatever the state of the other', () => {
+    it("lets a container wait for its own claim, although the pod's other claim has failed", () => {
       guard.check(pod, container([], [otherGate]), { ...half, isReady: () => false });
     });
   });
@@ -133,11 +133,11 @@ describe('StartGuard', () => {
     guard.check(kept, container([variable]), sandbox(true));
   });
 
-  it('ignores containers of other pods without the metadata', () => {
+  it('ignores containers of other pods that do not use the claim', () => {
     guard.check({ ...pod, uid: 'pod-2' }, container(['CLAIM_claim_2=ns/other', 'PATH=/bin'], []), sandbox(false));
   });
 
-  it('rejects a claim that is not yet prepared for the pod that it passed to', () => {
+  it('rejects a container while the claim, passed to its pod, is not yet prepared for that pod', () => {
     store.putClaim(storedClaim({ identity, podUids: ['pod-1'], state: 'preparing', devices: [device] }));
     expect(() => guard.check(pod, container([variable]), sandbox(false))).toThrow(
       /cannot start with claim ns\/nic: its devices are not prepared yet for this pod, to which it has passed$/,
@@ -146,9 +146,9 @@ describe('StartGuard', () => {
   });
 
   it.each([
-    ['its gate', container([])],
-    ['its variable, with metadata and gate off', container([variable], [])],
-  ])('rejects a claim for a pod that reserved it after it was prepared for another: %s', (_, used) => {
+    ["the claim's gate", container([])],
+    ["the claim's variable, with metadata and gate off", container([variable], [])],
+  ])('rejects a container that has %s if the claim is prepared for another pod', (_, used) => {
     const next = { ...pod, uid: 'pod-2' };
     expect(() => guard.check(next, used, sandbox(false))).toThrow(
       /cannot start with claim ns\/nic: its devices are prepared for another pod, and cannot be in two$/,
@@ -157,7 +157,7 @@ describe('StartGuard', () => {
     guard.check(next, container(['PATH=/bin'], []), sandbox(false));
   });
 
-  it('refuses the claim of another pod also to a container with a claim of its own', () => {
+  it("rejects a container that uses another pod's claim, even if it also has a claim of its own", () => {
     const own = { namespace: 'ns', name: 'own', uid: 'claim-2' };
     const devices = [{ ...device, pciAddress: '0000:01:10.1', name: 'dev-2' }];
     store.putClaim(storedClaim({ identity: own, podUids: ['pod-2'], devices }));
@@ -167,7 +167,7 @@ describe('StartGuard', () => {
     );
   });
 
-  it('lets the runtime continue only if other pods are expected, and all containers wait themselves', () => {
+  it('lets the hook answer early only if all containers of the pod can wait themselves', () => {
     expect(guard.mayReturnEarly(pod)).toBe(false);
     const other = { namespace: 'ns', name: 'other', uid: 'claim-2' };
     const devices = [{ ...device, pciAddress: '0000:01:10.1', name: 'dev-2' }];
@@ -194,7 +194,7 @@ describe('StartGuard', () => {
     expect(guard.mayReturnEarly(pod)).toBe(false);
   });
 
-  it('rejects only containers with metadata while the store is unreadable', () => {
+  it('rejects only containers that have metadata while the store is unreadable', () => {
     store[Symbol.dispose]();
     guard.check(pod, container(['PATH=/bin'], []), sandbox(false));
     expect(() => guard.check(pod, container([variable]), sandbox(false))).toThrow(/state store .* cannot be used/);

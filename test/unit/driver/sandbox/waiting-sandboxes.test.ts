@@ -86,7 +86,7 @@ describe('WaitingSandboxes', () => {
     });
   });
 
-  it('serves all at once, as if the runtime had reported them', async () => {
+  it('serves all waiting sandboxes concurrently, as if the runtime had reported them', async () => {
     announced = [announcement('a'), announcement('b')];
     const releases: (() => void)[] = [];
     serve = () => new Promise((resolve) => releases.push(resolve));
@@ -119,7 +119,7 @@ describe('WaitingSandboxes', () => {
     expect(isOver).toBe(true);
   });
 
-  it('continues if one sandbox fails, or if nothing is readable', async () => {
+  it('continues if one sandbox fails, and if no announcement is readable', async () => {
     announced = [announcement('a'), announcement('b')];
     serve = (id) => (id === 's-a' ? Promise.reject(new Error('no VF')) : Promise.resolve());
     await waiting.serve();
@@ -151,7 +151,7 @@ describe('WaitingSandboxes', () => {
     expect(ids()).toEqual(['s-b']);
   });
 
-  it('serves a sandbox once that waits for several claims', async () => {
+  it('serves a sandbox that waits for several claims only once', async () => {
     put('c', 'prepared', ['a']);
     const { claim } = announcement('c');
     announced = [announcement('a'), announcement('a', { claim })];

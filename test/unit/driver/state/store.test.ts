@@ -24,7 +24,7 @@ const it = base.extend<{ path: string }>({
 const otherTurn = Promise.resolve();
 
 describe('Store', () => {
-  it('gives a device to only one claim, also across processes, and names the holder', async ({ path }) => {
+  it('gives a device to only one claim, even across processes, and names the holder', async ({ path }) => {
     using first = new Store(path);
     using second = new Store(path);
     first.putClaim(storedClaim({ identity, state: 'preparing', devices: [device] }));
@@ -39,7 +39,7 @@ describe('Store', () => {
     expect(first.holderOf(device.pciAddress)?.identity).toEqual(other);
   });
 
-  it('changes the state of a claim, and nothing else', ({ path }) => {
+  it('changes the state of a claim, and no other field', ({ path }) => {
     using store = new Store(path, { bootId: 'b' });
     const claim = {
       identity,
@@ -53,7 +53,7 @@ describe('Store', () => {
     expect(store.claims()).toEqual([{ ...claim, state: 'unpreparing' }]);
   });
 
-  it('commits several changes together, and undoes one that fails alone', async ({ path }) => {
+  it('commits several changes together, and rolls back a single failed change', async ({ path }) => {
     using store = new Store(path);
     using other = new Store(path);
     const put = (uid: string, index: number) => {
@@ -125,7 +125,7 @@ describe('Store', () => {
     expect(readFileSync(path)).toEqual(damaged);
   });
 
-  it('rejects invalid rows instead of dropping them', ({ path }) => {
+  it('fails on an invalid row instead of skipping the row', ({ path }) => {
     using store = new Store(path);
     store.putClaim(storedClaim({ identity, devices: [device] }));
     const other = new DatabaseSync(path);
@@ -134,7 +134,7 @@ describe('Store', () => {
     expect(() => store.claims()).toThrow(expect.objectContaining({ code: 'store-unusable', hint: expect.any(String) }));
   });
 
-  it('can be read unchanged by tools, also beside a driver of another version', ({ path }) => {
+  it('can be read by tools without being changed, even if the driver has another version', ({ path }) => {
     expect(() => new Store(path, { readOnly: true })).toThrow(
       expect.objectContaining({ code: 'store-unusable', hint: expect.stringContaining('as root') }),
     );
@@ -186,7 +186,7 @@ describe('Store', () => {
     expect(store.unrestored()).toEqual([]);
   });
 
-  it('refuses a claim with two shares of one VF, which only one interface can have', ({ path }) => {
+  it('rejects a claim with two shares of one VF, since a VF has one interface', ({ path }) => {
     using store = new Store(path);
     const devices = ['a', 'b'].map((shareId) => storedDevice({ shareId }));
     expect(() => store.putClaim(storedClaim({ identity, devices }))).toThrow(
@@ -195,7 +195,7 @@ describe('Store', () => {
     expect(store.claims()).toEqual([]);
   });
 
-  it('keeps the location of a VF when its claim is stored again from an older reading', ({ path }) => {
+  it('keeps the location of a VF when the claim is stored again with older data', ({ path }) => {
     using store = new Store(path);
     const put = (each: StoredDevice) => store.putClaim(storedClaim({ identity, devices: [each] }));
     put(device);
@@ -224,7 +224,7 @@ describe('Store', () => {
     store.putClaim(next);
   });
 
-  it('reads unrestored VFs again after a change by this or another instance', async ({ path }) => {
+  it('reads unrestored VFs again after a change by this or another driver instance', async ({ path }) => {
     using store = new Store(path);
     using other = new Store(path);
     const reasons = () => store.unrestored().map(({ reason }) => reason);

@@ -45,7 +45,7 @@ describe('claim records in the store', () => {
     expect([second.records.names(), bench.files(bench.dataDir)]).toEqual([[], []]);
   });
 
-  it('keep an otherwise empty directory for the gate, since netdra-gate waits only in an existing one', async () => {
+  it('keep a directory for the gate, since netdra-gate waits only if the directory exists', async () => {
     using first = start();
     const gate = { program: '/opt/netdra-gate', timeoutSeconds: 100 };
     const metadata = bench.start({ records: first.records, enabled: false, gate });
@@ -55,7 +55,7 @@ describe('claim records in the store', () => {
     expect(existsSync(dirname(recordFile()))).toBe(false);
   });
 
-  it('are found without their directory, and then removed', async () => {
+  it("are removed if their claim's directory is missing", async () => {
     using first = start();
     await first.metadata.prepare(record, new Map());
     first.records.write('default_gone', first.records.read('default_fast-net') ?? '');
@@ -64,7 +64,7 @@ describe('claim records in the store', () => {
     expect(first.records.names()).toEqual(['default_fast-net']);
   });
 
-  it('keep the sandbox that another instance has just served when an earlier sandbox ends', async () => {
+  it('keep the sandbox that another driver instance has just served when an earlier sandbox ends', async () => {
     using first = start();
     using second = start();
     const gate = { program: '/opt/netdra-gate', timeoutSeconds: 100 };

@@ -65,7 +65,7 @@ describe('announcing a VF whose earlier sandbox is still being announced', () =>
   });
 });
 
-describe('announcing in a network that never stops sending frames', () => {
+describe('announcing a VF in a network that never stops sending frames', () => {
   it('reads 1,024 frames after each probe, and announces the addresses', async () => {
     const clock = new ManualClock();
     const announcements = new Announcements({
@@ -91,7 +91,7 @@ describe('announcing in a network that never stops sending frames', () => {
   });
 });
 
-describe('duplicate addresses', () => {
+describe('duplicate addresses of a VF', () => {
   let clock: ManualClock;
   let announcements: Announcements;
   /** How often addresses were probed, and how often the VF was to be read again. */
@@ -151,7 +151,7 @@ describe('duplicate addresses', () => {
     expect([...announcements.conflictsOf(device).keys()]).toEqual([address]);
   });
 
-  it('are not probed forever if a host answers every other probe', async () => {
+  it('are not probed forever if a host answers only every second probe', async () => {
     claimants = Array.from({ length: 100 }, (_, n) => (n % 2 === 0 ? undefined : '02:00:00:00:00:99'));
     await read();
     await pass(clock, 60_000);

@@ -7,7 +7,7 @@ import { type LinkState, NetlinkError } from '../../../../src/node/netlink/index
 import { ManualClock } from '../../../doubles/manual-clock.ts';
 import { storedDevice } from '../../../doubles/stored-claims.ts';
 
-it('an attachment stays stored until the interface is restored, so that detaching is retried', async () => {
+it('an attachment stays in the store until the interface is restored, so that detaching is retried', async () => {
   const host: LinkState = { name: 'ens1v0', hardwareAddress: '02:00:00:00:00:01', mtuBytes: 1500, up: false };
   const device = storedDevice({
     attachment: { podNamespace: 'default', podName: 'app', sandboxId: 's', podUid: 'u', netnsPath: '/n', host },
@@ -35,30 +35,33 @@ it('an attachment stays stored until the interface is restored, so that detachin
 it.each([
   ['the plugins of its network', { attach: 'cni' }],
   ['its IPAM plugin', { ipam: { type: 'host-local' } }],
-] as const)('a VF stays in its pod until DEL of %s has ended, which may need the interface', async (_what, config) => {
-  const calls: string[] = [];
-  const attachments = new Attachments({
-    networks: { open: () => void calls.push('VF leaves') } as unknown as Networks,
-    vfs: { linkKey: () => ({ alias: 'vf' }), recreate: async () => undefined },
-    cni: {
-      remove: async () => {
-        calls.push('DEL begins');
-        await Promise.resolve();
-        calls.push('DEL ends');
+] as const)(
+  'a VF stays in its pod until DEL of %s has ended, since DEL can need the interface',
+  async (_what, config) => {
+    const calls: string[] = [];
+    const attachments = new Attachments({
+      networks: { open: () => void calls.push('VF leaves') } as unknown as Networks,
+      vfs: { linkKey: () => ({ alias: 'vf' }), recreate: async () => undefined },
+      cni: {
+        remove: async () => {
+          calls.push('DEL begins');
+          await Promise.resolve();
+          calls.push('DEL ends');
+        },
       },
-    },
-    store: { setAttachments: () => void calls.push('stored') },
-    clock: new ManualClock(),
-  } as unknown as AttachmentsOptions);
-  const attachment = { podUid: 'u', podNamespace: 'default', podName: 'app', sandboxId: 's', netnsPath: '/n' };
-  await attachments.detach('c', storedDevice({ config, attachment }));
-  expect(calls).toEqual(['DEL begins', 'DEL ends', 'VF leaves', 'stored']);
-});
+      store: { setAttachments: () => void calls.push('stored') },
+      clock: new ManualClock(),
+    } as unknown as AttachmentsOptions);
+    const attachment = { podUid: 'u', podNamespace: 'default', podName: 'app', sandboxId: 's', netnsPath: '/n' };
+    await attachments.detach('c', storedDevice({ config, attachment }));
+    expect(calls).toEqual(['DEL begins', 'DEL ends', 'VF leaves', 'stored']);
+  },
+);
 
 it.each<[string, Partial<StoredDevice>]>([
   ['that another component attaches', { config: { attach: 'observe' } }],
   ['in user space', { access: { driver: 'vfio-pci', nodes: [], vfio: { device: '/dev/vfio/1', iommuGroup: '1' } } }],
-])('a VF %s stays where it is when it is detached', async (_what, device) => {
+])('detaching does not move a VF %s', async (_what, device) => {
   const calls: string[] = [];
   const attachments = new Attachments({
     networks: { open: () => void calls.push('VF leaves') } as unknown as Networks,
@@ -72,7 +75,7 @@ it.each<[string, Partial<StoredDevice>]>([
   expect(calls).toEqual(['stored']);
 });
 
-it('plugins of a VF get an interface name that no other VF of the pod will have', async () => {
+it('CNI plugins get an interface name that no other VF of the pod will have', async () => {
   const stored: (Attachment | undefined)[] = [];
   const link = { index: 4, name: 'ens1v1', alias: 'vf', altNames: [], mtuBytes: 1500, up: false };
   const host = {
@@ -111,7 +114,7 @@ it('plugins of a VF get an interface name that no other VF of the pod will have'
   expect(stored).toMatchObject([{ sandboxId: 's', interfaceName: 'net2' }]);
 });
 
-it('a VF that is still in the sandbox of another pod stays there', async () => {
+it('attaching a VF that is still in the sandbox of another pod does not move it', async () => {
   const link = { index: 4, name: 'net1', alias: 'vf', altNames: [], mtuBytes: 1500, up: true };
   const calls: string[] = [];
   const namespaceWith = (links: object[]) => {

@@ -22,7 +22,7 @@ it.each([
     { name: 'bond0', mode: 'balance-alb', primary: 'right', primaryReselect: 'failure' },
     { mode: 'balance-alb', miimonMs: 100, primaryReselect: 'failure' },
   ],
-] as [BondConfig, object][])('makes the bond that a claim asks for: %j', async (bond, expected) => {
+] as [BondConfig, object][])('creates the bond that a claim requests: %j', async (bond, expected) => {
   const made: object[] = [];
   const connection = {
     links: async () => [],
@@ -38,7 +38,7 @@ it.each([
   expect(made).toEqual([{ name: expect.stringMatching(/^netdra-/), mtuBytes: 1500, ...expected }]);
 });
 
-it('completes a bond that was made before the driver was killed, and gives its member the MAC of the claim', async () => {
+it('completes a bond that a killed driver had created, and gives the member the MAC of the claim', async () => {
   const changes: unknown[] = [];
   const unfinished = { index: 9, name: 'netdra-1a2b3c4d', kind: 'bond', mtuBytes: 1500 };
   const connection = {

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import { findDifferences } from '../../../../src/driver/vf/claim-differences.ts';
 import type { NetworkNamespace } from '../../../../src/driver/vf/networks.ts';
 
-it('compares no offload limit that the kernel does not report', async () => {
+it('findDifferences ignores an offload limit that the kernel does not report', async () => {
   const link = { index: 1, name: 'net1', mtuBytes: 1500, offloadLimits: { gsoMaxBytes: 65_536, groMaxBytes: 32_768 } };
   const connection = { link: async () => link };
   const namespace = { connection, readSysctls: () => new Map() } as unknown as NetworkNamespace;

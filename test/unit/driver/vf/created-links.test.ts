@@ -46,7 +46,7 @@ describe('createOnce', () => {
     expect([made, calls]).toMatchObject([{ index: 9, name: 'bond0', alias }, []]);
   });
 
-  it('completes a link whose driver was killed', async () => {
+  it('completes a link if the driver was killed while creating it', async () => {
     const { made, calls } = await create({ kind: 'bond' }, false);
     expect([made, calls]).toMatchObject([{ index: 9, name: 'bond0', alias }, [[9, { name: 'bond0', alias }]]]);
   });

@@ -33,7 +33,7 @@ describe('pfSettingsOf', () => {
     ['a MAC of the claim', { config: { macAddress: own } }, ['vlan', 'hardwareAddress']],
     ['an administrative MAC', { before: { vf: { hardwareAddress: own } } }, ['vlan', 'hardwareAddress']],
     ['the MAC of its interface', { before: { vf: {}, link: link(own) } }, ['vlan', 'hardwareAddress']],
-  ])('omits no setting that the device has: %s', async (_, more, facts) => {
+  ])('throws if the PF does not report a setting that the device has: %s', async (_, more, facts) => {
     await expect(pfSettingsOf(answers(unknown), device(more), facts)).rejects.toBe(unknown);
   });
 
@@ -51,7 +51,7 @@ describe('pfSettingsOf', () => {
       ['vlan'],
     ],
     ['InfiniBand', { before: { vf: {}, link: link(guid) } }, ['vlan', 'hardwareAddress']],
-  ])('returns nothing if no setting is needed: %s', async (_, more, facts) => {
+  ])('returns nothing for a device that needs no setting: %s', async (_, more, facts) => {
     expect(await pfSettingsOf(answers(unknown), device(more), facts)).toBeUndefined();
   });
 

@@ -48,7 +48,7 @@ describe('PodLinks.findAttached', () => {
     expect(await pod.findAttached(vf)).toBeUndefined();
   });
 
-  it('does not report that while a link may be the VF, which kernels before 5.14 do not identify', async () => {
+  it('does not report that a VF left while an unidentified link (kernels before 5.14) could be the VF', async () => {
     links = [lo, eth0, link('net1', { hardwareAddress: host.hardwareAddress })];
     expect(await pod.findAttached(vf)).toMatchObject({ name: 'net1' });
     pod.changed();
@@ -75,7 +75,7 @@ describe('PodLinks.find in a pod with more links than are read', () => {
     expect(await podWith({ [host.name]: own }).find(vf)).toBe(own);
   });
 
-  it('reports an unknown VF, not a lost one, and accepts no other link with its name', async () => {
+  it('reports the VF as unknown, not as lost, if another link has its name', async () => {
     const pod = podWith({ [host.name]: link(host.name, { hardwareAddress: host.hardwareAddress }) });
     const expected = { code: 'vf-unknown', retriable: true, message: expect.stringContaining('4096 or more links') };
     await expect(pod.find(vf)).rejects.toMatchObject(expected);

@@ -44,14 +44,14 @@ describe('restore', () => {
     expect(await outcomeOf({ vf: {}, link })).toEqual({ calls: ['detach', 'restore', 'forget'], outcome: 'restored' });
   });
 
-  it('keeps the location of a VF that is neither detached nor restored', async () => {
+  it('keeps the stored location of a VF that could be neither detached nor restored', async () => {
     expect(await outcomeOf({ vf: {}, link }, new Error('the PF refuses'))).toEqual({
       calls: ['detach', 'restore'],
       outcome: 'the PF refuses',
     });
   });
 
-  it('retries once if the snapshot has no interface', async () => {
+  it('detaches once more after a failed restore if the snapshot has no interface', async () => {
     expect(await outcomeOf({ vf: {} })).toEqual({
       calls: ['detach', 'restore', 'detach'],
       outcome: 'cannot restore hardwareAddress',

@@ -31,7 +31,7 @@ it('a bond with the name of another interface in the pod is rejected, naming the
   });
 });
 
-it('a VF in user space is configured again for each sandbox, since its PF may have been reset', async () => {
+it('a VF in user space is configured again for each sandbox, in case its PF has been reset', async () => {
   const calls: string[] = [];
   const { 'user-space': userSpace } = createStrategies({
     vfs: { adminInfo: async () => undefined },

@@ -6,7 +6,7 @@ import { type VfHost, VfLinks } from '../../../../src/driver/vf/vf-links.ts';
 import { type Link, type LinkState, NetlinkError } from '../../../../src/node/netlink/index.ts';
 import { storedDevice } from '../../../doubles/stored-claims.ts';
 
-it('a VF that left its pod keeps its snapshot from before the claim, also if it cannot be restored now', async () => {
+it('a VF that left its pod keeps its snapshot from before the claim, even if restoring it fails', async () => {
   const before: LinkState = { name: 'ens1v0', hardwareAddress: '02:00:00:00:00:01', mtuBytes: 1500, up: false };
   const device = storedDevice({
     attachment: { podNamespace: 'default', podName: 'app', sandboxId: 's', podUid: 'u', netnsPath: '/n', host: before },
@@ -43,7 +43,7 @@ it('a VF that left its pod keeps its snapshot from before the claim, also if it 
   expect(calls).toEqual(['reconfigured', before]);
 });
 
-it("an interface in the host's namespace is left alone, also if a sandbox is recorded there", async () => {
+it("an interface in the host's namespace is not touched, even if the stored sandbox has that namespace", async () => {
   const calls: string[] = [];
   const connection = new Proxy({}, { get: (_, call) => async () => void calls.push(String(call)) });
   const namespace = { connection, isHost: true, [Symbol.dispose]: () => undefined };
@@ -56,7 +56,7 @@ it("an interface in the host's namespace is left alone, also if a sandbox is rec
   expect(calls).toEqual(['recreate']);
 });
 
-it('a link that was created in a pod is deleted although the device itself stays on the host', async () => {
+it('a link that was created in a pod is deleted even if the device itself stays on the host', async () => {
   const calls: unknown[] = [];
   const created = linkToCreate('macvlan', 'c', 'net1');
   let refusal: Error | undefined = new NetlinkError('netlink-refused', 'cannot delete', { errno: 'EBUSY' });

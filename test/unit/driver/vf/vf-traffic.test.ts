@@ -82,7 +82,7 @@ const labels = { device: 'vf-0', namespace: 'apps', pod: 'web-0', claim: 'fast-n
 const none = { limit: 0, unreadable: 0 };
 
 describe('TrafficReader', () => {
-  it('reads traffic from the PF, also for a VF in user space, and errors from the interface under any name', async () => {
+  it("reads traffic counters from the PF, and error counters from the VF's interface in the pod", async () => {
     devices = [vf(0), inUserSpace(1)];
     expect(await reader().read()).toEqual({
       samples: [
@@ -94,7 +94,7 @@ describe('TrafficReader', () => {
     });
   });
 
-  it('reads the interface of a simulated VF, and only PF counters of a VF that left its pod', async () => {
+  it("reads the interface counters of a simulated VF, and only the PF's counters of a VF that left its pod", async () => {
     podLinks = undefined;
     expect(await reader().read()).toEqual({ samples: [{ labels, counters }], missing: none, failures: [] });
     isSimulated = true;
@@ -110,7 +110,7 @@ describe('TrafficReader', () => {
     ['reports zeros for all its VFs, as igb does', async () => [0, 1].map((vfIndex) => ({ vfIndex, ...zeros }))],
     ['leaves the VF out', async () => []],
     ['cannot list its VFs', async () => Promise.reject(new NetlinkError('netlink-refused', 'EMSGSIZE'))],
-  ])('reads interface counters if the PF %s, and none for a VF in user space', async (_why, ofPf) => {
+  ])('reads interface counters if the PF %s, and no counters of a VF in user space', async (_why, ofPf) => {
     vfTraffic = ofPf;
     devices = [vf(0), inUserSpace(1)];
     const { samples, missing } = await reader().read();
@@ -118,7 +118,7 @@ describe('TrafficReader', () => {
     expect(missing).toEqual({ limit: 0, unreadable: 1 });
   });
 
-  it('treats zeros as no traffic if the PF counts for another VF', async () => {
+  it('reports zeros as they are if the PF counts traffic of another VF', async () => {
     vfTraffic = async () => [
       { vfIndex: 0, ...counters },
       { vfIndex: 1, ...zeros },
