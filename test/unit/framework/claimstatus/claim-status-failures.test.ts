@@ -38,7 +38,7 @@ describe('ClaimStatusWriter on failures', () => {
     expect(version).toBe(6);
   });
 
-  it('retries the latest state with growing pauses', async ({ own: bench, claim }) => {
+  it('retries with growing pauses, each time with the latest state', async ({ own: bench, claim }) => {
     bench.api.failNext('PATCH /status', 500, { times: 3 });
     const writer = bench.start();
     writer.set(claim, [ready('vf-0', { data: { n: 1 } })]);
@@ -81,7 +81,7 @@ describe('ClaimStatusWriter on failures', () => {
     expect(bench.warnings()).toHaveLength(2);
   });
 
-  it('logs the failure of one claim once, even while others are written', async ({ own: bench }) => {
+  it('logs the failure of a claim once, even while other claims are written', async ({ own: bench }) => {
     const bad = bench.createClaim('bad');
     const good = bench.createClaim('good');
     bench.api.failNext('PATCH /resourceclaims/bad/status', 500, { times: Infinity });
@@ -98,7 +98,7 @@ describe('ClaimStatusWriter on failures', () => {
     expect(bench.warnings()).toHaveLength(1);
   });
 
-  it('retries soon if a restarted API server temporarily forbids it', async ({ own: bench }) => {
+  it('retries soon if a restarted API server temporarily forbids the write', async ({ own: bench }) => {
     const away = bench.api.failNext('PATCH /status', 503, { times: Infinity });
     bench.start().set(bench.createClaim(), [ready('vf-0')]);
     for (const pauseMs of [500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000]) {

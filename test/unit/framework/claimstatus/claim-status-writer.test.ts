@@ -40,12 +40,12 @@ describe('ClaimStatusWriter', () => {
     await poll(() => writer.size).toBe(1);
   });
 
-  it('writes one entry for a device of two requests', async ({ own: bench, claim }) => {
+  it('writes one entry for a device that two requests share', async ({ own: bench, claim }) => {
     bench.start().set(claim, [ready('vf-0'), ready('vf-0')]);
     await poll(bench.entries).toHaveLength(1);
   });
 
-  it('writes nothing without changes, also after a restart', async ({ own: bench, claim }) => {
+  it('writes nothing without changes, even after a restart', async ({ own: bench, claim }) => {
     const first = bench.start();
     first.set(claim, [ready('vf-0', { data: { a: 1 } })]);
     await poll(bench.patches).toHaveLength(1);
@@ -63,7 +63,7 @@ describe('ClaimStatusWriter', () => {
     expect(bench.patches()).toHaveLength(2);
   });
 
-  it('reads a status again after the replaced instance must have stopped, which may have written last', async ({
+  it('reads a status again once the replaced instance has stopped, since that instance may have written last', async ({
     own: bench,
     claim,
   }) => {
@@ -97,7 +97,10 @@ describe('ClaimStatusWriter', () => {
     expect(condition()?.lastTransitionTime).not.toBe(before);
   });
 
-  it('writes other conditions, and keeps those of other components and unset ones', async ({ own: bench, claim }) => {
+  it('writes further conditions of the driver, and keeps conditions of other components', async ({
+    own: bench,
+    claim,
+  }) => {
     const before = '2026-01-01T00:00:00Z';
     const of = (type: string, status: string) => ({
       type,
@@ -150,7 +153,7 @@ describe('ClaimStatusWriter', () => {
     expect(bench.entries()?.[0]?.conditions?.[0]?.message).toHaveLength(32_768);
   });
 
-  it('removes its entries at unprepare only, and drops the claim', async ({ own: bench }) => {
+  it('removes its entries only at unprepare, and then forgets the claim', async ({ own: bench }) => {
     const claims = [bench.createClaim('good'), bench.createClaim('bad')];
     const writer = bench.start();
     for (const claim of claims) writer.set(claim, [ready('vf-0')]);

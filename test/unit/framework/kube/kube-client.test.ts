@@ -95,7 +95,7 @@ describe('KubeClient', () => {
     expect(await get('/api/v1/things/a')).toMatchObject({ code: 'api-unserved' });
   });
 
-  it('retries when a busy server asks for it, at most five times', async ({ own: bench }) => {
+  it('retries at most five times when a busy server requests a retry', async ({ own: bench }) => {
     bench.api.create(buildNode('n'));
     const clock = new ManualClock();
     using client = new KubeClient(kubeConfigOf(bench.api), { clock, userAgent: 'netdra' });
@@ -211,7 +211,7 @@ describe('KubeClient', () => {
     server.closeAllConnections();
   });
 
-  it('resends on a new connection if several idle ones lead to an address that another server has taken over', async () => {
+  it('resends on a new connection if its idle connections lead to a server that was replaced at its address', async () => {
     let isOther = false;
     const known = new Set<Socket>();
     const waiting: (() => void)[] = [];
@@ -268,7 +268,7 @@ describe('KubeClient.watch', () => {
     await watching;
   });
 
-  it('ends if a server is silent for longer than a watch can last, and closes its connection', async ({
+  it('ends, and closes the connection, if the server is silent for longer than a watch can last', async ({
     own: bench,
   }) => {
     const clock = new ManualClock();
@@ -299,7 +299,7 @@ describe('KubeClient.watch', () => {
     expect(await failureOf(watch())).toMatchObject({ code: 'api-forbidden' });
   });
 
-  it('fails when the connection is lost, and closes it when its reader stops', async ({ own: bench }) => {
+  it('fails when the connection is lost, and closes the connection when the reader stops', async ({ own: bench }) => {
     const watch = async () => {
       for await (const _event of bench.client.watch({ path: nodes }));
     };

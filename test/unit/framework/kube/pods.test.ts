@@ -21,6 +21,6 @@ it.each<[string, boolean, object | Error]>([
   expect(await isWanted(answer)).toBe(expected);
 });
 
-it('a pod counts as unknown if the API server does not answer', async () => {
+it('isPodWanted returns unknown if the API server does not answer', async () => {
   await expect(isWanted(new KubeError('api-timeout', 'no answer'))).rejects.toThrow('no answer');
 });

@@ -19,7 +19,7 @@ async function startBench(options: ApiServerOptions = {}) {
 }
 
 describe('ResourceApi', () => {
-  it('discovers versions lazily, and keeps the one that worked', async () => {
+  it('discovers API versions lazily, and keeps the version that worked', async () => {
     await using bench = await startBench({ draVersions: ['v1beta2', 'v1beta1'] });
     for (let n = 0; n < 3; n++) await bench.resources.readClaim('default', 'c');
     expect(bench.versions()).toEqual(['v1 404', 'v1beta2 200', 'v1beta2 200', 'v1beta2 200']);
@@ -62,7 +62,7 @@ describe('ResourceApi', () => {
     expect(bench.versions()).toEqual(['v1 404']);
   });
 
-  it('says what a cluster without any supported version needs', async () => {
+  it('names what a cluster without any supported API version needs', async () => {
     await using bench = await startBench({ draVersions: [] });
     const error = await bench.resources.readClaim('default', 'c').catch((cause) => cause);
     expect(error).toMatchObject({ code: 'api-unserved' });
@@ -80,7 +80,7 @@ describe('toResourceVersion', () => {
     { requiredKeys: ['name'] },
   );
 
-  it.each(resourceVersions)('and back preserves a slice through %s', (version) => {
+  it.each(resourceVersions)('preserves a slice that is converted to %s and back', (version) => {
     fc.assert(
       fc.property(fc.array(device), fc.string(), (devices, driver) => {
         const slice = { kind: 'ResourceSlice', spec: { driver, devices } };

@@ -54,7 +54,7 @@ function connect(cluster: Omit<Cluster, 'name'>, user: Omit<User, 'name'> = {}):
 const ask = (client: KubeClient) => client.request({ method: 'GET', path: '/' });
 
 describe('KubeClient over TLS', () => {
-  it("trusts the cluster's own authority, and reuses the connection", async () => {
+  it("trusts the cluster's certificate authority, and reuses the connection", async () => {
     const own = createCertificate('server');
     await using server = await startServer(own);
     using client = connect(
@@ -84,7 +84,7 @@ describe('KubeClient over TLS', () => {
     expect(await ask(client)).toEqual({ client: 'node-1' });
   });
 
-  it('reloads an authority whose certificate is renewed in its file', async () => {
+  it("reloads the certificate authority's file when it changes", async () => {
     using dir = tempDir();
     const caFile = join(dir.path, 'ca.crt');
     const [before, after] = [createCertificate('server'), createCertificate('server')];

@@ -16,7 +16,7 @@ async function addPods(bench: Bench, names: string[]) {
 }
 
 describe.each(settings)('a driver $what', ({ options }) => {
-  it('commits the claims that are prepared, and fails one that it cannot commit', async () => {
+  it('commits all prepared claims of a call, and fails a claim that it cannot commit', async () => {
     const committed: string[] = [];
     const prepared = (name: string): PrepareResult => ({
       devices: [],
@@ -38,7 +38,7 @@ describe.each(settings)('a driver $what', ({ options }) => {
     expect(committed).toEqual(['good']);
   });
 
-  it('discards the claims that are unprepared, after their files, and fails one that it cannot discard', async () => {
+  it('discards unprepared claims after removing their files, and fails a claim that it cannot discard', async () => {
     const discarded: [string, string[]][] = [];
     const unprepared = (name: string): UnprepareResult => {
       if (name === 'stuck') return new Error('VF is stuck');

@@ -27,7 +27,7 @@ async function startHealthBench() {
 }
 
 describe('setHealth', () => {
-  it('requirement 2.4: sends the complete list when the kubelet connects, and again when something changes', async () => {
+  it('requirement 2.4: sends the complete list when the kubelet connects, and after each change', async () => {
     await using bench = await startHealthBench();
     bench.helper.setHealth([device('a'), device('b', { health: 'unhealthy', message: 'link is down' })]);
     await bench.kubelet.until(() => bench.watch.received.length >= 1);
@@ -59,7 +59,7 @@ describe('setHealth', () => {
     await expect.poll(() => old.health('node-1', 'a')).toEqual({ health: 'Healthy', message: 'fine' });
   });
 
-  it('does not repeat a report, since the kubelet adds its own time, and sends Unknown when it expires', async () => {
+  it('sends a report once, since the kubelet adds the time itself, and sends Unknown when the report expires', async () => {
     await using bench = await startHealthBench();
     bench.helper.setHealth([device('a', { timeoutSeconds: 1 }), device('b')]);
     await bench.kubelet.until(() => bench.watch.received.length >= 1);
@@ -74,7 +74,7 @@ describe('setHealth', () => {
     expect(bench.watch.received[2]).toMatchObject([{ health: 'HEALTHY' }, { health: 'HEALTHY' }]);
   });
 
-  it('sends nothing if a timer fires before a report expires by the time of day', async () => {
+  it('sends nothing if a timer fires although the report has not expired by the wall clock', async () => {
     const clock = new ManualClock();
     // Timers follow the monotonic clock, reports the time of day, which is corrected: here it loses a millisecond.
     const board = new HealthBoard(() => new Date(clock.nowMs() < 1_000 ? clock.nowMs() : clock.nowMs() - 1));

@@ -43,7 +43,7 @@ function slowDriver() {
 const mode = (path: string) => statSync(path).mode & 0o777;
 
 describe('startKubeletPlugin', () => {
-  it('requirement 2.6: serves the DRA socket before the registration socket that refers to it', async ({
+  it('requirement 2.6: serves the DRA socket before the registration socket, which refers to the DRA socket', async ({
     own: bench,
   }) => {
     const seen: boolean[] = [];
@@ -101,7 +101,7 @@ describe('startKubeletPlugin', () => {
     ['a symbolic link', (path) => symlinkSync('/nowhere', path)],
     ['a file that is not a socket', (path) => writeFileSync(path, 'data')],
     ['a file that is not a socket', (path) => mkdirSync(path)],
-  ])('rejects a path that is %s, and leaves it alone', async (what, put) => {
+  ])('rejects a path that is %s, and does not change it', async (what, put) => {
     await using bench = await Bench.start();
     const options = bench.options();
     const path = join(bench.registryDir, `${testDriver}-reg.sock`);
@@ -112,7 +112,9 @@ describe('startKubeletPlugin', () => {
     expect(existsSync(join(options.dataDir, 'dra.sock'))).toBe(false);
   });
 
-  it("follows symlinked directories, as a kubelet's root directory often is one", async ({ own: bench }) => {
+  it("follows symlinks to directories, since the kubelet's root directory is often a symlink", async ({
+    own: bench,
+  }) => {
     mkdirSync(join(bench.dir, 'data'));
     symlinkSync(join(bench.dir, 'data'), join(bench.dir, 'linked'));
     const dataDir = join(bench.dir, 'linked', testDriver);
@@ -192,7 +194,7 @@ describe('registration', () => {
   it.each([
     ['throws', () => expect.fail('metrics are broken')],
     ['rejects', async () => expect.fail('metrics are broken')],
-  ])('persists if onRegistration %s, which is logged', async (_how, onRegistration) => {
+  ])('persists if onRegistration %s, and the error is logged', async (_how, onRegistration) => {
     await using bench = await startBench({}, { onRegistration });
     await bench.preparePod('a');
     expect(bench.helper.registration).toEqual({ registered: true });
@@ -231,7 +233,7 @@ describe('stopping the helper', () => {
     expect(bench.logger.messages('warn')).toEqual([]);
   });
 
-  it('aborts calls that take too long, and cuts off those that ignore it', async ({ own: bench }) => {
+  it('aborts calls that take too long, and cuts off calls that ignore the abort', async ({ own: bench }) => {
     const slow = slowDriver();
     const helper = await bench.startHelper(slow.behaviour, { drainMs: 30 });
     const { wire } = bench.addPod('a');

@@ -101,7 +101,7 @@ describe('deferred metadata', () => {
     expect(bench.metadataText('a', 'vf')).toBeUndefined();
   });
 
-  it('requirement 1.7: a request with one deferred device, or without devices in the result, is deferred; others are not', async () => {
+  it('requirement 1.7: only a request with a deferred device, or without devices in the result, is deferred', async () => {
     const devices = [
       preparedDevice('dev-1', { requests: ['x'] }),
       preparedDevice('dev-2', { requests: ['y'] }),
@@ -211,7 +211,7 @@ describe('a claim created by the scheduler for extended resources', () => {
       return added;
     };
 
-    it('shares one file for both requests in a container with both, and updates it', async () => {
+    it('shares one file, updated for both requests, in a container with both', async () => {
       await using bench = await startBench();
       const extendedResourceClaimStatus = { resourceClaimName: 'a', requestMappings };
       const { pod, wire } = stage(bench, { extendedResourceClaimStatus });
@@ -301,7 +301,7 @@ describe('isolation of containers', () => {
     expect(seen('none')).toEqual([]);
   });
 
-  it('requirement 3.2: a device of all requests reaches every container of the claim, once', async () => {
+  it('requirement 3.2: a device that is in all requests reaches every container of the claim, once', async () => {
     await using bench = await startBench({
       devices: [preparedDevice('dev-left', { requests: [], cdiDeviceIds: ['x.example/nic=1'] })],
     });
@@ -336,7 +336,7 @@ describe('metadata disabled', () => {
     await bench.kubelet.unprepare(pod);
   });
 
-  it('KEP-5304 "Downgrade": pods prepared before keep their files until they end', async () => {
+  it('KEP-5304 "Downgrade": pods prepared before metadata is disabled keep their files until they end', async () => {
     await using bench = await startBench({ devices: [preparedDevice('dev-a')] });
     const { pod } = await bench.preparePod('a');
     await bench.helper[Symbol.asyncDispose]();

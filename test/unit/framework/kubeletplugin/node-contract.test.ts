@@ -11,7 +11,7 @@ const it = itWith(() => startBench());
 const owned = (name: string, more: object = {}) => ({ driver: testDriver, pool: 'node-1', name, ...more });
 
 describe('KEP-3063 NodePrepareResource', () => {
-  it('is idempotent: same response, same specs, nothing lost', async ({ own: bench }) => {
+  it('is idempotent: same response, same specs, no metadata lost', async ({ own: bench }) => {
     const { wire } = await bench.preparePod('a');
     await bench.helper.updateRequestMetadata(wire, 'vf', [owned('dev-a', { networkData: { ips: ['192.0.2.1/24'] } })]);
     const [specs, text] = [bench.cdiSpecs(), bench.metadataText('a', 'vf')];
@@ -57,8 +57,8 @@ describe('a KEP-3063 claim shared by pods', () => {
   });
 });
 
-describe('a KEP-3063 claim with the name of an old one and another UID', () => {
-  it('requirement 3.2: waits for the old one, then starts from scratch', async ({ own: bench }) => {
+describe('a KEP-3063 claim with the name of an old claim and another UID', () => {
+  it('requirement 3.2: waits until the old claim is unprepared, then starts from scratch', async ({ own: bench }) => {
     const old = bench.addPod('a');
     await bench.kubelet.prepare(old.pod);
     await bench.helper.updateRequestMetadata(old.wire, 'vf', [owned('dev-a')]);
@@ -75,7 +75,7 @@ describe('a KEP-3063 claim with the name of an old one and another UID', () => {
     });
   });
 
-  it('requirement 1.9: keeps its files when the old one is unprepared late', async () => {
+  it('requirement 1.9: keeps its files when the old claim is unprepared late', async () => {
     await using bench = await startBench({ devices: [preparedDevice('dev-a')] });
     const client = bench.kubelet.client(testDriver);
     const old = bench.addPod('a');
@@ -88,7 +88,7 @@ describe('a KEP-3063 claim with the name of an old one and another UID', () => {
     expect(bench.cdiSpecs()).toEqual([`${testDriver}_metadata_${next.wire.uid}_vf.json`]);
   });
 
-  it('requirement 1.8: is not changed by an update of the old one, which is rejected', async ({ own: bench }) => {
+  it('requirement 1.8: is not changed by an update for the old claim, which is rejected', async ({ own: bench }) => {
     const old = bench.addPod('a');
     bench.api.delete('ResourceClaim', 'a');
     const { claim, wire } = bench.addPod('a');

@@ -3,7 +3,7 @@ import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import { testDriver } from '../../../doubles/objects.ts';
 import { startBench } from './bench.ts';
 
-it('leaves a claim prepared for the next pod when a second call to unprepare it gets its turn late', async () => {
+it('a delayed second call of unprepare does not unprepare a claim that the next pod has prepared meanwhile', async () => {
   const calls: string[] = [];
   const late = Promise.withResolvers<void>();
   let next: 'at once' | 'late' | 'waits' = 'at once';

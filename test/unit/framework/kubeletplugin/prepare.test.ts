@@ -94,7 +94,7 @@ describe('NodePrepareResources', () => {
     ]);
   });
 
-  it('prepares a claim whose result has the error undefined', async () => {
+  it('prepares a claim whose result has error: undefined', async () => {
     // As authors from Go write it, who return devices and error together.
     const error: Error | undefined = undefined;
     const devices = [preparedDevice('dev-a', { cdiDeviceIds: ['example.com/vf=a'] })];
@@ -201,7 +201,7 @@ describe('NodePrepareResources', () => {
     expect(before.claims[wire.uid]?.devices[0]).not.toHaveProperty('shareId');
   });
 
-  it('passes on two shares of one device that one claim is allocated, each by itself', async ({ own: bench }) => {
+  it('passes on two shares of one device in a claim as two devices', async ({ own: bench }) => {
     const shares = ['0c3be3a3-4b2a-4b39-9a0c-6f2f4f2c0001', '0c3be3a3-4b2a-4b39-9a0c-6f2f4f2c0002'];
     const requests = shares.map((shareID, n) => ({ name: `nic-${n}`, devices: [{ device: 'dev-1', shareID }] }));
     const { wire } = bench.addPod('a', { requests });
@@ -279,7 +279,7 @@ describe('concurrent calls', () => {
     expect(most()).toBe(1);
   });
 
-  it('hold the locks of a driver that locks claims itself until files are written', async () => {
+  it("hold the driver's own locks of claims until files are written", async () => {
     const { calls, behaviour } = heldDriver();
     const locks = new KeyedMutex();
     await using bench = await startBench(behaviour, { locks, serialize: false });
@@ -362,7 +362,7 @@ describe('concurrent calls', () => {
     calls[0]?.finish();
   });
 
-  it('continue in the driver after the kubelet disconnects, and finish before its retry', async () => {
+  it("continue in the driver after the kubelet disconnects, and finish before the kubelet's retry", async () => {
     const { calls, behaviour } = heldDriver();
     // Our own time stands still: it is the caller who ends the call.
     await using bench = await startBench(behaviour, { clock: new ManualClock() });

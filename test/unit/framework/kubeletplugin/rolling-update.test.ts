@@ -83,7 +83,9 @@ describe('a rolling update', () => {
     expect(decodeStream(bench.metadataText('a', 'vf') ?? '').generation).toBe(20);
   });
 
-  it('lets one instance open and end the gate of the other', async ({ own: bench }) => {
+  it('lets one instance open a gate that the other instance prepared, and mark its sandbox as ended', async ({
+    own: bench,
+  }) => {
     const metadata = { gate: { program: '/bin/netdra-gate', timeoutSeconds: 100 } };
     const old = await bench.startHelper({}, { podUid: oldUid, metadata });
     const { pod, wire } = bench.addPod('a');
@@ -100,7 +102,9 @@ describe('a rolling update', () => {
     expect(gate()).toBe('netdra-gate 1\nended sandbox-1\n');
   });
 
-  it('runs calls for different claims concurrently across instances, if one instance does', async ({ own: bench }) => {
+  it('runs calls for different claims concurrently across instances that do not serialize calls', async ({
+    own: bench,
+  }) => {
     const { promise: ended, resolve: end } = Promise.withResolvers<void>();
     const { notes, behaviour } = notingDriver();
     const slow: Behaviour = {

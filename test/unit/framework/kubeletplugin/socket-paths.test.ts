@@ -62,13 +62,13 @@ describe('chooseSocketPaths', () => {
     }
   });
 
-  it('counts bytes, not characters', () => {
+  it('measures paths in bytes, not in characters', () => {
     const dataDir = `/${'ä'.repeat(48)}`;
     expect(chooseSocketPaths({ driver, ...kubelet, dataDir }).dra).toHaveLength(dataDir.length + 9);
     expect(() => chooseSocketPaths({ driver, ...kubelet, dataDir: `${dataDir}ä` })).toThrow(/it has 108/);
   });
 
-  it('rejects a directory that leaves no room for any name, and says so', () => {
+  it('rejects a directory whose path leaves no room for a socket name', () => {
     const dataDir = dirOf(100);
     expect(() => chooseSocketPaths({ driver, ...kubelet, dataDir })).toThrow(
       `socket path ${dataDir}/dra.sock is longer than 107 bytes (it has 109)`,

@@ -106,7 +106,7 @@ describe('the layout attributes-json', () => {
 });
 
 describe('the layout downward-api', () => {
-  it("is written for each pod of the claim, and mounted from the first one's directory", async () => {
+  it('is written for each pod of the claim, and mounted from the directory of the first pod', async () => {
     const metadata = await written({ layouts: ['downward-api'] });
     const pods = () => bench.files(bench.downwardApiDir);
     const filesOf = (...uids: string[]) => uids.map((uid) => `${uid}/fast-net.vf.json`);
@@ -125,7 +125,7 @@ describe('the layout downward-api', () => {
     expect(existsSync(join(bench.downwardApiDir, 'pod-d'))).toBe(false);
   });
 
-  it('contains the time of readiness, not of the last change', async () => {
+  it('contains the time of readiness, not the time of the last change', async () => {
     let now = '2026-03-01T12:00:00.789Z';
     const metadata = bench.start({ now: () => new Date(now) });
     const since = () =>
@@ -140,7 +140,7 @@ describe('the layout downward-api', () => {
     expect(since()).toMatchObject({ lastTransitionTime: '2026-03-01T12:00:05Z' });
   });
 
-  it('counts generations internally, also across restarts', async () => {
+  it('counts generations internally, even across restarts', async () => {
     const start = () => bench.start({ layouts: ['downward-api'] });
     await start().prepare(record, new Map());
     expect(await start().update(claim, 'vf', devices)).toMatchObject({ generation: 1 });
@@ -159,7 +159,7 @@ describe('the layout downward-api', () => {
 });
 
 describe('a driver started with other layouts', () => {
-  it("keeps a claim's layouts, updates, withdraws and removes their files, and adds its own", async () => {
+  it("keeps a claim's layouts, updates, withdraws and removes their files, and adds its own layouts", async () => {
     const had = ['v1', 'attributes-json', 'downward-api'] as const;
     const before = bench.start({ layouts: had, ...published(attributes) });
     await before.prepare(record, new Map());
@@ -184,7 +184,7 @@ describe('a driver started with other layouts', () => {
     expect(bench.files()).toEqual([]);
   });
 
-  it("agrees on a claim's layouts with another instance that has more, whichever prepares it again", async () => {
+  it("agrees on a claim's layouts with an instance that has more, whichever of the two prepares the claim again", async () => {
     const all = bench.start();
     const fewer = bench.start({ layouts: ['v1'] });
     await all.prepare(record, new Map());
@@ -220,7 +220,7 @@ describe('unprepare without a readable record', () => {
       'a damaged record',
       () => writeFileSync(join(bench.dataDir, 'dra-device-metadata/default_fast-net/claim.json'), '{'),
     ],
-  ])("with %s: finds the claim's files by name, and only its own", async (_what, damage) => {
+  ])('with %s: finds the files of the claim, and no others, by name', async (_what, damage) => {
     const metadata = await written();
     const others = [
       `attributes/${driver}-other-uid-vf.json`,
@@ -253,7 +253,7 @@ describe('a claim that is prepared again', () => {
     expect(bench.mounts(claim.uid).size).toBe(layoutNames.length);
   });
 
-  it('hides deferred metadata of an earlier boot, and continues its generations', async () => {
+  it('hides deferred metadata of an earlier boot, and continues the generations', async () => {
     await written({ bootId: 'one' });
     const second = bench.start({ bootId: 'two' });
     await second.prepare(record, new Map());
@@ -352,8 +352,8 @@ describe('immediate, deferred and mixed metadata', () => {
   });
 });
 
-describe('marks of a container', () => {
-  it('name the requests whose files it has, and all of its claim while it has none', async () => {
+describe("ClaimMetadata, looking for a container's claims", () => {
+  it('finds the requests whose files the container mounts, or all requests of its claim if it mounts no files', async () => {
     const metadata = bench.start();
     const devices = [{ pool: 'node-1', name: device.name }];
     await metadata.prepare(
@@ -370,7 +370,7 @@ describe('marks of a container', () => {
     ]);
   });
 
-  it.each([['hook'], ['file']])('name its claims, whatever it mounts: gate %s', async (mode) => {
+  it.each([['hook'], ['file']])("finds the container's claims whatever it mounts: gate %s", async (mode) => {
     const gate = { program: '/opt/netdra-gate', timeoutSeconds: 100 };
     const others = [
       { ...claim, name: 'fast-net2', uid: 'other' },
@@ -417,7 +417,7 @@ describe('marks of a container', () => {
     }
   });
 
-  it('count it as a user of every claim if there are too many, at low cost', () => {
+  it('counts a container with too many mounts or variables as a user of every claim, at low cost', () => {
     const metadata = bench.start({ marker: 'CLAIM_' });
     let reads = 0;
     const counted = (env: string[]) => ({

@@ -8,7 +8,7 @@ const claim = { namespace: 'n', name: 'c', uid: 'u' };
 const record: ClaimRecord = { claim, requests: { vf: { name: 'vf', devices: [{ pool: 'p', name: 'd' }] } } };
 
 describe('an unprepared claim', () => {
-  it('is renamed before its files are deleted, so that leftovers of a crash belong to no claim', async () => {
+  it('has its directory renamed before files are deleted, so that leftovers of a crash belong to no claim', async () => {
     using dir = tempDir();
     const tasks: (() => void)[] = [];
     const options = { driver: 'd.example', dataDir: dir.path, cdiDir: join(dir.path, 'cdi'), layouts: [layouts.v1] };
@@ -35,7 +35,7 @@ describe('an unprepared claim', () => {
     tasks[0]?.();
   });
 
-  it('keeps the files of its successor of the same name', async () => {
+  it('does not take the files of its successor of the same name with it', async () => {
     using dir = tempDir();
     const tasks: (() => void)[] = [];
     const options = { driver: 'd.example', dataDir: dir.path, cdiDir: join(dir.path, 'cdi'), layouts: [layouts.v1] };

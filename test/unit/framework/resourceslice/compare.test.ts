@@ -16,7 +16,7 @@ const taint = (timeAdded?: string, effect: 'None' | 'NoExecute' = 'None') => ({
 });
 
 describe('isSameSpec', () => {
-  it('ignores how the server formats a spec', () => {
+  it("ignores differences that come only from the server's formatting", () => {
     expect(same({}, { taints: [], attributes: {}, capacity: {}, allowMultipleAllocations: false })).toBe(true);
     expect(same({ capacity: { m: { value: '1Gi' } } }, { capacity: { m: { value: '1024Mi' } } })).toBe(true);
     const consumes = (value: string) => ({ consumesCounters: [{ counterSet: '1', counters: { vfs: { value } } }] });
@@ -61,7 +61,7 @@ describe('findDroppedFields', () => {
     expect(find({ allowMultipleAllocations: true }, {})).toEqual(['vf allowMultipleAllocations']);
   });
 
-  it('ignores what the server added or formatted differently', () => {
+  it('ignores fields that the server added or formatted differently', () => {
     expect(find(taint(), taint('2026-05-01T10:00:00Z'))).toEqual([]);
     expect(find({ capacity: { m: { value: '1024Mi' } }, taints: [] }, { capacity: { m: { value: '1Gi' } } })).toEqual(
       [],

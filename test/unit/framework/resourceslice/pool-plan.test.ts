@@ -49,7 +49,7 @@ const inOrder = (slices: ResourceSlice[]) =>
   slices.toSorted((left, right) => (left.metadata.name < right.metadata.name ? -1 : 1));
 
 describe('planPool', () => {
-  it('reaches the wanted devices in order, in one generation that never decreases, from any state', () => {
+  it('reaches the wanted devices, in order and in one generation that never decreases, from any state', () => {
     fc.assert(
       fc.property(poolArbitrary, fc.array(eventArbitrary, { maxLength: 12 }), (first, events) => {
         let pool = first;
@@ -90,7 +90,7 @@ describe('planPool', () => {
     );
   });
 
-  it('keeps the generation for a single change only', () => {
+  it('keeps the generation only if at most one slice changes', () => {
     fc.assert(
       fc.property(poolArbitrary, poolArbitrary, (before, after) => {
         const first = planFor(before, [], undefined);
@@ -126,7 +126,7 @@ describe('planPool', () => {
   it.each<[string, (device: Device) => void]>([
     ['writes quantities in another way', (device) => Object.assign(device, { capacity: capacityOf('1G') })],
     ['drops a field', (device) => delete device.bindsToNode],
-  ])('keeps the generation also if the server %s', (_what, store) => {
+  ])('keeps the generation even if the server %s', (_what, store) => {
     const pool = (tainted: string): Pool => ({
       devices: [...'abcdef'].map((name) => {
         const taints = [{ key: 'netdra.dev/no-carrier', effect: 'NoSchedule' as const }];

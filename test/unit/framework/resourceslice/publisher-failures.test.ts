@@ -37,7 +37,7 @@ describe('SlicePublisher on failures', () => {
     await expect.poll(() => bench.slices()[0]?.spec.devices).toHaveLength(2);
   });
 
-  it('names the disabled feature gate if list attributes are rejected, and only then', async ({ own: bench }) => {
+  it('names the disabled feature gate only if list attributes are rejected', async ({ own: bench }) => {
     const publisher = bench.start();
     const attributes = { 'resource.kubernetes.io/numaNode': { ints: [0, 1] }, mtu: { int: 1500 } };
     const refuse = (name: string) => {
@@ -54,7 +54,7 @@ describe('SlicePublisher on failures', () => {
     await expect.poll(() => bench.errors.slice(1)).toMatchObject([{ code: 'api-invalid' }]);
   });
 
-  it('waits longer after each failure, and not at all for new devices', async ({ own: bench }) => {
+  it('waits longer after each failure, but publishes new devices at once', async ({ own: bench }) => {
     const broken = bench.api.failNext('POST /resourceslices', 500, { times: Infinity });
     const publisher = bench.start();
     publisher.publish(onePool(devices(1)));
@@ -121,7 +121,7 @@ describe('SlicePublisher on failures', () => {
       .toEqual([expect.stringContaining(`"${testNode}-${testDriver}-0000" already exists`)]);
   });
 
-  it('does not publish an invalid pool, and keeps its old state and the other pools', async ({
+  it('does not publish an invalid pool, but keeps its old slices, and publishes all other pools', async ({
     own: bench,
     publisher,
   }) => {
@@ -139,7 +139,7 @@ describe('SlicePublisher on failures', () => {
     expect(bench.errors).toHaveLength(1);
   });
 
-  it('publishes other pools although one fails', async ({ own: bench }) => {
+  it('publishes all other pools if publishing one pool fails', async ({ own: bench }) => {
     bench.api.failNext(({ method, body }) => method === 'POST' && JSON.stringify(body).includes('"a-pool"'), 500);
     const publisher = bench.start();
     publisher.publish({ pools: { 'a-pool': { devices: devices(1) }, 'b-pool': { devices: devices(1) } } });
@@ -173,7 +173,7 @@ describe('SlicePublisher on failures', () => {
     });
   });
 
-  it("passes the server's permission error on, and retries less often", async ({ own: bench }) => {
+  it("passes the server's permission error on to the driver, and retries less often", async ({ own: bench }) => {
     bench.api.failNext('GET /resourceslices', 403, { times: Infinity, message: 'resourceslices is forbidden' });
     const publisher = bench.start();
     publisher.publish(onePool(devices(1)));
@@ -212,7 +212,9 @@ describe('SlicePublisher on failures', () => {
     }
   });
 
-  it('agrees during a rolling update on what a server drops', async ({ own: bench }) => {
+  it('does not alternate with the other instance of a rolling update over fields that the server drops', async ({
+    own: bench,
+  }) => {
     using _old = bench.api.admit('ResourceSlice', (slice) => {
       for (const device of (slice as unknown as ResourceSlice).spec.devices ?? []) delete device.bindsToNode;
     });
@@ -242,7 +244,7 @@ describe('SlicePublisher on failures', () => {
     expect(await bench.settle(() => publisher.recheck())).toEqual([]);
   });
 
-  it('reports once what a server drops, and does not keep rewriting it', async ({ own: bench }) => {
+  it('reports once which fields a server drops, and does not keep rewriting the slice', async ({ own: bench }) => {
     using _old = bench.api.admit('ResourceSlice', (slice) => {
       for (const device of (slice as unknown as ResourceSlice).spec.devices ?? []) delete device.taints;
     });

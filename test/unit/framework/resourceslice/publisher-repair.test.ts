@@ -32,7 +32,7 @@ describe('SlicePublisher, when other clients change its slices', () => {
     await poll(bench.slices).toHaveLength(1);
   });
 
-  it('undoes an edit, and keeps fields that it does not own', async ({ own: bench, publisher }) => {
+  it('undoes an edit, but keeps fields that the publisher does not own', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool(devices(2))));
     const edit = (slice: ResourceSlice) => {
       slice.spec.devices?.pop();
@@ -66,7 +66,7 @@ describe('SlicePublisher, when other clients change its slices', () => {
     expect(generations(bench.slices())).toEqual([71, 71]);
   });
 
-  it('backs off further each time another client repeats its change', async ({ own: bench, publisher }) => {
+  it('backs off further each time another client repeats the same change', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool(devices(1))));
     for (const pauseMs of [1_000, 2_000, 4_000]) {
       expect(await disturb(bench, pauseMs, () => remove(bench, 0))).toEqual(['POST']);
@@ -106,7 +106,7 @@ describe('SlicePublisher, when other clients change its slices', () => {
     await bench.passTime(() => bench.api.watchCount === 1);
   });
 
-  it('polls every minute if it may not watch, and logs that once', async ({ own: bench }) => {
+  it('polls every minute if it lacks permission to watch, and logs that once', async ({ own: bench }) => {
     bench.api.failNext(({ isWatch }) => isWatch, 403, { times: Infinity });
     const publisher = bench.start();
     publisher.publish(onePool(devices(1)));

@@ -39,7 +39,7 @@ describe('SlicePublisher', () => {
     expect(bench.slices()).toEqual([]);
   });
 
-  it("withdraws an earlier version's pools and slices with other names", async ({ own: bench }) => {
+  it('withdraws slices and pools that an earlier version published under other names', async ({ own: bench }) => {
     const old = (name: string, pool: string) => ({
       kind: 'ResourceSlice',
       metadata: { name },

@@ -5,7 +5,7 @@ import { sliceName } from '../../../../src/framework/resourceslice/slice-name.ts
 const place = (pool: string, nodeName = 'node-1') => ({ nodeName, driver: 'sriov.netdra.dev', pool });
 
 describe('sliceName', () => {
-  it('distinguishes node, driver and other pools', () => {
+  it('differs for other nodes, drivers and pools', () => {
     expect(sliceName(place('node-1'), 3)).toBe('node-1-sriov.netdra.dev-0003');
     const others = ['spare', 'node-1/spare', 'Spare'].map((pool) => sliceName(place(pool), 0));
     expect(new Set(others).size).toBe(3);

@@ -58,7 +58,7 @@ describe('validatePool', () => {
     expect(text).toMatch(/; and 4 more$/);
   });
 
-  it('accepts values just within the limits, and cuts the pool into slices', async () => {
+  it('accepts values exactly at the limits, and the pool can be cut into slices', async () => {
     const pool = { devices: [fullDevice, ...devices(63)], sharedCounters, maxDevicesPerSlice: 64 };
     expect(check(pool)).toEqual([]);
     await using bench = await startBench();

@@ -83,7 +83,7 @@ describe('any generated document', () => {
 });
 
 describe('decodeStream', () => {
-  it('skips unknown versions, and names them if there is no other', () => {
+  it('skips unknown versions, and names them if there is no known version', () => {
     const future = encodeObject(document, 'v1beta1').replace('v1beta1', 'v9');
     expect(decodeStream(future + encodeObject(document, 'v1alpha1'))).toEqual(document);
     expect(() => decodeStream(future)).toThrow(/unknown versions: metadata\.resource\.k8s\.io\/v9/);
@@ -155,7 +155,7 @@ describe('decodeStream', () => {
     });
   });
 
-  it('rejects a known version with another kind, although a document follows', () => {
+  it('rejects a known version with another kind, although a valid document follows', () => {
     const other = '{"apiVersion":"metadata.resource.k8s.io/v1beta1","kind":"DeviceMetadataList"}';
     expect(() => decodeStream(other + stream(document))).toThrow(
       expect.objectContaining({
@@ -187,7 +187,7 @@ describe('decodeStream', () => {
     expect(decodeMetadata(text('"other": []')).requests).toEqual([]);
   });
 
-  it('returns integers beyond the number range as bigint', () => {
+  it('returns integers beyond the safe range as bigint', () => {
     const kinds = documentOf(samples.kinds as NonNullable<typeof samples.kinds>);
     expect(decodeStream(encodeObject(kinds, 'v1beta1')).devices[0]?.attributes).toMatchObject({
       largeInt: { int: 9223372036854775807n },

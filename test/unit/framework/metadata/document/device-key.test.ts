@@ -9,16 +9,19 @@ describe('the key of a device', () => {
       { ...whole, shareId: '0c3be3a3-4b2a-4b39-9a0c-6f2f4f2c0001' },
       'd.example/rack/node-1/nic-0@0c3be3a3-4b2a-4b39-9a0c-6f2f4f2c0001',
     ],
-  ])('is %o as text and back', (key, text) => {
+  ])('%o: is formatted as text, and parsed back', (key, text) => {
     expect(formatDeviceKey(key)).toBe(text);
     expect(parseDeviceKey(text)).toEqual(key);
   });
 
-  it.each(['', 'nic-0', 'd.example/nic-0', 'd.example/node-1/', 'd.example/node-1/nic-0@'])('is not %j', (text) => {
-    expect(() => parseDeviceKey(text)).toThrow(SyntaxError);
-  });
+  it.each(['', 'nic-0', 'd.example/nic-0', 'd.example/node-1/', 'd.example/node-1/nic-0@'])(
+    'is not parsed from %j',
+    (text) => {
+      expect(() => parseDeviceKey(text)).toThrow(SyntaxError);
+    },
+  );
 
-  it('tells shares apart, and a share from the device', () => {
+  it('distinguishes shares from each other, and a share from the whole device', () => {
     expect(isSameDevice(whole, { ...whole })).toBe(true);
     expect(isSameDevice(whole, { ...whole, shareId: 'a' })).toBe(false);
     expect(isSameDevice({ ...whole, shareId: 'a' }, { ...whole, shareId: 'b' })).toBe(false);

@@ -57,7 +57,7 @@ describe('ClaimMetadata', () => {
   });
   afterEach(() => dir[Symbol.dispose]());
 
-  it('writes the chosen versions, with the same bytes in any combination, and keeps those of a prepared claim', async () => {
+  it('writes the configured versions, but keeps the versions of a prepared claim', async () => {
     const textWith = async (versions: MetadataVersion[], uid: string) => {
       await open(versions).prepare({ ...record, claim: { ...claim, uid } }, new Map([['vf', [deviceWith('::1/128')]]]));
       return readFileSync(file, 'utf8').replaceAll(uid, 'uid');
@@ -74,7 +74,7 @@ describe('ClaimMetadata', () => {
     expect(() => open([])).toThrow('no version of device metadata is chosen');
   });
 
-  it("writes the records of several claims and the driver's changes in one transaction, skipping failed ones", async () => {
+  it("writes records of several claims and the driver's changes in one transaction, without claims that failed", async () => {
     const steps: string[] = [];
     const [dataDir, cdiDir] = [join(dir.path, 'data'), join(dir.path, 'cdi')];
     class NotedRecords extends RecordFiles {
@@ -120,7 +120,7 @@ describe('ClaimMetadata', () => {
     });
   });
 
-  it('rewrites a file in place, so that its bind mount shows the change, shorter or longer', async () => {
+  it('rewrites a file in place, so that its bind mount shows both shorter and longer content', async () => {
     await metadata.prepare(record, new Map());
     await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
     const { ino, size } = statSync(file);
@@ -135,7 +135,7 @@ describe('ClaimMetadata', () => {
     expect(await readMetadataFile(file)).toMatchObject({ generation: 3, devices: [deviceWith('192.0.2.9/24')] });
   });
 
-  it('without a gate, withdraws content also from running containers, whose mount stays', async () => {
+  it('without a gate, withdraws content even from running containers, whose mount stays', async () => {
     await metadata.prepare(record, new Map());
     await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
     const mounted = openSync(file, 'r');
@@ -147,7 +147,7 @@ describe('ClaimMetadata', () => {
     expect(await readMetadataFile(file)).toMatchObject({ generation: 2 });
   });
 
-  it('withdraws some requests only, and hides no others', async () => {
+  it('withdraws only the given requests', async () => {
     const requests = { ...record.requests, other: { name: 'other', devices: [{ pool: 'node-1', name: 'dev-2' }] } };
     await metadata.prepare({ ...record, requests }, new Map([['other', [{ driver, pool: 'node-1', name: 'dev-2' }]]]));
     await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
@@ -217,7 +217,7 @@ describe('ClaimMetadata', () => {
       expect(await generationOf()).toBe(3);
     });
 
-    it('keeps a record of a newer version, with an error that says so', async () => {
+    it('keeps a record of a newer version, and fails with an error that names the version', async () => {
       writeFileSync(recordPath(), '{"schema":2}');
       const refused = {
         code: 'metadata-version-unknown',
@@ -293,7 +293,7 @@ describe('ClaimMetadata', () => {
       expect(readdirSync(join(dir.path, 'cdi'))).toEqual([]);
     });
 
-    it('keeps it when an earlier claim of the same name is removed', async () => {
+    it('keeps the claim when an earlier claim of the same name is removed', async () => {
       for (const damage of [() => writeFileSync(recordPath(), ''), () => unlinkSync(recordPath())]) {
         damage();
         await metadata.unprepare({ ...claim, uid: 'earlier' });

@@ -150,7 +150,7 @@ describe('names used in paths', () => {
     },
   );
 
-  it('may be as long as the API allows, if containers do not see them', async () => {
+  it("can be as long as the API allows if they are not part of a container's path", async () => {
     const metadata = bench.start({ layouts: ['v1', 'kep', 'attributes-json'] });
     const long = { namespace: 'n'.repeat(63), name: 'c'.repeat(253), uid: claim.uid };
     const request = 'r'.repeat(63);
@@ -226,7 +226,7 @@ describe('files and directories', () => {
     expect(files.map((file) => readFileSync(hostPath(file), 'utf8'))).toEqual(['y', 'y']);
   });
 
-  it('are opened once by the holder of their directories, and closed', () => {
+  it('are opened once by the holder of their directories, and closed when it is disposed of', () => {
     using dir = tempDir();
     const countOpen = () => readdirSync('/proc/self/fd').length;
     const before = countOpen();

@@ -62,7 +62,7 @@ describe.each([
     expect(metadata.read(claim, 'vf')).toMatchObject({ generation: 2, devices: [{ name: 'dev-2' }] });
   });
 
-  it('shows only content of the new prepare, and nothing for a request that it lost', async () => {
+  it('shows only content of the new prepare, and hides a request that the new allocation lacks', async () => {
     await prepare({ vf: request('vf', 'dev-1'), other: request('other', 'dev-3') });
     await metadata.update(claim, 'vf', [deviceOf('dev-1', 'net7')], 's1');
     await metadata.update(claim, 'other', [deviceOf('dev-3', 'net7')], 's1');
@@ -83,7 +83,7 @@ describe.each([
     expect(before).toContain('net1');
   });
 
-  it('keeps gate and content if prepared again, although it lost a request when reallocated', async () => {
+  it('keeps gate and content when prepared again after it lost a request by reallocation', async () => {
     const devices = [deviceOf('dev-1')];
     await prepare({ vf: request('vf', 'dev-1'), other: request('other', 'dev-3') });
     await prepare({ vf: request('vf', 'dev-1') });

@@ -35,7 +35,7 @@ describe('ClaimMetadata with two shares of one device in a request', () => {
     return decodeMetadata(text).requests[0]?.devices;
   };
 
-  it('writes an entry for each, without the share, and keeps them apart when the claim is prepared again', async () => {
+  it('writes an entry for each share, and keeps the shares apart when the claim is prepared again', async () => {
     await prepare(['a', 'b']);
     await metadata.update(claim, 'nics', [inPod('a', 'net1'), inPod('b', 'net2')], 's1');
     // A text that was not read before: the record is parsed.
@@ -54,14 +54,14 @@ describe('ClaimMetadata with two shares of one device in a request', () => {
     ]);
   });
 
-  it('takes no update about a share that is not prepared', async () => {
+  it('rejects an update of a share that is not prepared', async () => {
     await prepare(['a', 'b']);
     await expect(metadata.update(claim, 'nics', [inPod('a', 'net1'), inPod('c', 'net2')])).rejects.toThrow(
       'device sriov.netdra.dev/node-1/nic@c is not prepared for request nics',
     );
   });
 
-  it('hides the content of a share when the claim is allocated another one', async () => {
+  it('hides the content of a share when the claim is allocated another share', async () => {
     await prepare(['a', 'b']);
     await metadata.update(claim, 'nics', [inPod('a', 'net1'), inPod('b', 'net2')], 's1');
     await prepare(['a', 'c']);

@@ -64,7 +64,7 @@ describe('a driver that may be killed at any time', () => {
     expect([gateText(), hidden().every(isBlank)]).toEqual([undefined, true]);
   });
 
-  it('records the withdrawal before a file shows it', async () => {
+  it('records a withdrawal before it empties the file', async () => {
     await prepareAndServe(a);
     {
       using _spy = killedAt(ClaimFiles, 'writeRequest');
@@ -175,7 +175,7 @@ describe('a driver started with or without a gate', () => {
     },
   );
 
-  it('opens the gate for a container that waits since before the option was off', async () => {
+  it('opens the gate for a container that has been waiting since before the option was off', async () => {
     await prepareAndServe(a);
     writeFileSync(join(bench.dataDir, `dra-device-metadata/default_fast-net/waiting.${b}.1`), 'netdra-waiting 1');
     restart();
@@ -211,7 +211,7 @@ describe('a gate with metadata disabled', () => {
     expect(bench.files()).toEqual([]);
   });
 
-  it('is completed with files when metadata is enabled, and leaves nothing behind when the gate is off', async () => {
+  it('gets files when metadata is enabled, and is removed completely when the gate is off', async () => {
     await bench.start({ gate, enabled: false }).prepare(record, new Map());
     await metadata.prepare(record, new Map());
     expect(hidden().every(isBlank)).toBe(true);
@@ -231,7 +231,7 @@ describe('a gate with metadata disabled', () => {
 });
 
 describe('the text of a gate', () => {
-  it('is two short lines for any reason', () => {
+  it('is two short lines, however long the reason is', () => {
     fc.assert(
       fc.property(fc.string({ unit: codePoint, maxLength: 2000 }), (reason) => {
         const text = formatGate({ state: 'waiting', sandboxId: a, reason });

@@ -64,7 +64,7 @@ describe('a claim with a gate', () => {
     expect(await metadata.read(claim, 'vf')).toMatchObject({ generation: 2 });
   });
 
-  it('names the sandbox whose containers may start', async () => {
+  it('names in its gate the sandbox whose containers may start', async () => {
     await metadata.prepare(record, new Map());
     expect([gateText(), gateOf()]).toEqual([undefined, undefined]);
     await metadata.holdGate(claim, a, 'the VF is in another pod');
@@ -84,7 +84,7 @@ describe('a claim with a gate', () => {
     expect(statSync(gatePath()).mode & 0o777).toBe(0o644);
   });
 
-  it('is written only on changes', async () => {
+  it('has a gate file that is written only on changes', async () => {
     await prepareAndServe(a);
     const { ino } = statSync(gatePath());
     await metadata.openGate(claim, a);
@@ -93,7 +93,7 @@ describe('a claim with a gate', () => {
     expect(statSync(gatePath()).ino).toBe(ino);
   });
 
-  it('stays open for a sandbox until that one ends, whatever happens to others', async () => {
+  it('keeps its gate open for a sandbox, whatever happens to other sandboxes', async () => {
     await prepareAndServe(b);
     await metadata.endGate(claim, a);
     await metadata.holdGate(claim, a, 'late');
@@ -102,7 +102,7 @@ describe('a claim with a gate', () => {
     expect(gateOf()).toMatchObject({ state: 'waiting', sandboxId: b });
   });
 
-  it("ends without the claim's lock, and keeps concurrent writes of another instance", async () => {
+  it("has its sandbox marked as ended without the claim's lock, keeping concurrent writes of another instance", async () => {
     await prepareAndServe(a);
     class Records extends RecordFiles {
       together(task: () => void): void {
@@ -114,7 +114,7 @@ describe('a claim with a gate', () => {
     expect(metadata.read(claim, 'vf')).toBeUndefined();
   });
 
-  it('stays closed while the file of one of its requests cannot be written', async () => {
+  it('keeps its gate closed while the file of one of its requests cannot be written', async () => {
     const second = [{ driver, pool: 'node-1', name: 'dev-2' }];
     const requests = { ...record.requests, two: { name: 'two', devices: [{ pool: 'node-1', name: 'dev-2' }] } };
     await metadata.prepare({ ...record, requests }, new Map());
@@ -161,7 +161,7 @@ describe('a claim with a gate', () => {
     expect(gateOf()).toEqual({ state: 'served', sandboxId: a });
   });
 
-  it('cannot be opened while a request has no content', async () => {
+  it('does not let its gate be opened while a request has no content', async () => {
     await metadata.prepare(record, new Map());
     await expect(metadata.openGate(claim, a)).rejects.toMatchObject({
       code: 'metadata-not-written',
@@ -170,7 +170,7 @@ describe('a claim with a gate', () => {
     expect(gateText()).toBeUndefined();
   });
 
-  it('cannot be opened for an unprepared claim or an invalid sandbox ID', async () => {
+  it('does not let its gate be opened while unprepared, or for an invalid sandbox ID', async () => {
     await expect(metadata.openGate(claim, a)).rejects.toMatchObject({ code: 'metadata-not-prepared' });
     await metadata.prepare(record, new Map());
     await metadata.update(claim, 'vf', devices);
@@ -182,7 +182,7 @@ describe('a claim with a gate', () => {
     expect(gateText()).toBeUndefined();
   });
 
-  it('treats a damaged gate file as closed', async () => {
+  it('has a closed gate if the gate file is damaged', async () => {
     await prepareAndServe(a);
     for (const text of ['', 'netdra-gate 2\nserved sandbox-a\n', 'netdra-gate 1\nserved\n', '\0']) {
       writeFileSync(gatePath(), text);
@@ -192,7 +192,7 @@ describe('a claim with a gate', () => {
     expect(gateOf()).toEqual({ state: 'served', sandboxId: a });
   });
 
-  it('restores hook and files from the record', async () => {
+  it('has hook and files restored from its record', async () => {
     await prepareAndServe(a);
     const damage = () => {
       for (const path of [gatePath(), ...hidden()]) rmSync(path);
@@ -228,7 +228,7 @@ describe('a claim with a gate', () => {
     expect(await bench.start({ gate }).restore()).toMatchObject([{ code: 'metadata-malformed' }]);
   });
 
-  it('is closed when a reboot ended its sandbox, and when the claim is removed', async () => {
+  it('has its gate closed when a reboot ended its sandbox, and when the claim is removed', async () => {
     restart({ gate, bootId: 'boot-1' });
     await prepareAndServe(a);
     await bench.start({ gate, bootId: 'boot-2' }).prepare(record, new Map());
@@ -239,7 +239,7 @@ describe('a claim with a gate', () => {
     expect(bench.files()).toEqual([]);
   });
 
-  it('is closed when metadata is enabled, and opened with the content in the same sandbox', async () => {
+  it('has its gate closed when metadata is enabled, and opened with the content in the same sandbox', async () => {
     restart({ gate, enabled: false });
     await metadata.prepare(record, new Map());
     await metadata.openGate(claim, a);
@@ -252,7 +252,7 @@ describe('a claim with a gate', () => {
     expect(gateOf()).toEqual({ state: 'served', sandboxId: a });
   });
 
-  it('is closed when a request without content is added', async () => {
+  it('has its gate closed when a request without content is added', async () => {
     await prepareAndServe(a);
     const two = [{ pool: 'node-1', name: 'dev-2' }];
     await metadata.prepare(
@@ -266,7 +266,7 @@ describe('a claim with a gate', () => {
     expect(gateOf()).toEqual({ state: 'served', sandboxId: a });
   });
 
-  it('stays open when a layout is added, which gets the content at once', async () => {
+  it('keeps its gate open when a layout is added, whose file gets the content at once', async () => {
     restart({ gate, layouts: ['attributes-json'] });
     await prepareAndServe(a);
     restart({ gate });
@@ -275,7 +275,7 @@ describe('a claim with a gate', () => {
     expect(gateOf()).toEqual({ state: 'served', sandboxId: a });
   });
 
-  it('does not trust an open gate file left in its directory', async () => {
+  it('does not trust an open gate file that was left in its directory', async () => {
     await prepareAndServe(a);
     rmSync(join(gatePath(), '../claim.json'));
     await metadata.prepare({ ...record, claim: { ...claim, uid: 'next' } }, new Map());
@@ -285,7 +285,7 @@ describe('a claim with a gate', () => {
   it.each<[string, (path: string) => void]>([
     ['is damaged', (path) => writeFileSync(path, '')],
     ['is gone', (path) => rmSync(path)],
-  ])('is closed until served again if its record %s and is recreated', async (_, damage) => {
+  ])('has its gate closed until it is served again if its record %s and is recreated', async (_, damage) => {
     await prepareAndServe(a);
     const inodes = hidden().map((path) => statSync(path).ino);
     damage(join(gatePath(), '../claim.json'));
@@ -297,7 +297,7 @@ describe('a claim with a gate', () => {
     expect(hidden().map((path) => statSync(path).ino)).toEqual(inodes);
   });
 
-  it('keeps its files in the directory of its first pod, beside those of the next, if its record is damaged after a handover', async () => {
+  it("keeps its files in the first pod's directory if its record is damaged after it passed to another pod", async () => {
     await prepareAndServe(a);
     writeFileSync(join(bench.downwardApiDir, 'readme'), 'of another program');
     writeFileSync(join(gatePath(), '../claim.json'), '');
@@ -321,14 +321,14 @@ describe('a claim with a gate', () => {
     expect(await metadata.update(claim, 'vf', devices)).toMatchObject({ generation: 1 });
   });
 
-  it('is closed when withdrawn with an unreadable record, which is reported', async () => {
+  it('has its gate closed, and an error reported, when withdrawn with an unreadable record', async () => {
     await prepareAndServe(a);
     writeFileSync(join(gatePath(), '../claim.json'), '');
     await expect(metadata.withdraw(claim)).rejects.toMatchObject({ code: 'metadata-malformed' });
     expect(gateText()).toBeUndefined();
   });
 
-  it('stays open with its files, whatever is requested for another claim of the same name', async () => {
+  it('keeps its gate and files, whatever is requested for another claim of the same name', async () => {
     await prepareAndServe(a);
     const files = () => bench.files().map((path) => [path, bench.read(path)]);
     const before = files();

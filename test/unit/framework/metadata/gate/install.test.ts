@@ -29,7 +29,7 @@ afterEach(() => dir[Symbol.dispose]());
 const install = () => installGate({ from, dataDir });
 
 describe('installGate', () => {
-  it('copies only the program, to a path where the runtime can execute it', async () => {
+  it('copies the program, and nothing else, to a path where the runtime can execute it', async () => {
     expect(await install()).toBe(path);
     expect(readFileSync(path, 'utf8')).toBe(readFileSync(from, 'utf8'));
     expect(statSync(path).mode & 0o777).toBe(0o755);
@@ -63,7 +63,7 @@ describe('installGate', () => {
     expect(readFileSync(join(dir.path, 'elsewhere'), 'utf8')).toBe('x');
   });
 
-  it('removes leftovers of a killed instance, and keeps what another one is writing', async () => {
+  it('removes leftovers of a killed instance, but not a file that another instance is writing', async () => {
     mkdirSync(join(dataDir, 'bin'), { recursive: true });
     const [old, fresh] = ['old', 'new'].map((name) => join(dataDir, `bin/.netdra-gate.${name}.tmp`));
     for (const each of [old, fresh]) writeFileSync(each as string, '');
@@ -77,7 +77,7 @@ describe('installGate', () => {
     expect(readdirSync(join(dataDir, 'bin'))).toEqual(['netdra-gate']);
   });
 
-  it('names the remedy if there is no program', async () => {
+  it('names the remedy if the program to install is missing', async () => {
     from = join(dir.path, 'none');
     await expect(install()).rejects.toMatchObject({
       code: 'gate-program-missing',
@@ -88,7 +88,7 @@ describe('installGate', () => {
     expect(existsSync(dataDir)).toBe(false);
   });
 
-  it('names the remedy if it cannot be installed', async () => {
+  it('names the remedy if the program cannot be installed', async () => {
     mkdirSync(dataDir, { recursive: true });
     writeFileSync(join(dataDir, 'bin'), '');
     await expect(install()).rejects.toMatchObject({

@@ -35,11 +35,11 @@ describe('an announcement of a waiting sandbox', () => {
     ['a namespace above', text.replace('cni-0a1b', '..')],
     ['a namespace below', text.replace('cni-0a1b', 'a/b')],
     ['blanks at the end', `${text}\n`],
-  ])('that the program does not write is rejected: %s', (_what, wrong) => {
+  ])('is rejected if netdra-gate cannot have written it: %s', (_what, wrong) => {
     expect(parseWaitingSandbox('s1', wrong)).toBeUndefined();
   });
 
-  it.each(['', 'a b', 'a/b', 'a\n', 'x'.repeat(129)])('of %j, an invalid sandbox ID, is rejected', (id) => {
+  it.each(['', 'a b', 'a/b', 'a\n', 'x'.repeat(129)])('is rejected if its sandbox ID is %j', (id) => {
     expect(parseWaitingSandbox(id, text)).toBeUndefined();
   });
 
@@ -92,7 +92,7 @@ describe('ClaimMetadata.waiting', () => {
     ]);
   });
 
-  it('skips the expired and the unfinished file of a killed program', async () => {
+  it('skips the expired and the unfinished announcement of a killed netdra-gate', async () => {
     write('s1', text, 6_000);
     write('s2', text, -6_000);
     writeFileSync(join(claimDir, '.waiting.s4.tmp'), 'netdra-wai');
@@ -101,7 +101,7 @@ describe('ClaimMetadata.waiting', () => {
     expect(await problems()).toEqual([]);
   });
 
-  it('names unreadable announcements, and lists the others', async () => {
+  it('names unreadable announcements, and lists all others', async () => {
     write('damaged', 'netdra-waiting 1\n');
     write('large', 'x'.repeat(5_000));
     symlinkSync('/etc/passwd', join(claimDir, 'waiting.link.1'));
@@ -124,7 +124,7 @@ describe('ClaimMetadata.waiting', () => {
     expect((await metadata.waiting()).sandboxes).toHaveLength(1);
   });
 
-  it('is empty once the claim is unprepared, or prepared under another UID', async () => {
+  it('is empty once the claim is unprepared, or a claim of its name is prepared with another UID', async () => {
     write('s1');
     await metadata.prepare({ ...record, claim: { ...claim, uid: 'next' } }, new Map());
     expect((await metadata.waiting()).sandboxes).toEqual([]);

@@ -133,7 +133,7 @@ describe('readRequestMetadata', () => {
     await expect(readRequestMetadata(query, { root: bench.path })).rejects.toThrow(message);
   });
 
-  it('names the invalid file among several', async () => {
+  it('names the invalid file if only one of several is invalid', async () => {
     const { root } = await container({ driver: 'b.example' });
     const path = join(root, v1Dir, 'a.example-metadata.json');
     writeFileSync(path, '{');

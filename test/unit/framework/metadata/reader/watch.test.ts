@@ -51,7 +51,7 @@ describe.each([
     await states.return(undefined as never);
   });
 
-  it('misses no change that arrives while the last one is handled', async () => {
+  it('misses no change that arrives while the caller handles the previous change', async () => {
     const states = watch(options);
     await next(states);
     await metadata.update(claim, 'vf', [withIp(2)]);
@@ -85,7 +85,7 @@ describe.each([
     expect(await pending).toEqual([2, ['192.0.2.2/24']]);
   });
 
-  it('follows a replaced file, as the Go helper of 1.37 replaces it', async () => {
+  it('follows a file that is replaced by rename, as the Go helper of 1.37 does', async () => {
     const states = watch(options);
     await next(states);
     const [containerPath = ''] = layouts.v1.containerPaths({ claim, request: 'vf', driver: device.driver });
