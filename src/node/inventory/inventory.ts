@@ -213,7 +213,7 @@ export class Inventory {
     const facts = defined({ driver, linkSpeedMbps });
     report.pfs.push({ pciAddress, totalVfs, names, numVfs: entries.length, ...facts });
     for (const rule of subject.rules) scan.matched.add(rule);
-    this.#offerNic(pf, subject.usage, entries.length > 0 || numVfs > 0, scan);
+    this.#offerNic(pf, entries.length > 0 || numVfs > 0, scan);
     const vfs = await survey.vfs(pf, entries, (each) => {
       // The VFs exist without the list, too.
       if (each.code !== 'vf-state-unknown' && !isGone(each)) scan.isComplete = false;
@@ -227,7 +227,7 @@ export class Inventory {
   async #scanNic(address: string, scan: Scan): Promise<void> {
     if (this.#policy.nics === undefined && !scan.held.has(address)) return;
     const nic = await scan.survey.nic(address);
-    this.#offerNic(nic, scan.survey.ownUsageOf(nic), false, scan);
+    this.#offerNic(nic, false, scan);
   }
 
   #offerVf(seen: Seen<Vf>, { pf, rules, usage }: PfInPolicy, scan: Scan): void {
@@ -270,7 +270,7 @@ export class Inventory {
     return isLasting ? { reason: 'interface-elsewhere' } : undefined;
   }
 
-  #offerNic(seen: Seen<PciFunction>, usage: Usage | undefined, hasVfs: boolean, scan: Scan): void {
+  #offerNic(seen: Seen<PciFunction>, hasVfs: boolean, scan: Scan): void {
     const { survey, held, report } = scan;
     const { pciAddress, names } = seen;
     const rules = rulesForNic(this.#policy, seen);
@@ -280,6 +280,7 @@ export class Inventory {
     const isHeld = held.has(pciAddress);
     if (rule === undefined && !isHeld) return;
     const nic = { ...withoutVfs(seen), ...this.#common(seen, rule, survey) };
+    const usage = survey.ownUsageOf(seen);
     const verdict = isHeld ? undefined : (judgeNic(nic, usage, hasVfs) ?? judgeOwner(pciAddress, scan));
     if (verdict !== undefined) report.excluded.push({ pciAddress, ...verdict });
     else report.devices.push(held.get(pciAddress)?.offered ?? { ...nic, kind: 'nic' });

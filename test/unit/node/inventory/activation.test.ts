@@ -230,6 +230,20 @@ describe('Inventory of whole NICs', () => {
     expect(await excluded()).toEqual([{ pciAddress: plain, reason: 'enslaved', interfaceName: 'ensP' }]);
   });
 
+  it('offers no card that could have VFs if the node has an address or a VLAN on it', async () => {
+    const pciAddress = '0000:af:00.0';
+    layFunction(node.root, { pciAddress, interfaces: [{ name: 'ensQ' }], totalVfs: 8 });
+    node.addLink(30, 'ensQ', { parentDevice: pciAddress });
+    const policy = { pfs: [], nics: [{ select: { pciAddress } }] };
+    expect(await node.offered(policy)).toEqual([pciAddress]);
+    node.addresses = [{ index: 30, cidr: '10.40.0.1/24', scope: 'global', tentative: false, dadFailed: false }];
+    const excluded = async () => (await node.inventory(policy).scan()).excluded.find((each) => !('pfAddress' in each));
+    expect(await excluded()).toEqual({ pciAddress, reason: 'has-address', interfaceName: 'ensQ' });
+    node.addresses = [];
+    node.addLink(20, 'ensQ.50', { kind: 'vlan', lower: 30 });
+    expect(await excluded()).toEqual({ pciAddress, reason: 'has-upper', interfaceName: 'ensQ' });
+  });
+
   it('checks every port of a card with two on one function', async () => {
     node.addLink(20, 'br0', { kind: 'bridge' });
     node.addLink(21, 'ensPd1', { parentDevice: plain, master: 20 });
