@@ -212,6 +212,9 @@ export class SriovCard implements Disposable {
     addresses: async () => [],
     addAddress: async () => undefined,
     removeAddress: async () => undefined,
+    routes: async () => [],
+    entries: async () => [],
+    addEntry: async () => undefined,
   };
 
   /** As by ethtool in a pod. */

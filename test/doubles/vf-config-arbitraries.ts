@@ -210,6 +210,7 @@ const fields: Record<string, fc.Arbitrary<unknown>> = {
   neighbors: fc.array(mostly(withUnknown(some({ address: addressTexts, macAddress: macTexts }))), { maxLength: 3 }),
   allMulticast: fc.boolean(),
   promiscuous: fc.boolean(),
+  keepHostConfig: fc.boolean(),
   offloadLimits: withUnknown(some({ gsoMaxBytes: number(4096, 524_280), groMaxBytesIpv4: number(4096, 524_280) })),
   bond: withUnknown(
     some({

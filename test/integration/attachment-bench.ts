@@ -9,7 +9,8 @@ import { Attachments } from '../../src/driver/vf/index.ts';
 import type { NetworkDeviceData } from '../../src/framework/metadata/index.ts';
 import { systemClock } from '../../src/lib/clock.ts';
 import { CniRunner } from '../../src/node/cni/index.ts';
-import { type AdminSettings, KernelNetworks } from '../../src/node/netlink/index.ts';
+import { type AdminSettings, KernelNetworks, readHostConfig, readLinkState } from '../../src/node/netlink/index.ts';
+import type { VfSnapshot } from '../../src/node/sriov/index.ts';
 import { RecordingLogger } from '../doubles/logger.ts';
 import { TestNetns } from '../doubles/netns.ts';
 import { storedClaim, storedDevice } from '../doubles/stored-claims.ts';
@@ -96,12 +97,24 @@ export class AttachmentBench implements AsyncDisposable {
     return name;
   }
 
+  /** A NIC as prepare reads it for a claim with `keepHostConfig`. */
+  async snapshot(name: string): Promise<VfSnapshot> {
+    const { connection } = this.#networks.host;
+    const found = await connection.link({ name });
+    if (found === undefined) throw new Error(`there is no ${name}`);
+    const [state, hostConfig] = [await readLinkState(connection, found.index), await readHostConfig(connection, found)];
+    return { vf: {}, link: { ...state, hostConfig } };
+  }
+
   /** Devices of a claim that is prepared. */
-  prepare(claim: string, devices: { index: number; config: VfConfig; userSpace?: boolean }[]): void {
-    const stored = devices.map(({ index, config, userSpace = false }): StoredDevice => {
+  prepare(
+    claim: string,
+    devices: { index: number; config: VfConfig; userSpace?: boolean; before?: VfSnapshot }[],
+  ): void {
+    const stored = devices.map(({ index, config, userSpace = false, ...rest }): StoredDevice => {
       const vfio = userSpace ? { vfio: { device: '/dev/vfio/42', iommuGroup: '42' } } : {};
       const address = { pciAddress: pciAddress(index), pfAddress: '0000:3b:00.0', vfIndex: index };
-      return storedDevice({ ...address, name: `0000-3b-02-${index}`, config, access: { nodes: [], ...vfio } });
+      return storedDevice({ ...address, name: `0000-3b-02-${index}`, config, access: { nodes: [], ...vfio }, ...rest });
     });
     const identity = { uid: claim, namespace: 'default', name: claim };
     this.store.putClaim(storedClaim({ identity, podUids: ['pod-uid'], devices: stored }));

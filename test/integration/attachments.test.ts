@@ -123,6 +123,54 @@ describe('a VF attached by CNI plugins', () => {
   });
 });
 
+describe('a NIC that keeps the configuration of the host', () => {
+  it('has its addresses and routes in each sandbox, and on the host in between and afterwards', async () => {
+    bench.createVf(1);
+    ip('link', 'set', 'vf1', 'up');
+    ip('addr', 'add', '192.0.2.7/24', 'dev', 'vf1', 'valid_lft', '6000', 'preferred_lft', '6000');
+    ip('route', 'add', '198.51.100.0/24', 'via', '192.0.2.1', 'dev', 'vf1', 'metric', '7', 'proto', 'dhcp');
+    const routes = () => ip('route', 'show', 'dev', 'vf1').replaceAll(' linkdown', '').trim();
+    const before = routes();
+    expect(before).toMatch(/^192\.0\.2\.0\/24 .*\n198\.51\.100\.0\/24 via 192\.0\.2\.1 proto dhcp metric 7$/);
+    const config = { keepHostConfig: true, interfaceName: 'net1' };
+    bench.prepare('c', [{ index: 1, config, before: await bench.snapshot('vf1') }]);
+    for (const sandbox of ['sandbox1', 'sandbox2']) {
+      const pod = bench.newPod();
+      // Again, as after a restart in the middle.
+      for (let round = 0; round < 2; round++) {
+        expect(await bench.attach('c', pod, sandbox)).toMatchObject([{ interfaceName: 'net1', ips: ['192.0.2.7/24'] }]);
+      }
+      expect(pod.ip('route', 'show', '198.51.100.0/24')).toMatchObject([{ gateway: '192.0.2.1', metric: 7 }]);
+      expect(links()).not.toContain('vf1');
+    }
+    await bench.detach('c');
+    expect(routes()).toBe(before);
+    expect(JSON.parse(ip('-j', 'addr', 'show', 'vf1'))).toMatchObject([
+      { addr_info: expect.arrayContaining([expect.objectContaining({ local: '192.0.2.7', prefixlen: 24 })]) },
+    ]);
+  });
+
+  it('gets both back when the kernel has returned it under the name of the pod', async () => {
+    bench.createVf(1);
+    ip('link', 'set', 'vf1', 'up');
+    ip('addr', 'add', '192.0.2.7/24', 'dev', 'vf1');
+    ip('route', 'add', '198.51.100.0/24', 'via', '192.0.2.1', 'dev', 'vf1');
+    const before = ip('route', 'show', 'dev', 'vf1');
+    const config = { keepHostConfig: true, interfaceName: 'net1' };
+    bench.prepare('c', [{ index: 1, config, before: await bench.snapshot('vf1') }]);
+    const pod = bench.newPod();
+    await bench.attach('c', pod);
+    pod.exec('ip', 'link', 'set', 'net1', 'netns', `${process.pid}`);
+    pod.unmount();
+    ip('link', 'set', 'net1', 'up');
+    ip('addr', 'add', '203.0.113.7/24', 'dev', 'net1');
+    await bench.detach('c');
+    expect(links()).not.toContain('net1');
+    expect(ip('route', 'show', 'dev', 'vf1').replaceAll(' linkdown', '')).toBe(before.replaceAll(' linkdown', ''));
+    expect(ip('addr', 'show', 'vf1')).not.toContain('203.0.113.7');
+  });
+});
+
 describe('a pod without a default network', () => {
   const routes = [{ destination: '0.0.0.0/0', gateway: '10.89.7.1' }, { destination: '::/0' }];
   const config = (): VfConfig => ({ interfaceName: 'eth0', ipam: bench.ipam(), routes });

@@ -350,6 +350,9 @@ describe('a link on its way back to the host', () => {
       removeQdisc: record,
       addAddress: record,
       removeAddress: record,
+      routes: hostConnection.routes.bind(hostConnection),
+      entries: hostConnection.entries.bind(hostConnection),
+      addEntry: record,
     };
     expect(await restoreLinkState(recording, index, before, setup.hostEthtool)).toEqual([]);
     expect(changes).toEqual([]);

@@ -38,6 +38,11 @@ const chosenElsewhere = [
     isAsked: ({ attach }: VfConfig) => attach === 'observe',
     what: 'attach to observe, with which another component chooses',
   },
+  {
+    field: 'keepHostConfig',
+    isAsked: ({ keepHostConfig }: VfConfig) => keepHostConfig === true,
+    what: 'keepHostConfig, with which the node chooses',
+  },
   ...(['ipam', 'cni', 'networkAttachmentDefinition'] as const).map((field) => {
     return {
       field,

@@ -11,9 +11,9 @@ import {
 import { interfaceSettings, type RouteConfig, type VfConfig } from '../model/index.ts';
 
 /** Fields that netdra applies only if it moves the VF itself. */
-const netlinkOnly = ['ipam', 'interfaceName', 'mtu', 'addresses', ...interfaceSettings] as const;
+const netlinkOnly = ['ipam', 'interfaceName', 'mtu', 'addresses', 'keepHostConfig', ...interfaceSettings] as const;
 /** Fields that need an interface that netdra configures. */
-const interfaceOnly = [...interfaceSettings, 'rdma'] as const;
+const interfaceOnly = [...interfaceSettings, 'rdma', 'keepHostConfig'] as const;
 
 /**
  * Finds combinations that are not allowed, although each field by itself is valid.
@@ -24,6 +24,7 @@ export function findContradictions(config: VfConfig): string[] {
     ...attachProblems(config),
     ...driverProblems(config),
     ...bondProblems(config),
+    ...hostConfigProblems(config),
     ...propertyProblems(config),
     ...routeProblems(config),
     ...bondNeighborProblems(config),
@@ -72,6 +73,14 @@ function bondProblems({ bond, attach = 'netlink' }: VfConfig): string[] {
   const problems = attach === 'netlink' ? [] : [`bond: ${bond.name} cannot be with attach "${attach}"`];
   const target = findRepeated(bond.arpTargets ?? []);
   return target === undefined ? problems : [...problems, `bond: arpTargets of ${bond.name} has ${target} twice`];
+}
+
+/** With the configuration of the host, the NIC itself has the host's addresses, and no others. */
+function hostConfigProblems(config: VfConfig): string[] {
+  if (config.keepHostConfig !== true) return [];
+  return asked(config, ['addresses', 'ipam', 'bond']).map((field) => {
+    return `${field}: is ${JSON.stringify(config[field])}, but keepHostConfig takes the addresses of the host`;
+  });
 }
 
 function propertyProblems({ vf = {} }: VfConfig): string[] {

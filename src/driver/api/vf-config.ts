@@ -247,5 +247,9 @@ export const vfConfigSchema = z.strictObject({
   promiscuous: z.boolean().describe('Whether the interface receives all frames of its network.').optional(),
   offloadLimits: offloadLimits.optional(),
   bond: bond.optional(),
+  keepHostConfig: z
+    .boolean()
+    .describe('Whether a whole NIC keeps the addresses and routes that the host has given it.')
+    .optional(),
   dialects: dialectsSchema.optional(),
 } satisfies FieldsOf<VfConfig & { apiVersion: string; kind: string }>);

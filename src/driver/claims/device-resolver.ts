@@ -102,6 +102,7 @@ export class DeviceResolver {
       };
     });
     checkBonds(claim, devices);
+    checkHostConfigs(claim, devices);
     return devices;
   }
 
@@ -186,6 +187,14 @@ export class DeviceResolver {
     const others = [...stored, ...passing.filter((other) => other.podUids.some((uid) => podUids.includes(uid)))];
     return others.filter((other) => other.identity.uid !== identity.uid);
   }
+}
+
+/** The host has no addresses and routes on the VFs that it offers. @throws DriverError `config-invalid` */
+function checkHostConfigs(claim: AllocatedClaim, devices: readonly StoredDevice[]): void {
+  const problems = devices
+    .filter(({ config, offered }) => config.keepHostConfig === true && offered.kind !== 'nic')
+    .map(({ name, request }) => `keepHostConfig: is for whole NICs, and device ${name} of request ${request} is a VF`);
+  if (problems.length > 0) throw invalidConfig(claim, problems);
 }
 
 /** Returns interface names of claims, with the devices that have them. */

@@ -1,5 +1,6 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { type ClaimIdentity, claimName } from '../../framework/metadata/index.ts';
+import { defined } from '../../lib/defined.ts';
 import { explain } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { isVfio, SriovError, type VfAccess, type VfSnapshot } from '../../node/sriov/index.ts';
@@ -34,7 +35,8 @@ export class DeviceWork {
    */
   async snapshot(claim: AllocatedClaim, device: StoredDevice): Promise<StoredDevice> {
     const byOthers = (device.config.attach ?? 'netlink') !== 'netlink';
-    const options = { wanted: toVfWanted(device.config), byOthers };
+    const wanted = toVfWanted(device.config);
+    const options = { wanted, byOthers, ...defined({ withHostConfig: device.config.keepHostConfig }) };
     const before = device.before ?? (await this.#options.control.snapshot(device, options));
     await this.#checkMtu(claim, device, before);
     return { ...device, before };

@@ -25,6 +25,8 @@ export const closedFields = [
   'rules',
   /** The VF receives traffic between others in its network. */
   'promiscuous',
+  /** Addresses and routes of the node, perhaps its default route. */
+  'keepHostConfig',
   /** They only affect the interface, but the kubelet refuses them to pods without the administrator's consent. */
   'sysctls',
   /** Plugins run as root on the node, with paths that their configuration chooses. */

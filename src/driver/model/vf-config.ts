@@ -104,6 +104,8 @@ export interface VfConfig {
   promiscuous?: boolean | undefined;
   offloadLimits?: OffloadSizes | undefined;
   bond?: BondConfig | undefined;
+  /** Whether a whole NIC has the addresses and routes in the pod that the host has given it. */
+  keepHostConfig?: boolean | undefined;
   dialects?: DialectsConfig | undefined;
 }
 

@@ -89,7 +89,7 @@ async function findMissingRoutes(
 async function findMissing<Entry>(
   connection: NetworkNamespace['connection'],
   { index }: Link,
-  table: EntryTable<Entry>,
+  table: EntryTable<Entry, 'neighbors' | 'rules'>,
   wanted: readonly Entry[],
 ): Promise<Difference[]> {
   const found = wanted.length === 0 ? undefined : await connection.entries(table, index, maxListedRoutes);

@@ -1,19 +1,22 @@
 import { defined } from '../../lib/defined.ts';
 import {
+  addressesOf,
   findRoute,
+  type HostConfig,
   type Link,
   maxListedRoutes,
-  NetlinkError,
   neighborTable,
   type RouteSpec,
   ruleTable,
+  setHostConfig,
+  unlessThere,
 } from '../../node/netlink/index.ts';
 import type { RouteConfig, VfConfig } from '../model/index.ts';
 import { duplicateDetection, interfaceSettings } from './interface-settings.ts';
 import type { NetworkNamespace } from './networks.ts';
 
-/** A claim's configuration, with the additions of an IPAM plugin, whose routes may have more fields. */
-export type LinkConfig = Omit<VfConfig, 'routes'> & { routes?: RouteSpec[] };
+/** A claim's configuration, with the additions of an IPAM plugin, whose routes may have more fields, and of the host. */
+export type LinkConfig = Omit<VfConfig, 'routes'> & { routes?: RouteSpec[]; hostConfig?: HostConfig };
 
 /** Converts a route: the kernel calls the metric a priority. */
 export function toNewRoute({ metric: priority, ...route }: RouteConfig): RouteSpec {
@@ -39,6 +42,7 @@ export async function configureLink(
     allMulticast,
     promiscuous,
     offloadLimits,
+    hostConfig,
   } = config;
   const pod = namespace.connection;
   const flags = defined({ allMulticast, promiscuous });
@@ -53,7 +57,8 @@ export async function configureLink(
   if (Object.keys(change).length > 0) await pod.setLink(link.index, change);
   // In a separate request: the kernel does not say which part of a request it refuses.
   if (offloadLimits !== undefined) await pod.setLink(link.index, { offloadLimits: defined(offloadLimits) });
-  const { needed, asked } = interfaceSettings(config);
+  const all = [...addresses, ...(hostConfig === undefined ? [] : addressesOf(hostConfig))];
+  const { needed, asked } = interfaceSettings({ ...config, addresses: all });
   const skipped = await namespace.writeSysctls(link.name, needed, { skipMissing: true });
   const detection = duplicateDetection(skipped);
   if (Object.keys(asked).length > 0) await namespace.writeSysctls(link.name, asked);
@@ -64,6 +69,7 @@ export async function configureLink(
     ),
     pod.setLink(link.index, { up: true }),
   ]);
+  if (hostConfig !== undefined) await setHostConfig(pod, link.index, hostConfig);
   for (const each of routes.toSorted((one, other) => Number(isByGateway(one)) - Number(isByGateway(other)))) {
     const route = { ...each, index: link.index };
     // EEXIST also means that another interface has such a route, usually the default route: then ours was not added.
@@ -80,12 +86,4 @@ export async function configureLink(
  */
 function isByGateway({ gateway, nextHops }: RouteSpec): boolean {
   return gateway !== undefined || nextHops !== undefined;
-}
-
-async function unlessThere(change: Promise<void>, isThere: () => Promise<boolean>): Promise<void> {
-  try {
-    await change;
-  } catch (error) {
-    if (!(error instanceof NetlinkError && error.errno === 'EEXIST' && (await isThere()))) throw error;
-  }
 }

@@ -17,18 +17,7 @@ export const mostPodLinks = { listed: 4_096, decoded: 512 };
 /** Requests of the sandbox side to a network namespace. */
 export type LinkConnection = LinkStateConnection &
   LinkFinder &
-  Pick<
-    RtnlConnection,
-    | 'addEntry'
-    | 'addRoute'
-    | 'createBond'
-    | 'deleteLink'
-    | 'entries'
-    | 'linkTable'
-    | 'linkTraffic'
-    | 'routes'
-    | 'vfTraffic'
-  >;
+  Pick<RtnlConnection, 'addRoute' | 'createBond' | 'deleteLink' | 'linkTable' | 'linkTraffic' | 'vfTraffic'>;
 
 /** Sends frames, and receives ARP frames. */
 export type Packets = Pick<PacketSocket, 'receive' | 'send'> & Disposable;

@@ -56,6 +56,7 @@ function netlinkStrategy({ links, vfs, cni, announcements }: StrategyParts): Att
         ...config,
         // A bond has the MAC of one of its members.
         ...(bond === undefined && defined({ macAddress })),
+        ...defined({ hostConfig: device.before?.link?.hostConfig }),
         addresses: [...(config.addresses ?? []), ...addresses],
         routes: [...(config.routes ?? []).map(toNewRoute), ...routes],
       });

@@ -2,7 +2,7 @@ import { printable } from '../../lib/printable.ts';
 import { hasNoInterface } from '../sriov/driver-binding.ts';
 import type { Bandwidth } from './bandwidth.ts';
 import type { Usage } from './host-network.ts';
-import type { PfRule } from './inventory-policy.ts';
+import type { NicRule, PfRule } from './inventory-policy.ts';
 
 export type ExclusionReason =
   /** One of its interfaces carries the node's default route, itself or below a bond, bridge or VLAN. */
@@ -60,9 +60,10 @@ export interface Exclusion extends ExclusionVerdict {
 }
 
 const explanations: Record<ExclusionReason, string> = {
-  'carries-default-route': "the node's default route goes through it",
+  'carries-default-route':
+    "the node's default route goes through it; for a whole NIC the policy can say allowInUse: default-route",
   enslaved: 'it is a port of a bond, bridge or Open vSwitch, or in a VRF',
-  'has-address': 'the node has an address on it',
+  'has-address': 'the node has an address on it; for a whole NIC the policy can say allowInUse: addresses',
   'has-upper': 'the node has a VLAN, macvlan or the like on it',
   'pf-carries-default-route': "the node's default route goes through its PF; the policy can say allowInUse",
   'pf-enslaved': 'its PF is a port of a bond, bridge or Open vSwitch, or in a VRF; the policy can say allowInUse',
@@ -110,6 +111,12 @@ export function judgeVf(
   const { reason, interfaceName } = ofPf;
   if (reason !== 'carries-default-route' && reason !== 'enslaved') return undefined;
   return { reason: ofPfToo[reason], interfaceName };
+}
+
+/** Returns the uses by the node that do not keep a rule from offering a NIC. A default route needs an address, too. */
+export function allowedUses({ allowInUse }: NicRule): Usage['reason'][] {
+  if (allowInUse === undefined) return [];
+  return allowInUse === 'addresses' ? ['has-address'] : ['has-address', 'carries-default-route'];
 }
 
 /** Facts about a NIC that a rule selects. */

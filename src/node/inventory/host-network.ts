@@ -43,12 +43,16 @@ export class HostNetwork {
     return link ?? (device.simulated ? findVf(this.#links, linkIdentity(device)) : undefined);
   }
 
-  /** Returns how the node uses any of a device's links that could be allocated. */
-  ownUsageOf(links: Link[]): Usage | undefined {
-    const usage = this.usageOf(links);
+  /**
+   * Returns how the node uses any of a device's links that could be allocated.
+   * @param allowed uses that do not count
+   */
+  ownUsageOf(links: Link[], allowed: readonly Usage['reason'][] = []): Usage | undefined {
+    const usage = this.usageOf(links, allowed);
     if (usage !== undefined) return usage;
     const addressed = links.find(({ index }) => this.#addressed.has(index));
-    if (addressed !== undefined) return { reason: 'has-address', interfaceName: addressed.name };
+    if (addressed !== undefined && !allowed.includes('has-address'))
+      return { reason: 'has-address', interfaceName: addressed.name };
     // The lower link of a veth is its other end.
     const isUpper = ({ lower, lowerNetnsId, kind }: Link, index: number) =>
       lower === index && lowerNetnsId === undefined && kind !== 'veth';
@@ -57,9 +61,10 @@ export class HostNetwork {
   }
 
   /** Returns how the node uses any of the links, so that nothing that depends on them may be allocated. */
-  usageOf(links: Link[]): Usage | undefined {
+  usageOf(links: Link[], allowed: readonly Usage['reason'][] = []): Usage | undefined {
     const uplink = links.find(({ index }) => this.#uplinks.has(index));
-    if (uplink !== undefined) return { reason: 'carries-default-route', interfaceName: uplink.name };
+    if (uplink !== undefined && !allowed.includes('carries-default-route'))
+      return { reason: 'carries-default-route', interfaceName: uplink.name };
     const port = links.find(({ master }) => master !== undefined);
     return port && { reason: 'enslaved', interfaceName: port.name };
   }

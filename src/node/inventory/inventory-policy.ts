@@ -81,6 +81,10 @@ const nicRuleOf = (values: Values) =>
     select: selectorOf(values)
       .refine((fields) => Object.keys(fields).length > 0, 'at least one field')
       .meta({ description: 'NICs to offer.', minProperties: 1 }),
+    allowInUse: z
+      .enum(['addresses', 'default-route'])
+      .describe('Offer NICs even if the node has addresses on them, or also a default route. Default: neither.')
+      .optional(),
     resourceName: resourceName.optional(),
   });
 

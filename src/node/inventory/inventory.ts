@@ -7,7 +7,7 @@ import type { VfActivation } from '../sriov/vf-activation.ts';
 import { bandwidthOf } from './bandwidth.ts';
 import { type EswitchMode, linkIdentity, type VfDevice } from './device.ts';
 import { type DevicePlugins, type GivenOut, judgeOwner } from './device-plugins.ts';
-import { type ExclusionVerdict, judgeNic, judgeVf } from './exclusion.ts';
+import { allowedUses, type ExclusionVerdict, judgeNic, judgeVf } from './exclusion.ts';
 import { HostNetwork, type Usage } from './host-network.ts';
 import {
   coversVf,
@@ -280,7 +280,7 @@ export class Inventory {
     const isHeld = held.has(pciAddress);
     if (rule === undefined && !isHeld) return;
     const nic = { ...withoutVfs(seen), ...this.#common(seen, rule, survey) };
-    const usage = survey.ownUsageOf(seen);
+    const usage = survey.ownUsageOf(seen, rule && allowedUses(rule));
     const verdict = isHeld ? undefined : (judgeNic(nic, usage, hasVfs) ?? judgeOwner(pciAddress, scan));
     if (verdict !== undefined) report.excluded.push({ pciAddress, ...verdict });
     else report.devices.push(held.get(pciAddress)?.offered ?? { ...nic, kind: 'nic' });

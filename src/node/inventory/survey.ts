@@ -136,9 +136,10 @@ export class Survey {
     return this.network.usageOf(links.filter((link) => !isRepresentor(link)));
   }
 
-  /** Returns how the node uses the function, including uses that keep only the function itself from being allocated. */
-  ownUsageOf({ links }: Seen<PciFunction>): Usage | undefined {
-    return this.network.ownUsageOf(links.filter((link) => !isRepresentor(link)));
+  /** Returns how the node uses the function, including uses that keep only the function itself from being allocated. @param allowed as for `HostNetwork` */
+  ownUsageOf({ links }: Seen<PciFunction>, allowed?: readonly Usage['reason'][]): Usage | undefined {
+    const own = links.filter((link) => !isRepresentor(link));
+    return this.network.ownUsageOf(own, allowed);
   }
 
   /** Adds netlink's facts about the function's interface, or those of sysfs where netlink has none. */

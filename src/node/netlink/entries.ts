@@ -6,9 +6,9 @@ import { neighborHints, ruleHints } from './request-hints.ts';
 import { decodeAll, type RtnlRequests } from './rtnl-requests.ts';
 
 /** A kind of entries of which a network namespace can have any number, with its messages. */
-export interface EntryTable<Entry> {
-  /** Name as in VFConfig. */
-  name: 'rules' | 'neighbors';
+export interface EntryTable<Entry, Name extends string = string> {
+  /** Name, for messages. */
+  name: Name;
   /** `RTM_NEW*` and `RTM_GET*` of Linux `rtnetlink.h`. */
   newType: number;
   getType: number;
@@ -66,7 +66,7 @@ const actionTable = 1;
 /** `struct fib_rule_hdr` and `struct ndmsg`. */
 const headerBytes = 12;
 
-export const ruleTable: EntryTable<Rule> = {
+export const ruleTable: EntryTable<Rule, 'rules'> = {
   name: 'rules',
   newType: 32,
   getType: 34,
@@ -126,7 +126,7 @@ const NeighborAttribute = { address: 1, macAddress: 2, index: 8 } as const;
 /** `NUD_PERMANENT` of Linux `neighbour.h`. */
 const permanent = 0x80;
 
-export const neighborTable: EntryTable<Neighbor> = {
+export const neighborTable: EntryTable<Neighbor, 'neighbors'> = {
   name: 'neighbors',
   newType: 28,
   getType: 30,

@@ -31,6 +31,7 @@ export { type EntryTable, type Neighbor, neighborTable, type Rule, ruleTable } f
 export { NetlinkError } from './errors.ts';
 export { EthtoolConnection, type EthtoolState, type LinkEthtool } from './ethtool.ts';
 export { FunctionLinks } from './function-links.ts';
+export { addressesOf, type HostConfig, readHostConfig, setHostConfig, unlessThere } from './host-config.ts';
 export { KernelNetworks } from './kernel-networks.ts';
 export type { Link, LinkChange, LinkFlag, NetnsReference, XdpMode } from './link.ts';
 export type { LinkFinder, LinkReader, LinkSelector, LinkWriter } from './link-access.ts';

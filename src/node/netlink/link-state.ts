@@ -4,6 +4,7 @@ import { isEthernetAddress } from './checks.ts';
 import { gone, NetlinkError } from './errors.ts';
 import type { EthtoolGroup, EthtoolState, EthtoolValues, LinkEthtool } from './ethtool.ts';
 import { freeName, isFallbackName } from './free-name.ts';
+import { addressesOf, type HostConfig, type HostConfigConnection, setHostConfig } from './host-config.ts';
 import type { Link, LinkChange, LinkFlag, LinkProperties, OffloadLimits, XdpMode } from './link.ts';
 import { type QdiscPlace, qdiscPlaces } from './qdisc.ts';
 import type { RtnlConnection } from './rtnl.ts';
@@ -27,24 +28,27 @@ export interface LinkState extends LinkProperties {
   qdiscs?: Partial<Record<QdiscPlace, string>>;
   /** Addresses of global scope without a lifetime, as CIDRs. */
   addresses?: string[];
+  /** What else the host has configured on it. Absent: routes are not restored. */
+  hostConfig?: HostConfig;
   /** Absent also without access to ethtool. */
   ethtool?: EthtoolState;
 }
 
 /** The part of {@link RtnlConnection} that reads and sets a link; it is open in the link's namespace. */
-export type LinkStateConnection = Pick<
-  RtnlConnection,
-  | 'link'
-  | 'setLink'
-  | 'addAltName'
-  | 'removeAltNames'
-  | 'qdisc'
-  | 'addQdisc'
-  | 'removeQdisc'
-  | 'addresses'
-  | 'addAddress'
-  | 'removeAddress'
->;
+export type LinkStateConnection = HostConfigConnection &
+  Pick<
+    RtnlConnection,
+    | 'link'
+    | 'setLink'
+    | 'addAltName'
+    | 'removeAltNames'
+    | 'qdisc'
+    | 'addQdisc'
+    | 'removeQdisc'
+    | 'addresses'
+    | 'addAddress'
+    | 'removeAddress'
+  >;
 
 /** A property that could not be restored. */
 export interface RestoreFailure {
@@ -113,7 +117,7 @@ export async function restoreLinkState(
     return [{ property: 'link', error }];
   }
   const steps = new Steps();
-  const { name, hardwareAddress, mtuBytes, up } = before;
+  const { name, hardwareAddress, mtuBytes, up, hostConfig } = before;
   const isOtherAddress =
     hardwareAddress !== undefined && isEthernetAddress(hardwareAddress) && now.hardwareAddress !== hardwareAddress;
   const set = (change: LinkChange) => connection.setLink(index, change);
@@ -141,8 +145,10 @@ export async function restoreLinkState(
   }
   if (up !== (now.up && !mustBeDown)) await steps.run('up', () => set({ up }));
   // Last: a link that goes down, or whose MTU becomes too small, loses its IPv6 addresses.
-  if (mustBeDown || now.mtuBytes !== mtuBytes || !isDeepStrictEqual(now.addresses, before.addresses)) {
-    await steps.run('addresses', () => restoreAddresses(connection, index, before.addresses));
+  if (hostConfig !== undefined) await steps.run('hostConfig', () => setHostConfig(connection, index, hostConfig));
+  const addresses = hostConfig === undefined ? before.addresses : addressesOf(hostConfig);
+  if (mustBeDown || now.mtuBytes !== mtuBytes || !isDeepStrictEqual(now.addresses, addresses)) {
+    await steps.run('addresses', () => restoreAddresses(connection, index, addresses));
   }
   return steps.failures;
 }

@@ -24,7 +24,8 @@ const headerBytes = 12;
 const nextHopBytes = 8;
 /** `RTNH_F_ONLINK`, of a route or of one of its next hops. */
 const flagOnLink = 4;
-/** `RT_TABLE_MAIN`, `RTPROT_STATIC`, `RT_SCOPE_LINK`, `RTN_UNICAST`. */
+/** `RT_TABLE_LOCAL`, `RT_TABLE_MAIN`, `RTPROT_STATIC`, `RT_SCOPE_LINK`, `RTN_UNICAST`. */
+export const localTable = 255;
 const mainTable = 254;
 const protocolStatic = 4;
 export const scopeLink = 253;

@@ -9,6 +9,7 @@ import {
   type LinkStateConnection,
   NetlinkError,
   type RestoreFailure,
+  readHostConfig,
   readLinkState,
   type VfChange,
   type VfInfo,
@@ -70,7 +71,8 @@ export class VfHardware {
    * the PF does not report, unless it is about to be changed.
    * @throws SriovError `vf-state-unknown`, `property-unsupported`, `vf-missing` if the snapshot lacks what is changed
    */
-  async snapshot(address: VfAddress, { wanted = {}, byOthers = false }: SnapshotOptions = {}): Promise<VfSnapshot> {
+  async snapshot(address: VfAddress, options: SnapshotOptions = {}): Promise<VfSnapshot> {
+    const { wanted = {}, byOthers = false, withHostConfig = false } = options;
     const driver = await this.#binding.driverOf(address.pciAddress);
     const driverOverride = await this.#binding.overrideOf(address.pciAddress);
     let problem: UnknownVfStateError | undefined;
@@ -81,7 +83,9 @@ export class VfHardware {
       return {};
     });
     const found = await this.#links.find(address.pciAddress);
-    const link = found && (await readLinkState(this.#host, found.index, this.#options.ethtool));
+    const state = found && (await readLinkState(this.#host, found.index, this.#options.ethtool));
+    const hostConfig = withHostConfig && found ? await readHostConfig(this.#host, found) : undefined;
+    const link = state && { ...state, ...defined({ hostConfig }) };
     const before: VfSnapshot = { vf, ...defined({ driver, driverOverride, link }) };
     const properties = propertiesOf(wanted.vf ?? {});
     if (problem === undefined) await this.#properties.assertComplete(address, properties, vf);

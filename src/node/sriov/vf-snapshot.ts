@@ -27,6 +27,8 @@ export interface SnapshotOptions {
   wanted?: VfWanted;
   /** Whether another component, such as a CNI plugin, may change the PF's settings. */
   byOthers?: boolean;
+  /** Whether to take the addresses and routes that the host has configured on its interface, too. */
+  withHostConfig?: boolean;
 }
 
 export interface RestoreOptions {

@@ -96,6 +96,13 @@ describe('findContradictions', () => {
     [{ attach: 'observe', bond: { name: 'bond0' } }, /: bond: bond0 cannot be with attach "observe"$/],
     [{ attach: 'cni', cni: chain('a'), bond: { name: 'bond0' } }, /: bond: bond0 cannot be with attach "cni"$/],
     [{ driver: 'vfio-pci', bond: { name: 'bond0' } }, /: bond: bond0 cannot be with driver "vfio-pci"$/],
+    [
+      { keepHostConfig: true, addresses: ['192.0.2.1/24'], bond: { name: 'bond0' } },
+      /: addresses: is \["192\.0\.2\.1\/24"\], but keepHostConfig takes the addresses of the host; bond: is \{"name":"bond0"\}, but/,
+    ],
+    [{ keepHostConfig: true, ipam: { type: 'dhcp' } }, /: ipam: is \{"type":"dhcp"\}, but keepHostConfig takes/],
+    [{ keepHostConfig: true, attach: 'observe' }, /: keepHostConfig: does not go with attach "observe"$/],
+    [{ keepHostConfig: true, driver: 'vfio-pci' }, /: keepHostConfig: needs an interface, and vfio-pci gives none$/],
     [{ vf: { qos: 3 } }, /: vf\.qos: needs vf\.vlan from 1 to 4094$/],
     [{ vf: { vlan: 0, vlanProto: '802.1ad' } }, /: vf\.vlanProto: needs vf\.vlan from 1 to 4094$/],
     [{ vf: { minTxRate: 100, maxTxRate: 10 } }, /: vf\.minTxRate: must not be above vf\.maxTxRate$/],
@@ -110,6 +117,8 @@ describe('findContradictions', () => {
     { driver: 'vfio-pci', addresses: ['192.0.2.1/24'], mtu: 9000, interfaceName: 'dpdk0', vhost: true },
     { driver: 'kernel', rdma: true },
     { vf: { minTxRate: 100, maxTxRate: 0 } },
+    { keepHostConfig: true, routes: [{ destination: '198.51.100.0/24' }], addresses: [] },
+    { keepHostConfig: false, addresses: ['192.0.2.1/24'] },
     {
       addresses: ['192.0.2.7/24', '198.51.100.7/32', '2001:db8::7/64'],
       routes: [

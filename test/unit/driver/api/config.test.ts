@@ -72,6 +72,7 @@ const samples: {
   },
   allMulticast: { values: [true, false] },
   promiscuous: { values: [false, true] },
+  keepHostConfig: { values: [true, false] },
   offloadLimits: { values: [{ gsoMaxBytes: 65_536 }, { groMaxBytes: 65_536, gsoMaxBytesIpv4: 131_072 }] },
   bond: {
     values: [

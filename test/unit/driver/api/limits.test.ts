@@ -35,6 +35,16 @@ describe('class limits', () => {
     },
   );
 
+  it('reject the configuration of the host by an operator-opened keepHostConfig, unless the class allows it', () => {
+    const limits = { maxRoutes: 4 };
+    const fields = { keepHostConfig: true };
+    expect(() => resolve([fromClass({ limits }), fromClaim(fields)], ['keepHostConfig'])).toThrow(
+      'claim default/fast-net sets keepHostConfig, with which the node chooses addresses and routes, and limits.maxRoutes',
+    );
+    const allowed = [fromClass({ limits, overridable: ['keepHostConfig'] }), fromClass({ limits, ...fields })];
+    for (const each of allowed) expect(resolve([each, fromClaim(fields)], ['keepHostConfig'])).toEqual(fields);
+  });
+
   it('reject delegating to routers with an operator-opened sysctl, unless the class allows it', () => {
     const limits = { addressRanges: ['192.0.2.0/24'] };
     const acceptRa = 'net.ipv6.conf.IFNAME.accept_ra';

@@ -51,6 +51,27 @@ describe('a repeated prepare', () => {
   });
 });
 
+describe('keepHostConfig', () => {
+  const config = [fromClass({ keepHostConfig: true })];
+
+  it('has the configuration of the host read before a whole NIC is prepared', async () => {
+    await bench.prepare(allocated('c', ['nic-1'], { config }));
+    await bench.prepare(allocated('d', ['dev-1']));
+    expect(bench.control.options).toEqual([
+      { wanted: { vf: {} }, byOthers: false, withHostConfig: true },
+      { wanted: { vf: {} }, byOthers: false },
+    ]);
+  });
+
+  it('is refused for VFs', async () => {
+    const expected = 'keepHostConfig: is for whole NICs, and device dev-1 of request vf is a VF';
+    expect(await bench.prepare(allocated('c', ['nic-1', 'dev-1'], { config }))).toMatchObject({
+      error: { code: 'config-invalid', message: expect.stringContaining(expected) },
+    });
+    expect(bench.control.calls).toEqual([]);
+  });
+});
+
 describe('VFs of a claim', () => {
   const trusted = { config: [fromClass({ vf: { trust: true } })] };
 

@@ -132,7 +132,7 @@ export class FakeControl implements VfControl {
   }
 }
 
-/** The driver with a real store and real CDI files, on VFs `dev-0` to `dev-7` of one PF, and `dev-8` and `dev-9` of another. */
+/** The driver with a real store and real CDI files, on VFs `dev-0` to `dev-7` of one PF, `dev-8` and `dev-9` of another, NIC `nic-1`. */
 export class DriverBench implements Disposable {
   /** How often the networks of the node were read. */
   networkReads = 0;
@@ -248,10 +248,11 @@ const noAttachments: NetworkAttachmentReader = {
 };
 
 export function vfOf(name: string): NetworkDevice | undefined {
+  const facts = { vendor: '8086', device: '10ca', iommuPeers: [], rdmaDevices: [], simulated: false };
+  if (name === 'nic-1') return { kind: 'nic', name, pciAddress: '0000:1f:00.1', ...facts };
   const [, index] = /^dev-(\d)$/.exec(name) ?? [];
   if (index === undefined) return undefined;
   const pfAddress = Number(index) < 8 ? '0000:01:00.0' : '0000:02:00.0';
   const address = { pciAddress: `0000:00:00.${index}`, pfAddress, vfIndex: Number(index) };
-  const facts = { vendor: '8086', device: '10ca', iommuPeers: [], rdmaDevices: [], simulated: false };
   return { kind: 'vf', name, ...address, ...facts };
 }

@@ -2,6 +2,7 @@ import { rmSync } from 'node:fs';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { explain } from '../../../../src/lib/errors.ts';
 import type { InventoryPolicy } from '../../../../src/node/inventory/index.ts';
+import type { NicRule } from '../../../../src/node/inventory/inventory-policy.ts';
 import { NetlinkError } from '../../../../src/node/netlink/index.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
 import { layFunction, type TreeFunction } from '../sriov/pci-tree.ts';
@@ -242,6 +243,34 @@ describe('Inventory of whole NICs', () => {
     node.addresses = [];
     node.addLink(20, 'ensQ.50', { kind: 'vlan', lower: 30 });
     expect(await excluded()).toEqual({ pciAddress, reason: 'has-upper', interfaceName: 'ensQ' });
+  });
+
+  it.each([
+    [plain, 'ensP', {}],
+    ['0000:af:00.0', 'ensQ', { totalVfs: 8 }],
+  ])('offers %s with addresses or the default route only if its rule says so', async (pciAddress, name, more) => {
+    if (pciAddress !== plain) {
+      layFunction(node.root, { pciAddress, interfaces: [{ name }], ...more });
+      node.addLink(30, name, { parentDevice: pciAddress });
+    }
+    const index = node.indexOf(name);
+    const reasonsOf = async (allowInUse?: NicRule['allowInUse']) => {
+      const rule = { select: { pciAddress }, ...(allowInUse && { allowInUse }) };
+      const { excluded, devices } = await node.inventory({ pfs: [], nics: [rule] }).scan();
+      const isOffered = devices.some((device) => device.pciAddress === pciAddress);
+      return excluded.find((each) => each.pciAddress === pciAddress)?.reason ?? (isOffered ? 'offered' : 'unknown');
+    };
+    const results = async () => [await reasonsOf(), await reasonsOf('addresses'), await reasonsOf('default-route')];
+    const address = { index, cidr: '10.40.0.1/24', scope: 'global', tentative: false, dadFailed: false } as const;
+    node.addresses = [address];
+    expect(await results()).toEqual(['has-address', 'offered', 'offered']);
+    node.routes = [defaultRoute(index)];
+    expect(await results()).toEqual(['carries-default-route', 'carries-default-route', 'offered']);
+    node.addLink(20, `${name}.50`, { kind: 'vlan', lower: index });
+    expect(await results()).toEqual(['carries-default-route', 'carries-default-route', 'has-upper']);
+    node.addLink(21, 'br0', { kind: 'bridge' });
+    node.change(name, { master: 21 });
+    expect(await results()).toEqual(['carries-default-route', 'carries-default-route', 'enslaved']);
   });
 
   it('checks every port of a card with two on one function', async () => {

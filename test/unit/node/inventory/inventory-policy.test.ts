@@ -26,7 +26,7 @@ describe('inventoryPolicySchema', () => {
           resourceName: 'example.com/dpdk',
         },
       ],
-      nics: [{ select: { name: 'ens2f0' }, resourceName: 'nic' }],
+      nics: [{ select: { name: 'ens2f0' }, allowInUse: 'addresses', resourceName: 'nic' }],
     };
     expect(inventoryPolicySchema.parse(policy)).toEqual(policy);
   });

@@ -1,12 +1,13 @@
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../src/lib/clock.ts';
-import type { RtnlConnection, VfChange } from '../../../../src/node/netlink/index.ts';
+import type { EntryTable, RtnlConnection, VfChange } from '../../../../src/node/netlink/index.ts';
 import { DriverBinding, VfHardware } from '../../../../src/node/sriov/index.ts';
 import { TestNode } from './test-node.ts';
 
 const nic = { pciAddress: '0000:1f:00.0' };
 
-function hardwareOf(node: TestNode): VfHardware {
+/** @param tooMany entries of which the host has more than are read */
+function hardwareOf(node: TestNode, tooMany?: string): VfHardware {
   const calls = async () => {
     throw new Error('nothing may be set by netlink');
   };
@@ -15,6 +16,7 @@ function hardwareOf(node: TestNode): VfHardware {
     link: async () => (await node.connection.links()).find(({ parentDevice }) => parentDevice === nic.pciAddress),
     qdisc: async () => undefined,
     addresses: async () => [],
+    entries: async ({ name }: EntryTable<unknown>) => (tooMany === name ? undefined : []),
     setVf: calls,
   } as unknown as RtnlConnection;
   return new VfHardware({ binding: new DriverBinding(node.root), host, clock: systemClock });
@@ -28,6 +30,19 @@ describe('VfHardware for a plain NIC', () => {
     expect(before).toMatchObject({ driver: 'igb', vf: {}, link: { name: 'ensP', mtuBytes: 1500 } });
     expect(await hardwareOf(node).info(nic)).toBeUndefined();
     expect(node.vfInfoRequests).toBe(0);
+  });
+
+  it('reads the configuration of the host only if asked, and not in part', async () => {
+    using node = new TestNode(withDriver('igb'));
+    expect((await hardwareOf(node).snapshot(nic)).link).not.toHaveProperty('hostConfig');
+    const { link } = await hardwareOf(node).snapshot(nic, { withHostConfig: true });
+    expect(link).toMatchObject({ hostConfig: { addresses: [], routes: [], neighbors: [] } });
+    await expect(hardwareOf(node, 'routes').snapshot(nic, { withHostConfig: true })).rejects.toMatchObject({
+      message: expect.stringMatching(
+        /^cannot keep the configuration of the host on ensP \(#\d+\): it has 256 or more routes$/,
+      ),
+      retriable: true,
+    });
   });
 
   it.each<[VfChange, string]>([

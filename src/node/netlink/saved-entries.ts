@@ -1,0 +1,130 @@
+import { FlagsNew, getU32, putU32 } from 'netlink';
+import { decodeAddress, isReachable } from './address.ts';
+import { Attributes, encodeAttributes, listAttributes } from './attributes.ts';
+import { assertIndex } from './checks.ts';
+import { AddressFamily } from './cidr.ts';
+import type { EntryTable } from './entries.ts';
+import { hintsFor, routeHints } from './request-hints.ts';
+import { decodeRoute, formatRoute, localTable, type Route } from './route.ts';
+import { MessageType } from './rtnl-requests.ts';
+
+/**
+ * Payload of the kernel's message about an address or a route of a link, in hexadecimal: it has settings that a claim
+ * cannot ask for, too. Without a lifetime.
+ */
+export type SavedEntry = string;
+
+/** `struct ifaddrmsg`, and `IFA_*` of Linux `if_addr.h`: address, local, broadcast, flags, metric, protocol. */
+const addressHeaderBytes = 8;
+const savedOfAddress = [1, 2, 4, 8, 9, 11];
+const addressFlags = 8;
+/** `IFA_F_*`: of IPv6 only, since IPv4 has another meaning for the first one. */
+const temporary = 0x01;
+const noDad = 0x02;
+const noPrefixRoute = 0x200;
+
+/** Addresses of a link that other hosts can reach, except temporary ones and those that cannot be used yet or at all. */
+export const savedAddressTable: EntryTable<SavedEntry, 'addresses'> = {
+  name: 'addresses',
+  newType: MessageType.newAddress,
+  getType: MessageType.getAddress,
+  flags: FlagsNew.CREATE | FlagsNew.EXCL,
+  hints: { ...routeHints, ...hintsFor('::') },
+  encode: (entry, index) => [withIndex(Buffer.from(entry, 'hex'), index)],
+  encodeFilter: (index) => [withIndex(Buffer.alloc(addressHeaderBytes), index)],
+  decode(message) {
+    const address = decodeAddress(message);
+    if (address === undefined || !isReachable(address.scope) || address.tentative || address.dadFailed)
+      return undefined;
+    const attributes = new Attributes(message.subarray(addressHeaderBytes));
+    const wide = attributes.get(addressFlags);
+    const flags = wide === undefined ? message.readUInt8(2) : getU32(wide);
+    const isIpv6 = message[0] === AddressFamily.ipv6;
+    if (isIpv6 && (flags & temporary) !== 0) return undefined;
+    const header = Buffer.from(message.subarray(0, addressHeaderBytes));
+    // The link had the address until now, so that no other host is looked for.
+    const kept = (flags & noPrefixRoute) | (isIpv6 ? noDad : 0);
+    header[2] = kept & 0xff;
+    const saved = listAttributes(message.subarray(addressHeaderBytes))
+      .filter(({ type }) => savedOfAddress.includes(type))
+      .map(({ type, data }) => ({ type, value: type === addressFlags ? putU32(kept) : data }));
+    return Buffer.concat([header, ...encodeAttributes(saved)]).toString('hex');
+  },
+  format: (entry) => cidrOf(entry),
+};
+
+/** Returns the address with its prefix length. */
+export function cidrOf(address: SavedEntry): string {
+  return decodeAddress(Buffer.from(address, 'hex'))?.cidr ?? address;
+}
+
+function withIndex(message: Buffer, index: number): Buffer {
+  message.writeUInt32LE(assertIndex(index), 4);
+  return message;
+}
+
+/** `struct rtmsg`, and `RTA_*` of Linux `rtnetlink.h` that describe a route: not its lifetime, nor a next hop object. */
+const routeHeaderBytes = 12;
+const outInterface = 4;
+const multipath = 9;
+const savedOfRoute = [1, 2, outInterface, 5, 6, 7, 8, multipath, 11, 15, 18, 20, 21, 22, 26];
+/** `RTM_F_CLONED`, and `RTNH_F_ONLINK`, the only flag that a request can have. */
+const cloned = 0x200;
+const onLink = 4;
+/** Networks for which the kernel has routes on each link with IPv6. */
+const everyLinkHas = /^(fe[89ab]|ff)/;
+
+/** Unicast routes through a link, in all tables. */
+export const savedRouteTable: EntryTable<SavedEntry, 'routes'> = {
+  name: 'routes',
+  newType: MessageType.newRoute,
+  getType: MessageType.getRoute,
+  flags: FlagsNew.CREATE | FlagsNew.EXCL,
+  hints: routeHints,
+  encode(entry, index) {
+    const message = Buffer.from(entry, 'hex');
+    const attributes = listAttributes(message.subarray(routeHeaderBytes)).map(({ type, data }) => {
+      if (type === outInterface) return { type, value: putU32(assertIndex(index)) };
+      return { type, value: type === multipath ? withLink(data, index) : data };
+    });
+    return [message.subarray(0, routeHeaderBytes), ...encodeAttributes(attributes)];
+  },
+  encodeFilter: (index) => [
+    Buffer.alloc(routeHeaderBytes),
+    ...encodeAttributes([{ type: outInterface, value: putU32(assertIndex(index)) }]),
+  ],
+  decode(message) {
+    const route = decodeRoute(message);
+    if (route === undefined || !route.isUnicast || route.table === localTable) return undefined;
+    if (everyLinkHas.test(route.destination) || (message.readUInt32LE(8) & cloned) !== 0) return undefined;
+    const header = Buffer.from(message.subarray(0, routeHeaderBytes));
+    header.writeUInt32LE(header.readUInt32LE(8) & onLink, 8);
+    const saved = listAttributes(message.subarray(routeHeaderBytes))
+      .filter(({ type }) => savedOfRoute.includes(type))
+      .map(({ type, data }) => ({ type, value: data }));
+    return Buffer.concat([header, ...encodeAttributes(saved)]).toString('hex');
+  },
+  format: (entry) => {
+    const { destination, table } = routeOf(entry);
+    return formatRoute({ destination, table });
+  },
+};
+
+export function routeOf(entry: SavedEntry): Route {
+  const route = decodeRoute(Buffer.from(entry, 'hex'));
+  if (route === undefined) throw new TypeError(`${entry} is not the message of a route`);
+  return route;
+}
+
+/** Gives each `struct rtnexthop` of a list the link. */
+function withLink(hops: Buffer, index: number): Buffer {
+  const list = Buffer.from(hops);
+  for (let at = 0; at + 8 <= list.length; ) {
+    const length = list.readUInt16LE(at);
+    list[at + 2] = list.readUInt8(at + 2) & onLink;
+    list.writeInt32LE(assertIndex(index), at + 4);
+    if (length < 8) break;
+    at += (length + 3) & ~3;
+  }
+  return list;
+}
