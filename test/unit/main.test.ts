@@ -71,7 +71,7 @@ describe('netdra', () => {
     expect(tool.exitCode ?? (await once(tool, 'exit'))[0]).toBe(0);
   });
 
-  it('says in one line why its output cannot be written', () => {
+  it('prints in one line why its output cannot be written', () => {
     const full = openSync('/dev/full', 'w');
     const { status, stderr } = spawnSync(process.execPath, [mainPath, 'seccomp'], {
       encoding: 'utf8',
@@ -89,7 +89,7 @@ describe('netdra', () => {
     expect(status).toBe(2);
   });
 
-  it('takes the node name from the environment, and reports what prevents its start', () => {
+  it('takes the node name from the environment, and reports why it cannot start', () => {
     using dir = tempDir();
     const kubeconfig = join(dir.path, 'missing');
     const { status, stdout, stderr } = netdra(['run', `--kubeconfig=${kubeconfig}`], { NODE_NAME: 'n' });

@@ -141,7 +141,7 @@ function systemUses(path: string, text: string): string[] {
 }
 
 describe('the rooms of src', () => {
-  it('are listed here, beside the entry that joins the two programs', () => {
+  it('are all listed in this test', () => {
     const folders = Object.keys(rooms).filter((room) => room !== 'nri');
     expect(readdirSync(join(repo, 'src')).sort()).toEqual([...folders, 'main.ts', 'program.ts'].sort());
   });

@@ -58,7 +58,7 @@ async function meet(handlers: PluginHandlers = {}) {
 }
 
 describe('a plugin with a hostile runtime', () => {
-  it('accepts names that are not UTF-8, replacing invalid bytes', async () => {
+  it('accepts names that are not valid UTF-8, and replaces the invalid bytes', async () => {
     const names: string[] = [];
     const { socket, answers, leave } = await meet({ runPodSandbox: ({ name }) => void names.push(name) });
     const payload = nri.podSandboxRequest.encode({ pod: { id: 'sandbox-1', name: 'a??b' } });
@@ -69,7 +69,7 @@ describe('a plugin with a hostile runtime', () => {
     await leave();
   });
 
-  it('rejects a state of millions of pods before allocating memory for it', async () => {
+  it('rejects a list of millions of pods before allocating memory for them', async () => {
     const { socket, answers, leave } = await meet({ synchronize: () => undefined });
     const empty = Buffer.alloc(4_000_000, Buffer.from([0x0a, 0x00]));
     globalThis.gc?.();

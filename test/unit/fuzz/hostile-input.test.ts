@@ -91,7 +91,7 @@ describe('a claim with an invalid name', () => {
 });
 
 describe('a claim with unusual valid names', () => {
-  it('can name a request like a member of every object', async ({ own: driver }) => {
+  it('is prepared if a request is named like a member of every JavaScript object', async ({ own: driver }) => {
     const claim = driver.add('fast-net', { requests: [{ name: 'constructor', devices: ['dev-1'] }] });
     const prepared = await driver.kubelet.nodePrepareResources([claim]);
     expect(prepared.claims[claim.uid]).toMatchObject({ error: '', devices: [{ requestNames: ['constructor'] }] });
@@ -157,7 +157,9 @@ describe('opaque parameters', () => {
 });
 
 describe('huge claims', () => {
-  it('are searched for our devices: one among 5,000, with a megabyte of annotations', async ({ own: driver }) => {
+  it('are prepared: one VF among 5,000 devices of other drivers, with a megabyte of annotations', async ({
+    own: driver,
+  }) => {
     const others = Array.from({ length: 5000 }, (_, index) => ({ device: `gpu-${index}`, driver: 'gpu.example' }));
     const claim = driver.add('fast-net', {
       requests: [
@@ -182,7 +184,7 @@ describe('huge claims', () => {
 });
 
 describe('calls that no kubelet makes', () => {
-  it('are rejected if too long, and the next one is served', async ({ own: driver }) => {
+  it('are rejected if too long, and the next call is served', async ({ own: driver }) => {
     const claim = driver.add('fast-net');
     const tooLong = driver.kubelet.nodePrepareResources([{ ...claim, name: 'x'.repeat(5 * 2 ** 20) }]);
     await expect(tooLong).rejects.toMatchObject({ code: status.RESOURCE_EXHAUSTED });
@@ -194,7 +196,7 @@ describe('calls that no kubelet makes', () => {
     ['no message at all', Buffer.from('ffffffff', 'hex')],
     ['a length beyond the end', Buffer.from('0aff0f0a01', 'hex')],
     ['10,000 claims without a name', Buffer.alloc(20_000, Buffer.from([0x0a, 0x00]))],
-  ])('with %s return an error, and the next one is served', async (_, bytes) => {
+  ])('with %s return an error, and the next call is served', async (_, bytes) => {
     await using driver = await startDriver();
     const claim = driver.add('fast-net');
     await expect(callRaw(driver.helper.sockets.dra, bytes)).rejects.toHaveProperty('details');

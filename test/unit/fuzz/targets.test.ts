@@ -22,7 +22,7 @@ const numRuns = 30;
 describe.each(targetNames())('fuzz target %s', async (name) => {
   const target = await loadTarget(name);
 
-  it('is named like its file', () => expect(target.name).toBe(name));
+  it('has the name of its file', () => expect(target.name).toBe(name));
 
   it('accepts at least one of its seeds', async () => {
     const accepted: boolean[] = [];

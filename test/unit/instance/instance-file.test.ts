@@ -57,7 +57,7 @@ describe('the instance file', () => {
     expect(readInstance(dir.plugins, 'nic.example.com')?.settings.driverName).toBe('nic.example.com');
   });
 
-  it('is readable by root only, and can be removed if damaged', () => {
+  it('is reported as unreadable, with a remedy, if damaged', () => {
     using dir = openDir();
     dir.create().write(state);
     writeFileSync(dir.path, '{');
@@ -71,7 +71,7 @@ describe('the instance file', () => {
     expect(() => readInstance(dir.path)).toThrow(expect.objectContaining({ code: 'instance-unreadable' }));
   });
 
-  it('is for root, is written on changes, and not by an instance that is being replaced', () => {
+  it('has mode 0600, and is written only on changes, and not by an instance that is being replaced', () => {
     using dir = openDir();
     const old = dir.create();
     old.write(state);
@@ -90,7 +90,7 @@ describe('the instance file', () => {
   it.each([
     ['of an earlier boot, before which the clock was right', { bootId: 'a', startedAtMs: Date.now() - 1 }],
     ['of this boot, when the clock was ahead', { startedAtMs: Date.now() + 86_400_000 }],
-  ])('replaces one %s', (_, earlier) => {
+  ])('is overwritten if it is %s', (_, earlier) => {
     using dir = openDir();
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() - 3_600_000 });
     const file = dir.create();
@@ -101,7 +101,7 @@ describe('the instance file', () => {
     expect(readInstance(dir.plugins)).toMatchObject(state);
   });
 
-  it('is an error for tools if damaged; the driver rewrites it, and continues if it cannot', () => {
+  it('is rewritten by the driver if damaged; the driver continues if it cannot write the file', () => {
     using dir = openDir();
     const file = dir.create();
     writeFileSync(dir.path, '{');

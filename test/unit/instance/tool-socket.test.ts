@@ -9,7 +9,7 @@ import { RecordingLogger } from '../../doubles/logger.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
 
 describe('the socket for tools', () => {
-  it('answers root only, and refuses connections once the driver has ended', async () => {
+  it('answers only root, and refuses connections once the driver has ended', async () => {
     using dir = tempDir();
     const logger = new RecordingLogger();
     expect(await askDriver(dir.path, 'log')).toBeUndefined();
@@ -30,7 +30,7 @@ describe('the socket for tools', () => {
     expect(logger.lines).toEqual([]);
   });
 
-  it('belongs to the newer instance during a rolling update, also after the older one ends', async () => {
+  it('belongs to the newer instance during a rolling update, even after the older instance ends', async () => {
     using dir = tempDir();
     const logger = new RecordingLogger();
     const start = (instance: string) => serveTools(dir.path, { who: () => instance }, { instance, logger });
@@ -41,7 +41,7 @@ describe('the socket for tools', () => {
     expect(await askDriver(dir.path, 'who')).toBe('newer');
   });
 
-  it('is optional: the driver logs a warning without it, and a tool reports another program in its place', async () => {
+  it('is optional for the driver, which logs a warning; a tool reports another program in its place', async () => {
     using dir = tempDir();
     const logger = new RecordingLogger();
     writeFileSync(join(dir.path, 'file'), '');
@@ -60,7 +60,7 @@ describe('the socket for tools', () => {
   it.each([
     ['says nothing', () => undefined],
     ['stops in the middle of its answer', (response: ServerResponse) => void response.write('half')],
-  ])('is given up by a tool whose driver %s, so that the tool ends', async (_what, answer) => {
+  ])('is closed by a tool whose driver %s, so that the tool ends', async (_what, answer) => {
     using dir = tempDir();
     const server = createServer((_request, response) => answer(response));
     await new Promise<void>((resolve) => server.listen(join(dir.path, 'tools.sock'), resolve));

@@ -25,7 +25,7 @@ describe('Background', () => {
     expect(runs()).toBe(3);
   });
 
-  it('starts another run for a call that arrives while one is about to end', async () => {
+  it('starts another run for a call that arrives at the moment when a run ends', async () => {
     await using background = new Background();
     for (let microtasks = 0; microtasks < 20; microtasks++) {
       let wanted = 1;
@@ -42,7 +42,7 @@ describe('Background', () => {
     }
   });
 
-  it('passes errors on, except from aborted runs, and starts none after that', async () => {
+  it('passes on errors of runs that were not aborted, and starts no run after it is disposed of', async () => {
     const background = new Background();
     const failing = background.run('a', async () => {
       throw new Error('x');

@@ -5,7 +5,7 @@ describe('Backlog', () => {
   beforeEach(() => vi.useFakeTimers());
   afterEach(() => vi.useRealTimers());
 
-  it('runs tasks a second later, one at a time, and the rest when it stops', () => {
+  it('runs tasks one at a time after a second, and all remaining tasks when it is disposed of', () => {
     const log: number[] = [];
     const backlog = new Backlog();
     const add = (number: number) =>

@@ -115,7 +115,7 @@ describe('FileMutex', { timeout: 60_000 }, () => {
     held[Symbol.dispose]();
   });
 
-  it('writes nothing, so that a crash leaves nothing', async () => {
+  it('writes nothing, so that a crash leaves no lock behind', async () => {
     const child = await startHolder('a');
     const entries = () => readdirSync(join(path, '..')).map((name) => [name, statSync(join(path, '..', name)).size]);
     expect(entries()).toEqual([['claims.lock', 0]]);
@@ -124,7 +124,7 @@ describe('FileMutex', { timeout: 60_000 }, () => {
     expect(entries()).toEqual([['claims.lock', 0]]);
   });
 
-  it('is awaited although its file is removed meanwhile', async () => {
+  it('is still held and awaited if its file is removed meanwhile', async () => {
     const held = await open().acquire('a');
     const mutex = open();
     const waiting = mutex.acquire('a');

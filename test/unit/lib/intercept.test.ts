@@ -31,7 +31,7 @@ describe('intercept', () => {
     expect(Object.keys(intercept(new Doubler(), ({ next }) => next()))).toEqual(['add']);
   });
 
-  it('lets the interceptor return a result of its own', () => {
+  it('lets the interceptor return a different result', () => {
     expect(intercept({ twice: (n: number) => 2 * n }, ({ args: [n] }) => n + 1).twice(5)).toBe(6);
   });
 });

@@ -25,7 +25,7 @@ describe('untrusted text', () => {
     );
   });
 
-  it('keeps our own colours and line breaks on a terminal, and JSON valid', () => {
+  it("is escaped without removing the tool's own colours and line breaks, and leaves JSON valid", () => {
     expect(printableStyled('\u001b[31mred\u001b[39m\n\u001b[2J')).toBe('\u001b[31mred\u001b[39m\n\\u001b[2J');
     const value = { name: `${hostile}\u{e0001}` };
     expect(JSON.parse(printableStyled(formatExactJson(value)))).toEqual(value);

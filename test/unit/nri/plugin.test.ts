@@ -36,7 +36,7 @@ describe('createPlugin', () => {
   });
 });
 
-it('a handler without an answer has its rejection logged', async () => {
+it('an error of a handler whose event needs no answer is logged', async () => {
   const { runtime, log } = await stage({ handlers: { connected: async () => expect.fail('no metrics') } });
   await runtime.waitForPlugin('test');
   await until(() => log.entries.some(({ level }) => level === 'error'));
@@ -78,7 +78,7 @@ describe.each([
     expect(fake.events).toBe(7);
   });
 
-  it('lets a handler choose its status, except the one that selects how errors are reported', async () => {
+  it('lets a handler choose the status of its error, except 12 (Unimplemented), which is sent as 2', async () => {
     const { runtime } = await stage(
       {
         handlers: {
@@ -107,7 +107,7 @@ describe('a connected plugin', () => {
     });
   });
 
-  it('answers unsubscribed events, and "unimplemented" for unknown methods', async () => {
+  it('answers unsubscribed events with success, and unknown methods with "unimplemented"', async () => {
     const { runtime } = await stage({ handlers: { runPodSandbox: () => undefined } }, { nriVersion: 'v0.12.2' });
     const fake = await runtime.waitForPlugin('test');
     expect(fake.events).toBe(1);
@@ -141,7 +141,7 @@ describe('a connected plugin', () => {
     await runtime.runPodSandbox(pod);
   });
 
-  it('passes variables and mounts of a new container to the runtime, if any', async () => {
+  it("passes a handler's variables and mounts for a new container to the runtime", async () => {
     const env = [{ name: 'NIC', value: '0000:3b:02.1' }];
     const mounts = [{ destination: '/in', source: '/on/host', type: 'bind', options: ['ro', 'bind'] }];
     const { runtime } = await stage({
@@ -171,7 +171,7 @@ describe('a connected plugin', () => {
     { nriVersion: 'v0.12.4', failurePolicy: { failRequest: true }, fails: true, isKept: false },
     { nriVersion: 'v0.13.0', failurePolicy: { keepConnected: true }, fails: false, isKept: true },
     { nriVersion: 'v0.13.0', fails: false, isKept: false },
-  ])('applies its failure policy when late, if the runtime supports it: %o', async (given) => {
+  ])('applies its failure policy when it is late, if the runtime supports policies: %o', async (given) => {
     const { nriVersion, fails, isKept, ...policy } = given;
     const late = () => new Promise<void>(() => undefined);
     const { runtime } = await stage(
@@ -215,7 +215,7 @@ describe('a connected plugin', () => {
     expect(errors).toEqual(['connected', 'synchronize', 'disconnected']);
   });
 
-  it('also finds its handlers on a class prototype', async () => {
+  it('finds handlers on a class prototype, too', async () => {
     class Handlers {
       readonly pods: string[] = [];
       runPodSandbox(seen: PodSandbox): void {
@@ -231,7 +231,7 @@ describe('a connected plugin', () => {
 });
 
 describe('disposing of a plugin', () => {
-  it('lets a running handler answer first, since closing the connection would count as success', async () => {
+  it('lets a running handler answer first, since the runtime counts a closed connection as success', async () => {
     const release = Promise.withResolvers<void>();
     const started = Promise.withResolvers<void>();
     const { runtime, plugin } = await stage({
@@ -252,7 +252,7 @@ describe('disposing of a plugin', () => {
     await plugin.finished;
   });
 
-  it('does not wait forever, aborts handlers by their signal, and may be repeated', async () => {
+  it('aborts handlers by their signal, waits a limited time, and can be repeated', async () => {
     let context: CallContext | undefined;
     const { runtime, plugin } = await stage(
       {
@@ -292,7 +292,7 @@ describe('disposing of a plugin', () => {
     await done;
   });
 
-  it('ends at once while nothing listens, and before start', async () => {
+  it('ends at once if no runtime listens or the plugin was not started', async () => {
     for (const start of [true, false]) {
       const plugin = createPlugin({ name: 'a', index: '00', handlers: {}, socketPath: '/nowhere/nri.sock' });
       if (start) plugin.start();
@@ -303,7 +303,7 @@ describe('disposing of a plugin', () => {
     }
   });
 
-  it('rejects pending waits', async () => {
+  it('rejects pending waits for a connection', async () => {
     await using plugin = createPlugin({ name: 'a', index: '00', handlers: {}, socketPath: '/nowhere/nri.sock' });
     const reason = new Error('enough');
     await expect(plugin.whenConnected(AbortSignal.abort(reason))).rejects.toBe(reason);

@@ -7,7 +7,7 @@ import { createTtrpcCodec } from '../../../nri/ttrpc/codec.ts';
 import { createNriCodec } from '../../../nri/wire.ts';
 
 describe('loadMessages', () => {
-  it('finds the files in the source tree and in a given directory', () => {
+  it('finds the protobuf files in the source tree and in a given directory', () => {
     expect(() => createNriCodec()).not.toThrow();
     expect(() => createPlugin({ name: 'a', index: '00', handlers: {}, protoDir: defaultProtoDir() })).not.toThrow();
   });
@@ -22,7 +22,7 @@ describe('loadMessages', () => {
     );
   });
 
-  it('reports that a file is not the expected one', () => {
+  it('reports a file that is not the expected protobuf definition', () => {
     const directory = mkdtempSync(join(tmpdir(), 'nri-proto-'));
     onTestFinished(() => rmSync(directory, { recursive: true }));
     writeFileSync(join(directory, 'ttrpc.proto'), 'syntax = "proto3"; package ttrpc; service Request {}');

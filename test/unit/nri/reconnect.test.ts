@@ -42,7 +42,7 @@ describe('a plugin whose runtime restarts', () => {
 });
 
 describe('a plugin that the runtime rejects', () => {
-  it('reconnects with growing delays, and not at all once disposed of', async () => {
+  it('reconnects with growing delays until it is disposed of', async () => {
     const path = socketPath();
     const arrivals: number[] = [];
     const server = createServer((socket) => {

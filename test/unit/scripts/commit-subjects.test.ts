@@ -53,14 +53,14 @@ describe.runIf(hasGit)('listCheckedCommits', () => {
     expect(subjectsIn(dir.path)).toEqual(['vf: two', 'vf: one']);
   });
 
-  it('lists only the commits that a shallow clone has', () => {
+  it('lists only commits that a shallow clone contains', () => {
     using dir = tempDir();
     makeRepository(join(dir.path, 'whole'));
     git(dir.path, 'clone', '--quiet', '--depth=2', `file://${dir.path}/whole`, 'shallow');
     expect(subjectsIn(join(dir.path, 'shallow'))).toEqual(['vf: two']);
   });
 
-  it('says why it lists no commits without a repository', () => {
+  it('explains why it lists no commits outside of a repository', () => {
     using dir = tempDir();
     expect(subjectsIn(dir.path)).toContain('not a git repository');
   });

@@ -37,7 +37,7 @@ describe('readVitestSummary', () => {
 });
 
 describe('selectCases', () => {
-  it('selects exactly the failed cases by the names that vitest matches', () => {
+  it('builds a pattern for vitest that matches exactly the failed cases', () => {
     const pattern = new RegExp(selectCases(readVitestSummary(output).failures[0]!.cases));
     expect('Cleanup (KEP-5304) > removes the files').toMatch(pattern);
     expect('Cleanup (KEP-5304) > removes the specs').toMatch(pattern);

@@ -109,9 +109,12 @@ describe('a schedule', () => {
     for (const what of parts) expect(steps).toContainEqual(expect.stringMatching(what));
   });
 
-  it.each(kept)('breaks no rule with seed $seed, which finds the planted bug $name', async ({ seed }) => {
-    expect((await simulation.run(seed)).violation).toBeUndefined();
-  });
+  it.each(kept)(
+    'with seed $seed breaks no rule without the planted bug $name, which this seed finds',
+    async ({ seed }) => {
+      expect((await simulation.run(seed)).violation).toBeUndefined();
+    },
+  );
 });
 
 describe('a planted bug', () => {
@@ -141,14 +144,14 @@ describe('a simulation mode', () => {
     },
   );
 
-  it('crashes kills the first instance before each of its changes, until a rule is broken', async () => {
+  it('"crashes" kills the first instance before each of its changes, until a rule is broken', async () => {
     using simulation = openSimulation('attachment-stored-late', 'crashes');
     const { violation, diedBefore } = await simulation.run(1);
     expect(violation?.rule).toBe('not-stored');
     expect(diedBefore).toBeDefined();
   });
 
-  it('liveness fails for a pod that never runs', async () => {
+  it('"liveness" fails for a pod that never runs', async () => {
     using simulation = openSimulation('no-handover', 'liveness');
     expect((await simulation.run(40)).violation?.rule).toBe('not-live');
   });
@@ -181,7 +184,7 @@ describe('a simulation mode', () => {
   it.each([
     ['the runtime does not report the namespace of its sandbox', lostNamespace, 'the runtime does not report'],
     ['the device of its claim is in another sandbox', sharedByTwo, 'is not on the host'],
-  ])('liveness accepts a pod that says why: %s', async (_, change, reason) => {
+  ])('"liveness" accepts a pod that does not run if an event names the reason: %s', async (_, change, reason) => {
     using simulation = new Simulation();
     const { violation, trace } = await simulation.runPlan(change);
     expect(violation).toBeUndefined();
@@ -189,16 +192,20 @@ describe('a simulation mode', () => {
   });
 
   it.each([
-    ['that the driver keeps quiet about', silent, lostNamespace],
-    ['whose reason is not true', inSandboxes((pod) => ({ ...pod, namespaces: [] })), withoutGate],
+    ['if the driver reports nothing', silent, lostNamespace],
+    ['if the reported reason is not true', inSandboxes((pod) => ({ ...pod, namespaces: [] })), withoutGate],
     // The runtime loses all sandboxes that it cannot start.
-    ['whose device stays in a lost sandbox', leftBehind(), (plan: Plan) => ({ ...sharedByTwo(plan), leakRate: 1 })],
-  ])('liveness fails for a pod %s', async (_, plant, change) => {
+    [
+      'because its device stays in a lost sandbox',
+      leftBehind(),
+      (plan: Plan) => ({ ...sharedByTwo(plan), leakRate: 1 }),
+    ],
+  ])('"liveness" fails for a pod that does not run %s', async (_, plant, change) => {
     using simulation = new Simulation(plant);
     expect((await simulation.runPlan(change)).violation?.rule).toBe('not-live');
   });
 
-  it('stale reads objects as they were', () => {
+  it('"stale" reads objects as they were after any number of changes', () => {
     const store = new ObjectStore();
     const changes: StoreChange[] = [];
     store.onChange((change) => changes.push(change));
@@ -225,7 +232,7 @@ describe('a simulation mode', () => {
 });
 
 describe('shrink', () => {
-  it('finds the least that shows the same', async () => {
+  it('finds the smallest tape with the same outcome', async () => {
     const values = Array.from({ length: 300 }, (_, index) => 1_000 + index);
     const isTenBeforeTwenty = (tape: readonly number[]) => {
       const at = tape.findIndex((value) => value >= 10);
@@ -239,7 +246,7 @@ describe('shrink', () => {
     expect(shortest).toEqual([10, 20]);
   });
 
-  it('keeps to numbers that a tape can hold', async () => {
+  it('tries only numbers that a tape can hold', async () => {
     const tried: number[] = [];
     const isThirdLarge = async (tape: readonly number[]) => {
       tried.push(...tape);

@@ -27,7 +27,7 @@ function entryOf({
 const onlyFile = () => join(dir, readdirSync(dir)[0]!);
 
 describe('CniCache', () => {
-  it('returns what was written, also to another process', async () => {
+  it('returns what was written, even to another process', async () => {
     const entry: CacheEntry = {
       ...entryOf(),
       attachment: { ...entryOf().attachment, args: { A: 'b' }, deviceId: '0000:3b:02.1', capabilities: { mac: 'x' } },
@@ -41,7 +41,7 @@ describe('CniCache', () => {
     expect(await new CniCache(dir).list()).toEqual({ entries: [entry], problems: [] });
   });
 
-  it('is empty before the first write, and allows removing then', async () => {
+  it('is empty before the first write, when removing an entry is no error', async () => {
     expect(await cache.read(entryOf())).toBeUndefined();
     expect(await cache.list()).toEqual({ entries: [], problems: [] });
     await cache.remove(entryOf());
@@ -67,7 +67,7 @@ describe('CniCache', () => {
     expect(statSync(onlyFile()).mode & 0o777).toBe(0o600);
   });
 
-  it("removes a crash's leftovers together with the entry", async () => {
+  it('removes leftovers of a crash together with the entry', async () => {
     await cache.write(entryOf());
     writeFileSync(`${onlyFile()}.0b1c.tmp`, '{"version":');
     expect((await cache.list()).entries).toHaveLength(1);

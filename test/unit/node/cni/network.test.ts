@@ -6,7 +6,7 @@ const list = { cniVersion: '1.1.0', name: 'fast', plugins: [{ type: 'host-device
 const parse = (value: unknown) => parseCniNetwork(value, 'claim default/fast');
 
 describe('parseCniNetwork', () => {
-  it('accepts a list of plugins, and drops fields that are not for them', () => {
+  it('accepts a list of plugins, and drops fields that are not meant for plugins', () => {
     expect(parse({ ...list, disableCheck: true, disableGC: true })).toEqual(list);
   });
 
@@ -34,7 +34,7 @@ describe('parseCniNetwork', () => {
     expect(parseCniNetwork(single, 'x', { defaultName: 'default-fast' }).name).toBe('fast');
   });
 
-  it('treats null as absent, keys case-insensitively, like Go, and an empty name as none', () => {
+  it('treats null and an empty name as absent, and keys case-insensitively, like Go', () => {
     const loose = {
       CNIVersion: '1.0.0',
       name: '',
@@ -55,7 +55,7 @@ describe('parseCniNetwork', () => {
     expect(parseCniIpam({ Type: 'static' }, 'x', { name: 'fast' }).ipam).toEqual({ type: 'static' });
   });
 
-  it('picks the latest common version', () => {
+  it('picks the latest CNI version that network and netdra have in common', () => {
     expect(parse({ ...list, cniVersion: '0.4.0', cniVersions: ['0.4.0', '1.0.0', '2.0.0'] }).cniVersion).toBe('1.0.0');
     expect(parse({ ...single, cniVersions: ['0.3.1', '9.0.0'] })).toEqual({
       cniVersion: '1.0.0',

@@ -35,7 +35,7 @@ describe('formatRequest', () => {
     });
   });
 
-  it('lets host-device find its device in another way', () => {
+  it('does not override the device of host-device if the configuration names it in another way', () => {
     const request = requestOf({ type: 'host-device', device: 'veth0' }, { deviceId });
     expect(request).toMatchObject({ device: 'veth0', deviceID: deviceId });
     expect(request).not.toHaveProperty('pciBusID');
@@ -64,7 +64,7 @@ describe('createEnvironment', () => {
     searchPath: '/bin',
   };
 
-  it('has empty arguments if there are none, and IgnoreUnknown as requested', () => {
+  it('has an empty CNI_ARGS without arguments, and IgnoreUnknown if requested', () => {
     expect(createEnvironment(attachmentOf({ type: 'x' }), options).CNI_ARGS).toBe('');
     const strict = attachmentOf({ type: 'x' }, { args: { IgnoreUnknown: 'false' } });
     expect(createEnvironment(strict, options).CNI_ARGS).toBe('IgnoreUnknown=false');

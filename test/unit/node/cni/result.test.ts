@@ -109,7 +109,7 @@ describe('parseCniResult', () => {
 describe('convertCniResult', () => {
   const ips = [{ address: '10.0.0.1/24' }, { address: '2001:db8::1/64' }];
 
-  it('adds the IP version for plugins before 1.0, and removes it again', () => {
+  it('adds the IP version for plugins of a CNI version below 1.0, and drops it for newer versions', () => {
     const old = convertCniResult({ cniVersion: '1.0.0', ips, extra: 1 }, '0.4.0');
     expect(old).toEqual({
       cniVersion: '0.4.0',
@@ -122,7 +122,7 @@ describe('convertCniResult', () => {
     expect(convertCniResult(old, '1.1.0')).toEqual({ cniVersion: '1.1.0', ips, extra: 1 });
   });
 
-  it('leaves a result of the right version unchanged', () => {
+  it('returns a result that already has the version unchanged', () => {
     const raw = { cniVersion: '1.0.0' as const, ips: [{ address: '10.0.0.1/24', vendor: 'x' }] };
     expect(convertCniResult(raw, '1.0.0')).toBe(raw);
   });

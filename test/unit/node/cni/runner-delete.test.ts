@@ -50,7 +50,7 @@ describe('CNI DEL', () => {
     expect(await failureOf(runner.delete(attachmentOf(['sriov']), never))).toMatchObject({ pluginCode: 11 });
   });
 
-  it('stops at a failing plugin, and repeats everything the next time', async () => {
+  it('stops at a failing plugin, and runs the whole chain again the next time', async () => {
     plugins.writeResult('sriov', first);
     plugins.write('tuning', '[ $CNI_COMMAND = ADD ] && echo {} || exit 1');
     const attachment = attachmentOf(['sriov', 'tuning']);
@@ -63,7 +63,7 @@ describe('CNI DEL', () => {
     expect(await cachedCount()).toBe(0);
   });
 
-  it('is not mistaken for an attachment by ADD if it fails midway', async () => {
+  it('is repeated by the next ADD if it failed midway', async () => {
     plugins.write('sriov', '[ $CNI_COMMAND = ADD ] && echo {} || exit 1');
     plugins.writeResult('tuning', first);
     const attachment = attachmentOf(['sriov', 'tuning']);
@@ -91,7 +91,7 @@ describe('CNI DEL', () => {
 });
 
 it.each(['delete', 'add'] as const)(
-  '%s deletes possible leftovers of an ADD whose cache entry is unreadable',
+  'CNI %s deletes possible leftovers of an ADD whose cache entry is unreadable',
   async (what) => {
     plugins.writeResult('sriov', first);
     await runner.add(attachmentOf(['sriov']), never);
@@ -116,17 +116,20 @@ describe('CNI DEL without the namespace', () => {
   it.each([
     ['the path does not exist', () => rmSync(netnsPath, { force: true })],
     ['the path is a plain file, left by a runtime', () => writeFileSync(netnsPath, '')],
-  ])('calls plugins with an empty path, and releases their addresses itself: %s', async (_what, leave) => {
-    const attachment = attachmentOf([withIpam, 'tuning'], { netnsPath });
-    plugins.writeResult('tuning', {});
-    await runner.add(attachment, never);
-    leave();
-    await runner.delete(attachment, never);
-    expect(plugins.summary().slice(2)).toEqual(['tuning DEL', 'sriov DEL', 'leases DEL']);
-    for (const { env } of plugins.calls().slice(2)) expect(env.CNI_NETNS).toBe('');
-    expect(plugins.calls().at(-1)!.config).toMatchObject({ name: 'fast', ipam: { type: 'leases', range: 'a' } });
-    expect(await cachedCount()).toBe(0);
-  });
+  ])(
+    'calls plugins with an empty path, and then releases addresses with the IPAM plugin itself: %s',
+    async (_what, leave) => {
+      const attachment = attachmentOf([withIpam, 'tuning'], { netnsPath });
+      plugins.writeResult('tuning', {});
+      await runner.add(attachment, never);
+      leave();
+      await runner.delete(attachment, never);
+      expect(plugins.summary().slice(2)).toEqual(['tuning DEL', 'sriov DEL', 'leases DEL']);
+      for (const { env } of plugins.calls().slice(2)) expect(env.CNI_NETNS).toBe('');
+      expect(plugins.calls().at(-1)!.config).toMatchObject({ name: 'fast', ipam: { type: 'leases', range: 'a' } });
+      expect(await cachedCount()).toBe(0);
+    },
+  );
 
   it('accepts an empty path from the caller', async () => {
     await runner.delete(attachmentOf([withIpam], { netnsPath: '' }), never);
@@ -145,7 +148,7 @@ describe('CNI DEL without the namespace', () => {
     expect(await cachedCount()).toBe(0);
   });
 
-  it('repeats a plugin that fails because the namespace ends meanwhile, and releases its addresses', async () => {
+  it('calls a plugin again that failed because the namespace ended meanwhile, and releases its addresses', async () => {
     const netns = join(dir.path, 'link');
     symlinkSync(liveNetns, netns);
     plugins.write(
@@ -158,7 +161,7 @@ describe('CNI DEL without the namespace', () => {
     expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL', 'sriov DEL', 'leases DEL']);
   });
 
-  it('gives up on resources that an incomplete ADD may never have created', async () => {
+  it('ignores a failing plugin after an incomplete ADD, which possibly created nothing', async () => {
     plugins.writeError('sriov', 'DEL', { code: 100, msg: 'no net1 here' });
     plugins.writeError('tuning', 'ADD', { code: 100, msg: 'no' });
     const attachment = attachmentOf(['sriov', 'tuning'], { netnsPath });

@@ -25,7 +25,7 @@ useRunner();
 const within = (ms: number) => ({ signal: AbortSignal.timeout(ms) });
 
 describe('CNI ADD', () => {
-  it('runs the chain in order, passes each result on, and returns the last one', async () => {
+  it('runs the chain in order, passes each result to the next plugin, and returns the last result', async () => {
     plugins.writeResult('sriov', first);
     plugins.writeResult('tuning', second);
     const attachment = attachmentOf(['sriov', { type: 'tuning', mtu: 9000 }], { deviceId: '0000:3b:02.1' });
@@ -209,7 +209,7 @@ describe('a failed CNI ADD', () => {
 describe('CNI ADD with a hanging plugin', () => {
   const hang = '[ $CNI_COMMAND = DEL ] && exit 0\nsleep 1000';
 
-  it('ends when the signal aborts, and is undone', async () => {
+  it('fails, and is undone, when the signal aborts', async () => {
     plugins.writeResult('sriov', first);
     plugins.write('tuning', hang);
     const error = await failureOf(runner.add(attachmentOf(['sriov', 'tuning']), until('tuning ADD')));
@@ -229,7 +229,7 @@ describe('CNI ADD with a hanging plugin', () => {
     expect(await cachedCount()).toBe(0);
   });
 
-  it('returns on abort although undoing takes long, and later operations wait for that', async () => {
+  it('returns on abort although undoing takes long, and later operations wait until it is undone', async () => {
     const isUndone = join(dir.path, 'is-undone');
     const undo = `until [ -e ${isUndone} ]; do sleep 0.05; done`;
     plugins.write('sriov', `[ $CNI_COMMAND = DEL ] || sleep 1000\n${undo}`);
@@ -243,7 +243,7 @@ describe('CNI ADD with a hanging plugin', () => {
     expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL', 'sriov ADD']);
   });
 
-  it('limits the time for undoing, and starts nothing afterwards', async () => {
+  it('limits the time for undoing, and starts no plugin afterwards', async () => {
     await replaceRunner({ undoTimeoutMs: 1000 });
     plugins.writeResult('sriov', first);
     plugins.write('tuning', 'sleep 1000');
@@ -257,7 +257,7 @@ describe('CNI ADD with a hanging plugin', () => {
     expect(await cachedCount()).toBe(1);
   });
 
-  it('starts nothing if the signal is already aborted', async () => {
+  it('starts no plugin if the signal is already aborted', async () => {
     plugins.writeResult('sriov', first);
     await failureOf(runner.add(attachmentOf(['sriov']), { signal: AbortSignal.abort() }));
     expect(plugins.summary()).toEqual([]);
@@ -282,7 +282,7 @@ describe('concurrent CNI operations', () => {
     expect((await runner.cachedAttachments()).attachments.map(({ attachment }) => attachment.ifName)).toEqual(['net2']);
   });
 
-  it('fail when the time of their caller ends before they start', async () => {
+  it("fail if the caller's deadline passes before they start", async () => {
     const stop = join(dir.path, 'stop');
     plugins.write('sriov', `while [ ! -e ${stop} ]; do sleep 0.05; done; echo {}`);
     const running = runner.add(attachmentOf(['sriov']), never);
@@ -294,7 +294,7 @@ describe('concurrent CNI operations', () => {
     expect(plugins.summary()).toEqual(['sriov ADD']);
   });
 
-  it('run at most 16 of one plugin, to bound memory in a burst of pods; other plugins and DEL do not wait', async () => {
+  it('run ADD of one plugin at most 16 times at once, to bound memory; other plugins and DEL do not wait', async () => {
     const [log, stop] = [join(dir.path, 'log'), join(dir.path, 'stop')];
     // Ends by itself, also if the test fails before it says so.
     const wait = `for n in $(seq 400); do [ -e ${stop} ] && break; sleep 0.05; done`;

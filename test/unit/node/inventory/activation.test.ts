@@ -31,7 +31,7 @@ describe('Inventory enabling VFs', () => {
     node.addLink(30, 'ensC', { parentDevice: pfC, up: false });
   });
 
-  it('configures a PF and creates its VFs if it has none, and keeps other numbers', async () => {
+  it('configures a PF and creates its VFs if it has no VFs, and does not change the number of existing VFs', async () => {
     const { write } = node;
     const upAtWrite: unknown[] = [];
     node.write = async (...args) => {
@@ -43,7 +43,7 @@ describe('Inventory enabling VFs', () => {
     expect(addresses(report)).toEqual([a0, a1, b0, ...madeVfs]);
   });
 
-  it('configures a PF whose VFs exist, and offers them even if that fails', async () => {
+  it('configures a PF whose VFs exist, and offers the VFs even if configuring the PF fails', async () => {
     node.change('ensA', { up: false });
     node.change('ensB', { up: false });
     const { setLink } = node.connection;
@@ -72,7 +72,9 @@ describe('Inventory enabling VFs', () => {
     expect(numbers()).toEqual([]);
   });
 
-  it('offers the others while one card hangs, and asks it once', { timeout: 30_000 }, async () => {
+  it('offers VFs of all other cards while one card hangs, and sends the hanging card one request', {
+    timeout: 30_000,
+  }, async () => {
     const clock = new ManualClock();
     const { write } = node;
     const returns = Promise.withResolvers<void>();
@@ -151,25 +153,28 @@ describe('Inventory enabling VFs', () => {
     ['EAGAIN', /busy, such as with a reset/],
     ['EIO', /firmware of the card has refused/],
     ['EUCLEAN', /the kernel log says why/],
-  ])('names the remedy for a card that fails with %s, pauses, and offers the others', async (code, hint) => {
-    node.write = refuse(code);
-    const inventory = node.inventory(policy);
-    const [report, again] = [await inventory.scan(), await inventory.scan()];
-    expect(report.problems).toMatchObject([
-      { code: 'sysfs-unwritable', device: pfC, path: file(pfC, 'sriov_numvfs'), hint: expect.stringMatching(hint) },
-    ]);
-    expect(again.problems).toEqual(report.problems);
-    // A refusal that may pass is repeated at once.
-    const isRepeated = ['EAGAIN', 'EBUSY'].includes(code);
-    expect(numbers().length > 1).toBe(isRepeated);
-    expect(addresses(report)).toEqual([a0, a1, b0]);
-  });
+  ])(
+    'names the remedy for a card that fails with %s, pauses, and offers VFs of all other cards',
+    async (code, hint) => {
+      node.write = refuse(code);
+      const inventory = node.inventory(policy);
+      const [report, again] = [await inventory.scan(), await inventory.scan()];
+      expect(report.problems).toMatchObject([
+        { code: 'sysfs-unwritable', device: pfC, path: file(pfC, 'sriov_numvfs'), hint: expect.stringMatching(hint) },
+      ]);
+      expect(again.problems).toEqual(report.problems);
+      // A refusal that may pass is repeated at once.
+      const isRepeated = ['EAGAIN', 'EBUSY'].includes(code);
+      expect(numbers().length > 1).toBe(isRepeated);
+      expect(addresses(report)).toEqual([a0, a1, b0]);
+    },
+  );
 });
 
 describe('Inventory of whole NICs', () => {
   const nics: InventoryPolicy['nics'] = [{ select: { name: ['ensP', 'ensA'] }, resourceName: 'example.com/nic' }];
 
-  it('offers none unless a rule selects it', async () => {
+  it('offers no NIC unless a rule selects it', async () => {
     expect(await node.offered()).not.toContain(plain);
     expect(await node.offered({ nics: [{ select: { driver: 'e1000e' } }] })).not.toContain(plain);
   });
@@ -212,7 +217,7 @@ describe('Inventory of whole NICs', () => {
     expect(devices).toMatchObject([{ kind: 'nic', pciAddress: '0000:af:00.0' }]);
   });
 
-  it('does not offer one whose interface was moved to another namespace', async () => {
+  it('does not offer a NIC whose interface was moved to another namespace', async () => {
     node.takeAway('ensP');
     rmSync(file(plain, 'net'), { recursive: true });
     const { devices, excluded } = await node.inventory({ pfs: [], nics: [{ select: { pciAddress: plain } }] }).scan();
@@ -220,7 +225,7 @@ describe('Inventory of whole NICs', () => {
     expect(excluded).toContainEqual({ pciAddress: plain, reason: 'interface-elsewhere' });
   });
 
-  it('never offers one that carries the default route or is a port of another link', async () => {
+  it('never offers a NIC that carries the default route or is a port of another link', async () => {
     node.routes = [defaultRoute(node.indexOf('ensP'))];
     const inventory = node.inventory({ pfs: [], nics });
     const excluded = async () => (await inventory.scan()).excluded.filter(({ pciAddress }) => pciAddress === plain);
@@ -273,7 +278,7 @@ describe('Inventory of whole NICs', () => {
     expect(await results()).toEqual(['carries-default-route', 'carries-default-route', 'enslaved']);
   });
 
-  it('checks every port of a card with two on one function', async () => {
+  it('checks both ports of a card that has two ports on one function', async () => {
     node.addLink(20, 'br0', { kind: 'bridge' });
     node.addLink(21, 'ensPd1', { parentDevice: plain, master: 20 });
     const { devices, excluded } = await node.inventory({ pfs: [], nics }).scan();
@@ -282,7 +287,7 @@ describe('Inventory of whole NICs', () => {
   });
 
   it.each(['ensP', 'enp31s0'])(
-    'keeps offering one that is in a pod: its name %s is not visible there',
+    'keeps offering a NIC in a pod, where the name %s of the policy is not visible',
     async (name) => {
       const policy = { pfs: [], nics: [{ select: { name }, resourceName: 'example.com/nic' }] };
       node.change('ensP', { altNames: ['enp31s0'] });

@@ -56,7 +56,7 @@ const nic: NicDevice = {
 const isQualified = (name: string) => name.includes('/');
 
 describe('deviceAttributes', () => {
-  it('returns the well-known and our attributes in API form', () => {
+  it('returns the well-known attributes and those of netdra in API form', () => {
     expect(deviceAttributes(vf)).toEqual({
       'resource.kubernetes.io/pciBusID': { string: '0000:3b:02.1' },
       'resource.kubernetes.io/pcieRoot': { string: 'pci0000:3a' },
@@ -84,7 +84,7 @@ describe('deviceAttributes', () => {
     });
   });
 
-  it('always returns all our attributes, so that no CEL selector fails, with one value for unknown', () => {
+  it('always returns all attributes of netdra, so that no CEL selector fails, with one value for unknown', () => {
     const known = Object.keys(deviceAttributes(vf)).filter((name) => !isQualified(name));
     for (const device of [bareVf, nic]) {
       const names = Object.keys(deviceAttributes(device)).filter((name) => !isQualified(name));

@@ -30,7 +30,7 @@ beforeEach(() => {
 afterEach(() => dir[Symbol.dispose]());
 
 describe('DevicePlugins', () => {
-  it('reads devices that plugins offer, and those still held by containers', async () => {
+  it('reads devices that plugins offer, and devices that containers still hold', async () => {
     writeFileSync(
       path,
       checkpointOf({ [resource]: [a0], 'gpu.example.com/gpu': ['GPU-7'] }, { [resource]: [a1], 'intel.com/old': [b0] }),
@@ -44,7 +44,7 @@ describe('DevicePlugins', () => {
     expect(problem).toBeUndefined();
   });
 
-  it('keeps the devices of an empty resource until its plugin registers again or is removed', async () => {
+  it('keeps the devices of a resource without devices until its plugin registers again or is removed', async () => {
     const plugins = new DevicePlugins(path);
     const given = async (registered: Record<string, string[]>) => {
       writeFileSync(path, checkpointOf(registered));
@@ -105,7 +105,7 @@ describe('DevicePlugins', () => {
     ['a link', () => symlinkSync('/dev/zero', path)],
   ];
 
-  it.each(damages)('keeps its last state, and says why, if the file is %s', async (_, damage) => {
+  it.each(damages)('keeps its last state, and reports the problem, if the file is %s', async (_, damage) => {
     const plugins = new DevicePlugins(path);
     writeFileSync(path, checkpointOf({ [resource]: [a0] }));
     await plugins.read();
@@ -116,15 +116,18 @@ describe('DevicePlugins', () => {
     expect(problem).toContain(`${path} cannot be read`);
   });
 
-  it.each(damages)('knows no devices, and says why, when the file was %s from the beginning', async (_, damage) => {
-    damage();
-    const plugins = new DevicePlugins(path);
-    const { givenOut, problem } = await plugins.read();
-    expect(givenOut).toBeUndefined();
-    expect(problem).toContain('no device is offered until it can be');
-    rmSync(path, { recursive: true });
-    expect(await plugins.read()).toEqual({ givenOut: new Map() });
-  });
+  it.each(damages)(
+    'knows no devices, and reports the problem, if the file was %s from the beginning',
+    async (_, damage) => {
+      damage();
+      const plugins = new DevicePlugins(path);
+      const { givenOut, problem } = await plugins.read();
+      expect(givenOut).toBeUndefined();
+      expect(problem).toContain('no device is offered until it can be');
+      rmSync(path, { recursive: true });
+      expect(await plugins.read()).toEqual({ givenOut: new Map() });
+    },
+  );
 
   it.each([
     '7',
@@ -171,7 +174,7 @@ describe('Inventory with device plugins', () => {
     expect(addresses(await inventoryOf().scan(new Map([[a0, {}]])))).toContain(a0);
   });
 
-  it('offers only VFs of claims while it cannot tell what device plugins give out', async () => {
+  it('offers only allocated VFs while it cannot tell which devices plugins give out', async () => {
     writeFileSync(path, '{');
     const inventory = inventoryOf();
     const report = await inventory.scan(new Map([[a1, {}]]));

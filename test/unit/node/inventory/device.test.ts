@@ -4,7 +4,7 @@ import { linkIdentity } from '../../../../src/node/inventory/device.ts';
 import { formatDeviceName, isPciAddress } from '../../../../src/node/sriov/pci-address.ts';
 
 describe('formatDeviceName', () => {
-  it('returns a DNS label, unique per address', () =>
+  it('returns a DNS label that is unique per address', () =>
     fc.assert(
       fc.property(fc.nat(0xffff_ffff), fc.nat(0xff), fc.nat(0x1f), fc.nat(7), (domain, bus, slot, fn) => {
         const hex = (value: number, digits: number) => value.toString(16).padStart(digits, '0');

@@ -41,7 +41,7 @@ describe('rulesForPf', () => {
 });
 
 describe('rulesForNic', () => {
-  it('keeps the order of nics rules and defaults to none', () => {
+  it('keeps the order of nics rules, and has no rules by default', () => {
     expect(rulesForNic({}, pf)).toEqual([]);
     const nics = [
       { select: { vendor: '15b3' } },

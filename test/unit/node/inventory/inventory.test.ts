@@ -45,7 +45,7 @@ describe('Inventory of VFs', () => {
     ]);
   });
 
-  it('does not offer a VF with an address of the node, or with a VLAN on it', async () => {
+  it('does not offer a VF that has an address of the node or carries a VLAN interface', async () => {
     const rest = { tentative: false, dadFailed: false };
     node.addresses = [
       { index: node.indexOf('ensAv0'), cidr: '10.40.0.1/24', scope: 'global', ...rest },
@@ -166,7 +166,7 @@ describe('Inventory of a VF whose driver is rebound repeatedly', () => {
   };
   const address = (index: number) => `22:61:bd:0b:8a:${index.toString(16).padStart(2, '0')}`;
 
-  it('reports one change at once, omits a MAC that keeps changing, and returns it when stable', async () => {
+  it('reports a single change at once, and omits a MAC that keeps changing until the MAC is stable', async () => {
     const inventory = node.inventory();
     const first = await scanWith(inventory, {});
     const seen: string[] = [];
@@ -179,7 +179,7 @@ describe('Inventory of a VF whose driver is rebound repeatedly', () => {
     expect(await scanWith(inventory, { mtuBytes: 9_000 })).toBe(`${address(19)} 9000`);
   });
 
-  it('keeps its attributes while a claim holds the VF, or its interface is missing', async () => {
+  it('still omits the MAC after a claim held the VF or its interface was missing', async () => {
     const inventory = node.inventory();
     for (const n of [0, 1, 2]) await scanWith(inventory, { hardwareAddress: address(n) });
     await inventory.scan(new Map([[a0, {}]]));
@@ -192,7 +192,7 @@ describe('Inventory of a VF whose driver is rebound repeatedly', () => {
 });
 
 describe('Inventory of an InfiniBand PF', () => {
-  it('does not use the start of the PF address, which IPoIB reports for each VF, as a MAC', async () => {
+  it("does not report the start of the PF's address, which IPoIB reports for each VF, as a MAC", async () => {
     const hardwareAddress = '00:00:10:29:fe:80:00:00:00:00:00:00:24:8a:07:03:00:a4:65:9a';
     node.change('ensA', { hardwareAddress });
     writeFileSync(file(pfA, 'net/ensA/type'), '32\n');
@@ -235,7 +235,7 @@ describe('Inventory of a PF with other links on its function', () => {
     expect(await ofVfs()).toEqual([]);
   });
 
-  it('checks all ports of a card with several on one function', async () => {
+  it('checks all ports of a card that has several ports on one function', async () => {
     node.change('ensA', { portName: 'p0' });
     node.addLink(90, 'bond0', { kind: 'bond' });
     node.addLink(91, 'ensA1', { parentDevice: pfA, portName: 'p1', master: 90 });
@@ -279,7 +279,7 @@ describe('Inventory of a PF whose VFs cannot be listed', () => {
     ]);
   });
 
-  it('keeps the MACs that it listed before', async () => {
+  it('keeps the MACs that it could list before', async () => {
     const watched = node.inventory();
     node.vfInfos.ensA = [{ vfIndex: 0, hardwareAddress: '02:00:00:00:00:cc' }];
     const before = await watched.scan();
@@ -290,7 +290,7 @@ describe('Inventory of a PF whose VFs cannot be listed', () => {
 });
 
 describe('Inventory with a policy', () => {
-  it('guarantees bandwidth of the port to VFs, and offers none whose guarantee would fail', async () => {
+  it('guarantees bandwidth of the port to VFs, and offers no VF whose guarantee would fail', async () => {
     const policy = (bandwidth: object): InventoryPolicy => ({
       pfs: [
         { select: { name: 'ensA' }, vfs: '0', bandwidth: { guaranteedMbps: 30_000, ...bandwidth } },

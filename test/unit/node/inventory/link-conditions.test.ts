@@ -52,7 +52,7 @@ describe('readConditions', () => {
     expect(read([])).toEqual([]);
   });
 
-  it('treats a card with two ports as up or connected if one of them is', () => {
+  it('treats a card with two ports as up, or connected, if one of its ports is', () => {
     const ports = (one: Partial<Link>, other: Partial<Link>) => read([link('p0', one), link('p1', other)]);
     expect(ports(noCarrier, {})).toContain('-no-carrier of PF p0');
     expect(ports(noCarrier, noCarrier)).toContain('no-carrier of PF p0');

@@ -216,10 +216,10 @@ const planted: { kind: string; remembers?: boolean; plant?: () => void }[] = [
 describe('devices of a node with quirks', { timeout: 400 * runs + 15_000 }, () => {
   afterEach(() => void vi.restoreAllMocks());
 
-  it('keep their identity whatever happens to one card, and missing ones are reported', () =>
+  it('keep their identity whatever happens to one card, and missing devices are reported', () =>
     assertRules({ numRuns: runs }));
 
-  it.each(planted)('reveal a driver for which $kind', async ({ plant, remembers }) => {
+  it.each(planted)('expose a faulty driver for which $kind', async ({ plant, remembers }) => {
     plant?.();
     await expect(assertRules({ seed: 1, numRuns: 100, endOnFailure: true }, remembers)).rejects.toThrow(
       'Property failed',

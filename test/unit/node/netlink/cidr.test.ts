@@ -98,7 +98,7 @@ describe('networkOf', () => {
     ['192.0.2.10/32', '192.0.2.10/32'],
     ['2001:db8:ffff::1/33', '2001:db8:8000::/33'],
     ['2001:db8::1/128', '2001:db8::1/128'],
-  ])('of %s is %s', (address, network) => {
+  ])('returns for %s the network %s', (address, network) => {
     const { octets, prefixLength } = networkOf(parseCidr(address));
     expect(formatCidr(octets, prefixLength)).toBe(network);
   });

@@ -5,7 +5,7 @@ const [first, second] = ['0000:3b:02.0', '0000:3b:02.1'];
 const link = (index: number, parentDevice: string, more: Partial<Link> = {}) =>
   ({ index, name: `eth${index}`, parentDevice, ...more }) as Link;
 
-it('lists links only if the interface is not found under its last index', async () => {
+it('FunctionLinks lists all links only if the interface is not found under its last index', async () => {
   let links = [link(4, first), link(5, second)];
   const asked: string[] = [];
   const functions = new FunctionLinks({

@@ -54,7 +54,7 @@ describe('scrubLink', () => {
 });
 
 describe('restoreLinkState', () => {
-  it('gives the link a free name if a pod renamed it and another link has taken its old name', async () => {
+  it('gives a link that a pod renamed a free name if another link has taken its old name', async () => {
     const { index } = card.link(0)!;
     const before = await readLinkState(card.host, index);
     await card.host.setLink(index, { up: false });

@@ -21,7 +21,7 @@ const linkMessage = (attributes: Attribute[]) => Buffer.concat(encodeLink(7, att
 const invalid = expect.objectContaining({ code: 'netlink-invalid' });
 
 describe('netlink attributes', () => {
-  it('are decoded unchanged for any length', () =>
+  it('decode to what was encoded, for any length', () =>
     fc.assert(
       fc.property(fc.array(fc.tuple(fc.integer({ min: 1, max: 0x3fff }), fc.uint8Array())), (pairs) => {
         const stream = encode(pairs.map(([type, value]) => attribute(type, value)));
@@ -68,7 +68,7 @@ describe('bond messages', () => {
     return listAttributes(data?.data ?? Buffer.alloc(0)).map(({ type, data: value }) => [type, [...value]]);
   };
 
-  it('contain mode, interval and the choice of the MAC address', () => {
+  it('contain mode, monitoring interval and fail_over_mac', () => {
     const plain = { name: 'bond0', mode: '802.3ad', miimonMs: 100 } as const;
     expect(info(encodeNewLink(plain, 'bond', encodeBond(plain)))).toEqual([
       [1, [4]],
@@ -139,7 +139,7 @@ describe('address messages', () => {
 });
 
 describe('route messages', () => {
-  it('are decoded unchanged', () => {
+  it('decode to what was encoded', () => {
     const route = { destination: '::/0', gateway: '2001:db8::1', index: 3, table: 1000, priority: 7 };
     const decoded = decodeRoute(Buffer.concat(encodeRoute(route)))!;
     const gateways = [Buffer.from('20010db8000000000000000000000001', 'hex')];
@@ -147,7 +147,7 @@ describe('route messages', () => {
     expect(isDefaultRoute(decoded)).toBe(true);
   });
 
-  it('are decoded with several next hops and a source as they were encoded', () => {
+  it('decode to what was encoded if they have several next hops and a source', () => {
     const nextHops = [{ gateway: '192.0.2.1', weight: 256 }, { gateway: '2001:db8::9' }];
     const route = { destination: '198.51.100.0/24', nextHops, source: '192.0.2.7', onlink: true, index: 3 };
     const decoded = decodeRoute(Buffer.concat(encodeRoute(route)))!;
@@ -157,7 +157,7 @@ describe('route messages', () => {
     expect(leadsAsWanted(decoded, { ...route, nextHops: [{ gateway: '192.0.2.2' }] })).toBe(false);
   });
 
-  it('can have several next hops', () => {
+  it('of the kernel with several next hops decode to all their links', () => {
     const hop = (index: number, gateway: Uint8Array) => {
       const attributes = encode([attribute(5, gateway)]);
       return Buffer.concat([putU16(8 + attributes.length), Buffer.of(0, 0), putS32(index), attributes]);
@@ -175,7 +175,7 @@ describe('route messages', () => {
   });
 
   // As with net.ipv4.nexthop_compat_mode=0: the route itself lists no link.
-  it('use the links of their next hop object, or of the members of its group', async () => {
+  it('decode to the links of their next hop object, or of the members of a next hop group', async () => {
     const route = (family: number, id: number) =>
       Buffer.concat([Buffer.of(family, 0, 0, 0, 254, 3, 0, 1), putU32(0), encode([attribute(30, putU32(id))])]);
     const hop = (id: number, more: Attribute) =>
@@ -206,13 +206,13 @@ describe('route messages', () => {
   ])('are rejected for %j', (route, message) => expect(() => encodeRoute(route)).toThrow(message));
 });
 
-describe('rules and neighbors', () => {
+describe('rule and neighbor messages', () => {
   it.each([
     [{ priority: 7, source: '192.0.2.7/32', table: 256 }, '7: from 192.0.2.7/32 in table 256'],
     [{ priority: 7, source: '2001:DB8::/32', destination: '::/0', table: 1 }, '7: from 2001:db8::/32 in table 1'],
     [{ priority: 7, destination: '0.0.0.0/0', table: 1 }, '7: from 0.0.0.0/0 in table 1'],
     [{ priority: 7, destination: '::/0', table: 1 }, '7: from ::/0 in table 1'],
-  ])('are equal after decoding: %j', (rule, text) => {
+  ])('decode to what was encoded: %j', (rule, text) => {
     const decoded = ruleTable.decode(Buffer.concat(ruleTable.encode(rule, 3)))!;
     expect([ruleTable.format(rule), ruleTable.format(decoded)]).toEqual([text, text]);
   });
@@ -272,7 +272,7 @@ describe('decodeVfInfos', () => {
     expect(decodeVfInfos(message)).toEqual([{ vfIndex: 3, vlan }]);
   });
 
-  it('omits a VF whose MAC or VLAN is missing, if only complete ones are wanted', () => {
+  it('omits a VF whose MAC or VLAN is missing if only complete VFs are requested', () => {
     const address = attribute(1, mac(3, '02bb00000003'));
     const vlan = attribute(2, words(3, 0, 0));
     const decode = (...values: Attribute[]) =>

@@ -62,7 +62,7 @@ describe('moveLink, if a name is taken during the move', () => {
     expect(await move(true)).toMatchObject({ name: 'net1', ...vf });
   });
 
-  it('retries if the link has not left', async () => {
+  it('retries if the link is still in its old namespace', async () => {
     const { move } = open({
       onMove: (host, { name }, attempt) => {
         if (attempt > 3) return;
@@ -85,7 +85,7 @@ describe('moveLink, if a name is taken during the move', () => {
     expect(attempts).toBe(21);
   });
 
-  it('passes other errors on', async () => {
+  it('rethrows other errors', async () => {
     const refuse = () => {
       throw new NetlinkError('netlink-refused', 'no', { errno: 'EPERM' });
     };

@@ -28,21 +28,21 @@ function reportedAddresses(addresses: Address[]) {
 }
 
 describe('toNetworkState', () => {
-  it('reports global addresses in order, without duplicates and link-local ones', () => {
+  it('reports global addresses in order, without duplicates and without link-local addresses', () => {
     const addresses = [address('2001:db8::1/64'), address('10.0.0.1/24'), linkLocal(), address('10.0.0.1/24')];
     expect(reportedAddresses(addresses)).toEqual({ ips: ['10.0.0.1/24', '2001:db8::1/64'], tentative: false });
   });
 
-  it('reports link-local addresses if there are no others', () => {
+  it('reports link-local addresses if there are no other addresses', () => {
     expect(reportedAddresses([linkLocal()])).toEqual({ ips: ['fe80::1/64'], tentative: false });
   });
 
-  it('does not wait for a link-local address beside a global one', () => {
+  it('does not wait for a tentative link-local address if there is a global address', () => {
     const addresses = [address('10.0.0.1/24'), linkLocal({ tentative: true })];
     expect(reportedAddresses(addresses)).toEqual({ ips: ['10.0.0.1/24'], tentative: false });
   });
 
-  it('withholds tentative addresses and says so, without link-local ones in their place', () => {
+  it('omits tentative addresses and says so, without reporting link-local addresses instead', () => {
     const addresses = [address('2001:db8::1/64', { tentative: true }), linkLocal()];
     expect(reportedAddresses(addresses)).toEqual({ ips: [], tentative: true });
   });
@@ -55,7 +55,7 @@ describe('toNetworkState', () => {
     expect(reportedAddresses(addresses)).toEqual({ ips: [], tentative: false, duplicates: ['2001:db8::1/64'] });
   });
 
-  it('lists addresses that may still turn out to be duplicates', () => {
+  it('lists addresses that can still turn out to be duplicates', () => {
     const addresses = [address('2001:db8::1/64', { optimistic: true }), address('2001:db8::2/64')];
     const ips = ['2001:db8::1/64', '2001:db8::2/64'];
     expect(reportedAddresses(addresses)).toEqual({ ips, tentative: false, unconfirmed: ['2001:db8::1/64'] });
@@ -125,7 +125,7 @@ describe('findVf', () => {
     expect(findVf(links, { hardwareAddress })).toBeUndefined();
   });
 
-  it('returns nothing if nothing is known', () => {
+  it('returns nothing for an empty key', () => {
     expect(findVf([link(1), link(2)], {})).toBeUndefined();
   });
 });

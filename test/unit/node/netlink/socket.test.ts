@@ -121,7 +121,7 @@ describe('RequestSocket', () => {
     expect(await second).toEqual([]);
   });
 
-  it('sends queued requests in one datagram, and returns each its own response', async () => {
+  it('sends queued requests in one datagram, and gives each request its own response', async () => {
     const { kernel, socket } = connect();
     const [first, second, third] = [1, 2, 3].map(() => socket.request(anyRequest, subject));
     await tick();

@@ -21,7 +21,7 @@ describe('decodeVfTraffic', () => {
     value: types.map((type) => ({ type, value: counter(base + type) })),
   });
 
-  it('reads the counters of each VF that the PF reports, also beyond 32 bits', () => {
+  it('reads the counters of each VF that the PF reports, including values beyond 32 bits', () => {
     const base = 2 ** 40;
     const list = { type: 22, value: [vf(0, [stats(100)]), vf(5, [stats(base)])] };
     expect(decodeVfTraffic(message([list]))).toEqual([
@@ -46,7 +46,7 @@ describe('decodeVfTraffic', () => {
 });
 
 describe('decodeLinkTraffic', () => {
-  it('reads the counters in kernel order, and none from a short message', () => {
+  it("reads the counters in the kernel's order, and returns no counters for a short message", () => {
     const stats = { type: 23, value: Buffer.concat(Array.from({ length: 25 }, (_, place) => counter(10 + place))) };
     expect(decodeLinkTraffic(message([stats]))).toEqual({
       rxPackets: 10,

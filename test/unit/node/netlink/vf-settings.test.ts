@@ -19,7 +19,7 @@ describe('encodeVfChange', () => {
     expect(encodeVfChange(3, {})).toEqual([]);
   });
 
-  it('is decoded unchanged', () => {
+  it('decodes to what was encoded', () => {
     const change = fc.record(
       {
         hardwareAddress: fc.constant('02:aa:bb:cc:dd:ee'),

@@ -36,7 +36,7 @@ describe('parseCpuList', () => {
 });
 
 describe('readNumaNodes', () => {
-  it('returns the CPUs of each node, none for memory-only nodes, and no node without NUMA', () => {
+  it('returns the CPUs of each node, an empty list for memory-only nodes, and no node without NUMA', () => {
     using dir = tempDir();
     expect(readNumaNodes(dir.path)).toEqual(new Map());
     const write = (node: string, text: string) => {

@@ -42,7 +42,7 @@ describe('DeviceNodes.rdma', () => {
     expect((await nodes.rdma(vf)).nodes).toEqual(['/dev/infiniband/uverbs3', '/dev/infiniband/rdma_cm']);
   });
 
-  it('names what is missing: the device, or the module for verbs', async () => {
+  it('names the missing device, or the missing kernel module for verbs', async () => {
     expect(await failure(nodes.rdma(vf))).toBe(
       '0000:3b:02.1 has no RDMA device (load the RDMA driver of the card, such as mlx5_ib)',
     );

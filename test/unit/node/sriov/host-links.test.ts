@@ -47,7 +47,7 @@ describe('HostLinks.recreate', () => {
     expect(card.log).toEqual([]);
   });
 
-  it('completes an earlier attempt', async () => {
+  it('completes an earlier attempt that failed', async () => {
     card.moveAway(0);
     card.failingDrivers.add('igbvf');
     await expect(links.recreate(vf)).rejects.toMatchObject({ code: 'binding-failed', device: vf });

@@ -44,7 +44,7 @@ function writers(): number[] {
 const device = (index: number) => `0000:3b:02.${index}`;
 
 describe('KernelWriter', () => {
-  it("writes, and returns the kernel's error with its code", async () => {
+  it("writes files, and fails with the kernel's error code", async () => {
     const { writer, file, dir } = bench(10_000);
     const path = file('unbind');
     await writer.write(path, device(0), device(0));
@@ -54,7 +54,7 @@ describe('KernelWriter', () => {
     expect(writer.hung).toEqual([]);
   });
 
-  it('writes at the moment when its idle process times out', async () => {
+  it('does not lose a write at the moment when its idle process times out', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     using _ = { [Symbol.dispose]: () => vi.useRealTimers() };
     const { writer, file } = bench();
@@ -89,7 +89,7 @@ describe('KernelWriter', () => {
     expect(changes.at(-1)).toEqual([]);
   });
 
-  it('uses one process for all concurrent writes, and another one while a write hangs, to bound memory', async () => {
+  it('uses one process for all concurrent writes, and a second process only while a write hangs', async () => {
     const { writer, pipe, file } = bench();
     const before = writers();
     const all = Array.from({ length: 60 }, (_, index) => ({
@@ -107,7 +107,7 @@ describe('KernelWriter', () => {
     await expect.poll(() => writer.hung, { timeout: 10_000 }).toEqual([]);
   });
 
-  it('fails the writes of a killed process, and continues with another one', async () => {
+  it('fails the writes of a killed process, and continues with a new process', async () => {
     const { writer, pipe, file } = bench(20_000);
     const before = writers();
     const { path } = await pipe('bind');

@@ -181,13 +181,13 @@ const planted: { kind: string; shownBy: Rules; plant: () => Habits | undefined }
 describe('a card with quirks', { timeout: 400 * runs + 15_000 }, () => {
   afterEach(() => void vi.restoreAllMocks());
 
-  it('is used and restored in one call each, if its quirks last a second or two', () =>
+  it('is configured in one call and restored in one call if its quirks last a second or two', () =>
     assertRules(passing, { numRuns: runs }));
 
-  it('is restored later if they last, and unfinished work is not reported as done', () =>
+  it('is restored later if its quirks last, and unfinished work is not reported as done', () =>
     assertRules(lasting, { numRuns: runs }));
 
-  it.each(planted)('reveals a driver in which $kind', async ({ shownBy, plant }) => {
+  it.each(planted)('exposes a faulty driver in which $kind', async ({ shownBy, plant }) => {
     const search = assertRules(shownBy, { seed: 2, numRuns: 100, endOnFailure: true }, plant());
     await expect(search).rejects.toThrow('Property failed');
   });

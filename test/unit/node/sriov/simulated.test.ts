@@ -43,7 +43,7 @@ describe('planSimulation', () => {
       { numRuns: 20 },
     ));
 
-  it('is deterministic, and a larger one contains the smaller', () => {
+  it('is deterministic, and a larger simulation contains a smaller one', () => {
     const small = planSimulation({ pfs: 1, vfsPerPf: 2, namePrefix: 'nsim', nodeName });
     const large = planSimulation({ pfs: 2, vfsPerPf: 4, namePrefix: 'nsim', nodeName });
     expect(large[0]!.vfs.slice(0, 2)).toEqual(small[0]!.vfs);
@@ -58,7 +58,7 @@ describe('planSimulation', () => {
     expect(addresses.every(({ pciAddress }) => isPciAddress(pciAddress))).toBe(true);
   });
 
-  it('gives VFs of equal names on two nodes different MACs', () => {
+  it('gives VFs with the same name on two nodes different MACs', () => {
     const plan = { pfs: 2, vfsPerPf: 8, namePrefix: 'nsim' };
     const vfs = ['node-1', 'node-2'].flatMap((node) =>
       planSimulation({ ...plan, nodeName: node }).flatMap((pf) => pf.vfs),

@@ -49,7 +49,7 @@ describe('Sysfs.networkFunctions', () => {
     expect((await sysfs.networkFunctions()).pfs).toEqual([pfAddress]);
   });
 
-  it('reads a function again that was not a VF: its PF link appears a moment later', async () => {
+  it('reads a function that was not a VF again, since its PF link can appear a moment later', async () => {
     layFunction(dir.path, { pciAddress: pfAddress, totalVfs: 8 });
     layFunction(dir.path, { pciAddress: '0000:3b:02.0' });
     expect((await sysfs.networkFunctions()).others).toEqual(['0000:3b:02.0']);
@@ -236,7 +236,7 @@ describe('Sysfs.interfaces and port', () => {
 });
 
 describe('Sysfs.rdmaDevices', () => {
-  it('finds RDMA devices by their function, and none for software devices', async () => {
+  it('finds RDMA devices by their PCI function, and no software devices', async () => {
     layFunction(dir.path, { pciAddress: pfAddress, above, rdmaDevices: ['mlx5_0', 'mlx5_1'] });
     layFunction(dir.path, { pciAddress: '0000:3b:00.1', above, rdmaDevices: ['mlx5_2'] });
     symlinkSync('../../devices/virtual/infiniband/rxe0', join(dir.path, 'class/infiniband/rxe0'));

@@ -62,7 +62,7 @@ describe('user-space binding', () => {
     }
   });
 
-  it("needs the administrator's permission without an IOMMU, and recognizes that mode by the group name", async () => {
+  it("needs the administrator's permission without an IOMMU, a mode that it recognizes by the group name", async () => {
     const { card, hardware, address, before } = await openWithSnapshot({ iommu: 'none' });
     expect(await failure(hardware.configure(address, { driver: 'vfio-pci' }, before))).toMatch(
       /0000:01:10\.0 has no IOMMU group, which vfio needs \(switch the IOMMU on, .*enable_unsafe_noiommu_mode=1\)/,
@@ -131,7 +131,7 @@ describe('a VF without an interface', () => {
     [undefined, 'igb_uio', 'uio_pci_generic', 'pci-stub', 'pciback'].flatMap((driver) =>
       ([{}, { driver: 'default' }, { vf: { trust: true } }] as VfWanted[]).map((wanted) => [driver, wanted] as const),
     ),
-  )('gets one from the default driver, and is restored to driver %s: %j', async (driver, wanted) => {
+  )('gets an interface from the default driver, and is restored to driver %s: %j', async (driver, wanted) => {
     const { card, hardware } = openVf({ drivers: ['igbvf', 'snd', ...(driver === undefined ? [] : [driver])] });
     await unbound(card, driver);
     const state = card.state(0);
@@ -149,15 +149,18 @@ describe('a VF without an interface', () => {
     expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
   });
 
-  it.each([undefined, 'default'])('has its driver bound again if it created none: driver %s', async (driver) => {
-    const { card, hardware } = openVf();
-    card.silentProbes.set('igbvf', 1);
-    await unbound(card, 'igbvf');
-    await hardware.configure(card.address(0), defined({ driver }), await hardware.snapshot(card.address(0)));
-    expect(card.link(0)).toBeDefined();
-  });
+  it.each([undefined, 'default'])(
+    'has its driver bound again if the driver created no interface: driver %s',
+    async (driver) => {
+      const { card, hardware } = openVf();
+      card.silentProbes.set('igbvf', 1);
+      await unbound(card, 'igbvf');
+      await hardware.configure(card.address(0), defined({ driver }), await hardware.snapshot(card.address(0)));
+      expect(card.link(0)).toBeDefined();
+    },
+  );
 
-  it('is awaited while its driver takes a moment, and not bound again', async () => {
+  it('is not bound again while its driver is still creating the interface', async () => {
     const { card, hardware, clock } = openVf();
     card.silentProbes.set('igbvf', 1);
     await unbound(card, 'igbvf');
@@ -167,14 +170,14 @@ describe('a VF without an interface', () => {
     expect(card.log).toEqual([]);
   });
 
-  it('stays in the network namespace of its interface', async () => {
+  it('is not bound again if its interface is in another network namespace', async () => {
     const { card, hardware } = openVf();
     card.moveAway(0);
     await hardware.configure(card.address(0), {}, await hardware.snapshot(card.address(0)));
     expect(card.log).toEqual([]);
   });
 
-  it("is rejected with its driver's name if that creates none again", async () => {
+  it('is rejected, naming its driver, if binding again creates no interface', async () => {
     const { card, hardware } = openVf();
     card.silentProbes.set('igbvf', 2);
     await unbound(card, 'igbvf');
@@ -190,7 +193,7 @@ describe('a VF without an interface', () => {
 });
 
 describe('a freshly bound driver', () => {
-  it('may appear a moment after the kernel has returned', async () => {
+  it('is accepted if it appears a moment after the kernel has returned', async () => {
     const { card, hardware, clock } = openVf();
     const { write } = card;
     const late = async (path: string, text: string) =>
@@ -221,7 +224,7 @@ describe('a sysfs write', () => {
 });
 
 describe('DriverBinding.bindDefault', () => {
-  it('reports if the kernel has no driver for a VF, or binds vfio', async () => {
+  it('fails if the kernel has no driver for a VF, or binds vfio to it', async () => {
     const { card, clock } = openVf();
     const binding = new DriverBinding(card.root, card.write, clock);
     await binding.bind(vfAddress(0), 'vfio-pci');

@@ -47,7 +47,7 @@ describe('VfHardware', () => {
   });
 
   it.each([{}, { vf: { trust: true } }])(
-    'keeps in user space a MAC chosen by the VF and reported by its PF, as with igb: %j',
+    'keeps the MAC that the VF chose and its PF reports (as igb does) while it is in user space: %j',
     async (wanted) => {
       const options = { tellsOwnAddresses: true };
       const { state, changed, restored } = await thereAndBack({ driver: 'vfio-pci', ...wanted }, options);
@@ -57,7 +57,7 @@ describe('VfHardware', () => {
     },
   );
 
-  it('keeps the MAC chosen by the VF when it is configured again, since the PF may have been reset', async () => {
+  it('sets the MAC that the VF chose again when it is configured again, in case its PF was reset', async () => {
     const { card, hardware } = openVf({ tellsOwnAddresses: true });
     const address = card.link(0)?.hardwareAddress;
     const before = await hardware.snapshot(card.address(0));
@@ -68,7 +68,7 @@ describe('VfHardware', () => {
   });
 
   it.each([true, false])(
-    'configures a VF whose card cannot set MAC addresses (card reports those of its VFs: %s)',
+    'configures a VF whose card cannot set MAC addresses (card reports the MACs of its VFs: %s)',
     async (tells) => {
       const { card, hardware, address, before } = await openWithSnapshot({
         tellsOwnAddresses: tells,
@@ -79,7 +79,7 @@ describe('VfHardware', () => {
     },
   );
 
-  it('keeps the other half of a rate as the operator set it', async () => {
+  it("keeps the operator's minimum rate if a claim sets only the maximum rate", async () => {
     const info = { minTxRateMbps: 50, maxTxRateMbps: 500 };
     const { changed } = await thereAndBack({ vf: { rate: { maxMbps: 200 } } }, { info });
     expect(changed.info).toMatchObject({ minTxRateMbps: 50, maxTxRateMbps: 200 });
@@ -147,7 +147,7 @@ describe('a VF changed by its pod', () => {
   }
 
   it.each([true, false])(
-    'is restored, whether it is reset (%s) or not, though its claim changed nothing',
+    'is restored although its claim changed nothing, with a reset of the VF: %s',
     async (reset) => {
       const { card, hardware, state, before } = await prepare();
       await hardware.configure(card.address(0), {}, before);
@@ -167,7 +167,7 @@ describe('a VF changed by its pod', () => {
     expect(card.state(0)).toEqual(state);
   });
 
-  it('may choose its own MAC again if it could before, if the PF distinguishes that', async () => {
+  it('can set its own MAC after it is restored if its PF had set none', async () => {
     const { card, hardware, state, before } = await prepare({ tellsOwnAddresses: true });
     const other = { hardwareAddress: '02:dd:00:00:00:01' };
     await card.host.setLink(card.link(0)!.index, { ...other, up: false });
@@ -198,7 +198,7 @@ describe('a VF changed by its pod', () => {
   });
 
   it.each(['hardwareAddress', 'mtuBytes'] as const)(
-    'is not restored if its driver accepts the old %s but keeps the new one for long',
+    "is not restored if its driver accepts the old %s but keeps the pod's value",
     async (property) => {
       const { card, hardware, state, before, clock } = await prepare();
       const { setLink } = card.host;
@@ -228,7 +228,7 @@ describe('a VF changed by its pod', () => {
     expect(card.state(0)).toEqual(state);
   });
 
-  it('is restored as far as possible, and each failure is reported', async () => {
+  it('is restored as far as possible, and every property that is not restored is reported', async () => {
     const { card, hardware, before } = await prepare();
     changeAll(card, 0);
     await card.host.setVf(5, 0, { trust: true, spoofCheck: false });
@@ -294,7 +294,7 @@ describe('a pending rebind', () => {
 });
 
 describe('the RDMA device of a VF', () => {
-  it('is awaited after a bind, and read again under its udev name', async () => {
+  it('is awaited after the VF is bound to its driver, and read again under its udev name', async () => {
     const { card, hardware, clock } = openVf();
     const dir = `bus/pci/devices/${vfAddress(0)}`;
     clock.after(40, () => card.writeText(`${dir}/infiniband/mlx5_24/node_type`, '1: CA\n'));
@@ -320,7 +320,7 @@ describe('the RDMA device of a VF', () => {
 });
 
 describe('the MTU of a VF', () => {
-  it('is limited by its interface, and by its PF also without one', async () => {
+  it('is limited by its interface, and by its PF even if the VF has no interface', async () => {
     const { card, hardware } = openVf({ mtu: { pf: 2000, vf: 1900 } });
     const pf = { minBytes: 0, maxBytes: 2000, of: 'its PF pf0' };
     const limits = await hardware.mtuLimits(card.address(0));
@@ -349,7 +349,7 @@ describe('an InfiniBand VF', () => {
 });
 
 describe('a removed VF', () => {
-  it('needs no restoring, so that its claim can end; preparing it fails', async () => {
+  it('needs no restoring, so that its claim can end, but cannot be prepared', async () => {
     const { card, hardware, address, before } = await openWithSnapshot();
     const wanted = { driver: 'vfio-pci', vf: { trust: true } };
     await hardware.configure(address, wanted, before);
@@ -394,7 +394,7 @@ describe('a VF whose function is missing, as during error recovery, while its PF
 
 describe('a VF bound to vfio-pci before its claim', () => {
   it.each([{ driver: 'vfio-pci' }, {}])(
-    'is reset between two claims, like one that changes driver: %j',
+    'is reset between two claims, like a VF that changes driver: %j',
     async (wanted) => {
       const { card, hardware, address } = openVf();
       await new DriverBinding(card.root, card.write).bind(vfAddress(0), 'vfio-pci');

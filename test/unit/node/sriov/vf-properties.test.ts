@@ -55,7 +55,7 @@ describe("the snapshot of a VF missing in its PF's report", () => {
   });
 
   it.each([undefined, { wanted: { driver: 'default' } }])(
-    'has no PF settings if the claim changes none: %j; the claim ends normally',
+    'has no PF settings if the claim changes no PF setting, and the VF is restored normally: %j',
     async (options) => {
       for (const error of [undefined, tooLong(), noBuffers()]) {
         const { card, hardware, address } = openVf();
@@ -73,7 +73,7 @@ describe("the snapshot of a VF missing in its PF's report", () => {
     },
   );
 
-  it('fails if another component may change PF settings, unless the PF reports no VF at all', async () => {
+  it('fails if another component can change PF settings, unless the PF reports no VF at all', async () => {
     const { card, hardware, address } = openVf();
     card.leftOut.add(0);
     await expect(hardware.snapshot(address, { byOthers: true })).rejects.toMatchObject(unknown);
@@ -185,7 +185,7 @@ describe('restoring a VF', () => {
     return { ...bench, state, restore };
   }
 
-  it('is incomplete while its PF does not report it or any VF; other settings are restored', async () => {
+  it('is incomplete while its PF does not report the VF, but restores all other settings', async () => {
     const { card, state, restore } = await prepared({ ...tenant, driver: 'vfio-pci' });
     card.leftOut.add(0);
     await expect(restore()).rejects.toMatchObject({ code: 'restore-incomplete', properties: ['vf'] });
@@ -205,7 +205,7 @@ describe('restoring a VF', () => {
     ['spoofCheck', tenant],
     ['linkState', { vf: { linkState: 'disable' } }],
     ['rate', { vf: { rate: { maxMbps: 100 } } }],
-  ])('fails if the PF accepts the old %s but keeps the new one', async (property, wanted) => {
+  ])("fails if the PF accepts the old %s but keeps the claim's value", async (property, wanted) => {
     const { card, state, restore } = await prepared(wanted);
     card.ignored.add(property);
     await expect(restore()).rejects.toMatchObject({
@@ -219,7 +219,7 @@ describe('restoring a VF', () => {
     expect(card.state(0)).toEqual(state);
   });
 
-  it('fails while it has the administrative MAC of the claim', async () => {
+  it('fails while the VF still has the administrative MAC of the claim', async () => {
     for (const hardwareAddress of [undefined, '02:bb:00:00:00:09']) {
       const bench = openVf({ info: hardwareAddress === undefined ? {} : { hardwareAddress } });
       const { card, hardware, address } = bench;
@@ -259,7 +259,7 @@ describe('configuring a VF', () => {
     await hardware.configure(address, wanted, before);
   });
 
-  it('keeps the MAC of its interface in user space, which is read back', async () => {
+  it("fails if the PF does not keep the MAC of the VF's interface for user space", async () => {
     const { card, hardware, address } = openVf();
     const before = await hardware.snapshot(address, { wanted: { driver: 'vfio-pci' } });
     card.ignored.add('hardwareAddress');
@@ -270,7 +270,7 @@ describe('configuring a VF', () => {
     expect(card.driverOf(vfAddress(0))).toBe('igbvf');
   });
 
-  it('accepts a rounded rate, but not the old one', async () => {
+  it('accepts a rate that the card rounded', async () => {
     const { card, hardware, address } = openVf({ info: { minTxRateMbps: 0, maxTxRateMbps: 1_000 } });
     const { setVf } = card.host;
     card.host.setVf = async (pf, vf, { rate }) =>
@@ -284,10 +284,10 @@ describe('configuring a VF', () => {
   });
 
   it.each([
-    ['a rate far from it', 5_000, 700],
+    ['a rate far from the wanted rate', 5_000, 700],
     ['no limit', 120, 0],
-    ['a limit for none', 0, 700],
-  ])('rejects %s in place of the wanted rate', async (_which, maxMbps, found) => {
+    ['a limit', 0, 700],
+  ])('fails if the card sets %s instead of the wanted rate', async (_which, maxMbps, found) => {
     const { card, hardware, address } = openVf({ info: { minTxRateMbps: 0, maxTxRateMbps: 1_000 } });
     const { setVf } = card.host;
     card.host.setVf = async (pf, vf) => setVf(pf, vf, { rate: { minMbps: 0, maxMbps: found } });
@@ -306,7 +306,7 @@ describe('configuring a VF', () => {
     ['a minimum below the maximum', { minTxRateMbps: 0, maxTxRateMbps: 600 }, { minMbps: 400 }, [400, 600]],
     ['a maximum above the minimum', { minTxRateMbps: 300, maxTxRateMbps: 0 }, { maxMbps: 400 }, [300, 400]],
     ['no maximum', { minTxRateMbps: 300, maxTxRateMbps: 600 }, { maxMbps: 0 }, [300, 0]],
-  ] as const)('may set %s that it had before, which is restored afterwards', async (_which, info, rate, rates) => {
+  ] as const)('can set %s that the VF had before, and the old value is restored', async (_which, info, rate, rates) => {
     const { card, hardware, address } = openVf({ info });
     const wanted = { vf: { rate } };
     const before = await hardware.snapshot(address, { wanted });
@@ -338,7 +338,7 @@ describe('VfHardware.info', () => {
     expect(await hardware.info(card.address(3))).toMatchObject({ vlan: { id: 8 } });
   });
 
-  it('waits once for a PF that stopped reporting its VFs, not for each of them', async () => {
+  it('waits once for a PF that stopped reporting its VFs, not once for each VF', async () => {
     const { card, hardware, clock } = openVf({ vfs: 16 });
     for (let index = 0; index < 16; index++) card.leftOut.add(index);
     const startMs = clock.nowMs();

@@ -22,7 +22,7 @@ describe('MuxFrameDecoder', () => {
     expect(() => decode([encodeMuxHeader(1, 2 ** 32 - 1)])).toThrow(/4294967295 bytes.*at most 16777216/);
   });
 
-  it('returns frames before an oversize one in the same chunk', () => {
+  it('returns frames that precede an oversize frame in the same chunk', () => {
     const frames: MuxFrame[] = [];
     const good = { connectionId: 2, payload: Buffer.from('good') };
     const chunk = Buffer.concat([encode(good), encodeMuxHeader(2, 100)]);

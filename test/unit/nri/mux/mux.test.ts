@@ -68,7 +68,7 @@ describe('Mux', () => {
     expect(() => mux.open(1).send(Buffer.from('late'))).toThrow(expect.objectContaining({ code: 'connection-closed' }));
   });
 
-  it('sends data that was written before it was closed', async () => {
+  it('sends data that was written before the connection was closed', async () => {
     const [near, far] = await socketPair();
     const received: Buffer[] = [];
     far.on('data', (chunk: Buffer) => received.push(chunk));
@@ -81,7 +81,7 @@ describe('Mux', () => {
     expect(Buffer.concat(received)).toHaveLength(1_000_000 + 16);
   });
 
-  it('is closed by an invalid frame, with the reason', async () => {
+  it('closes itself on an invalid frame, with the reason', async () => {
     const { far, mux } = await openMux();
     const one = collect(mux.open(1));
     far.write('HTTP/1.1 400 Bad Request\r\n\r\n');

@@ -42,7 +42,7 @@ describe('TtrpcClient', () => {
     ]);
   });
 
-  it("rejects with the peer's status, even an unnamed one", async () => {
+  it("rejects with the peer's status, even if the status code is unknown", async () => {
     const { client, answer } = connect();
     const calls = [client.call('s', 'm', nothing), client.call('s', 'm', nothing)];
     answer(1, { status: { code: 12, message: 'method m' }, payload: Buffer.from('means nothing') });

@@ -117,7 +117,7 @@ describe('TtrpcServer', () => {
     expect(answers()[1]).toEqual({ streamId: 3 });
   });
 
-  it('returns an error for a response that is too long, where Go closes the connection', async () => {
+  it('returns an error for a response that is too long (the Go server closes the connection)', async () => {
     const { call, answers } = serve({
       long: () => ({ payload: Buffer.alloc(maxDataBytes) }),
       longError: () => {
@@ -153,7 +153,7 @@ describe('TtrpcServer', () => {
     expect(answers()).toEqual([]);
   });
 
-  it('answers before the deadline if so configured, and drops later results', async () => {
+  it('answers before the deadline if configured to, and then drops the late result', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     try {
       const release = Promise.withResolvers<void>();
@@ -238,7 +238,7 @@ describe('TtrpcServer', () => {
     expect(await server.idle(10)).toBe(false);
   });
 
-  it('runs follow-up work only once the response is sent, and survives its exceptions', async () => {
+  it('runs follow-up work only after the response is sent, and survives exceptions in it', async () => {
     const order: string[] = [];
     const { channel, call, log } = serve({
       sync: () => ({
