@@ -29,7 +29,7 @@ export class Returns {
   moved(link: SimLink, from: Namespace, to: Namespace, by: string | undefined): void {
     const { parentDevice: pciAddress } = link;
     const instance = this.#node.instances.find(({ process }) => process.name === by);
-    const holder = instance && pciAddress && instance.store.holderOf(pciAddress);
+    const holder = instance && pciAddress && this.#node.aside(() => instance.store.holderOf(pciAddress));
     if (!instance || !holder || pciAddress === undefined) return;
     const { identity, devices } = holder;
     this.#checkLock(instance.process, claimKey(identity), `moves ${pciAddress}`);
@@ -42,7 +42,7 @@ export class Returns {
   /** Before a process stores where VFs of a claim are. */
   attachmentsChange(claimUid: string, changes: AttachmentChanges, process: Process): void {
     const store = this.#node.instances.find((each) => each.process === process)?.store;
-    const claim = store?.claim(claimUid);
+    const claim = store && this.#node.aside(() => store.claim(claimUid));
     if (claim === undefined) return;
     this.#checkLock(process, claimKey(claim.identity), 'stores where VFs are');
     for (const [key, attachment] of changes) {

@@ -128,6 +128,7 @@ export class Node {
   policy: InventoryPolicy = {};
   bootCount = 1;
   readonly disk: Disk;
+  #isAside = false;
   readonly #processes = new Set<Process>();
   #instanceCount = 0;
   #driverAwayUntilMs = 0;
@@ -317,9 +318,20 @@ export class Node {
     }
   }
 
+  /** Reads for a check within a call of the driver: its faults are not for the check. */
+  aside<T>(read: () => T): T {
+    this.#isAside = true;
+    try {
+      return read();
+    } finally {
+      this.#isAside = false;
+    }
+  }
+
   /** Whether the current read fails: those of the driver, not those of the checks. */
   readFails(of: ReadFault['of']): boolean {
     const { reads } = this.faults;
+    if (this.#isAside) return false;
     if (reads?.of !== of || this.simulator.nowMs >= reads.untilMs || this.#driver() === undefined) return false;
     return this.simulator.tape.chance(0.5, 'reads');
   }
