@@ -45,7 +45,9 @@ function netlinkStrategy({ links, vfs, cni, announcements }: StrategyParts): Att
       const { macAddress, ...config } = device.config;
       // An attachment is stored before the VF is moved: without one the VF is not in the pod.
       const found = device.attachment === undefined ? undefined : await pod.find(device);
-      const link = found ?? (await links.attach(await links.snapshot(task), task));
+      const link = await (found === undefined
+        ? links.attach(await links.snapshot(task), task)
+        : links.rename(found, task));
       const { addresses, routes } = await cni.addresses(device, place, signal);
       const join = async (created: CreatedLink) => {
         const joining = joinBond(pod.namespace.connection, link, created, device);

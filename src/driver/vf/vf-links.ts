@@ -79,6 +79,20 @@ export class VfLinks {
   }
 
   /**
+   * Gives a VF in the pod the name of its claim if an earlier attempt moved it only: the kernel moves a link first, and another one
+   * may take the name meanwhile. A VF that is up was configured, so another name is the pod's choice and stays.
+   * @throws SandboxError `interface-name-taken`
+   */
+  async rename(link: Link, task: AttachTask): Promise<Link> {
+    const { device, pod } = task;
+    const name = device.config.interfaceName ?? link.name;
+    if (link.up || link.name === name) return link;
+    await orNameTaken(task, name, pod.namespace.connection.setLink(link.index, { name }));
+    pod.changed();
+    return { ...link, name };
+  }
+
+  /**
    * Moves the VF to the host, after the link that was created for it was deleted. If the pod's namespace is gone, the kernel has
    * returned it. If it cannot be moved, which a process in the pod can cause, its interface is recreated.
    */
