@@ -147,7 +147,7 @@ describe('takeInventory', () => {
     expect(formatInventory(plainTerminal, view)).toContain('problem: ');
   });
 
-  it('rejects an invalid policy, and missing simulated VFs', async () => {
+  it('fails if the policy is invalid or the simulated VFs are missing', async () => {
     const policyPath = join(node.root, 'policy.yaml');
     writeFileSync(policyPath, 'kind: Pod');
     await expect(take({ policyPath })).rejects.toThrow(/inventory policy .* is invalid/);

@@ -134,7 +134,7 @@ describe('observeHandlers', () => {
     ]);
   });
 
-  it('times unknown events, but no event that pods do not wait for', async () => {
+  it('measures unknown events and those that pods wait for, and no others', async () => {
     class Hooks {
       postStartContainer(...call: unknown[]) {
         return call;

@@ -259,7 +259,7 @@ describe('restricted fields', () => {
     expect(resolve([fromClaim(fields), fromClass({ overridable: needed })])).toEqual(fields);
   });
 
-  it('include the default bond mode only if the class sets another mode', () => {
+  it('may include the default bond mode unless the class sets another mode', () => {
     const fields = { bond: { name: 'bond0', mode: 'active-backup' } };
     expect(resolve([fromClaim(fields)])).toEqual(fields);
     expect(() => resolve([fromClass({ bond: { name: 'bond0', mode: '802.3ad' } }), fromClaim(fields)])).toThrow(

@@ -40,7 +40,7 @@ describe('a repeated prepare', () => {
     expect(bench.store.claim(claim.identity.uid)?.devices[0]?.isDisabledForLacp).toBe(true);
   });
 
-  it('returns the same CDI IDs, and writes the specs of device files again', async () => {
+  it('returns the same CDI IDs, and writes the CDI specs with device files again', async () => {
     const claim = allocated('c', ['dev-1'], { config: [fromClass({ driver: 'vfio-pci' })] });
     const first = await bench.prepare(claim);
     const nodes = deviceNodes(claim, 'dev-1');
@@ -297,7 +297,7 @@ describe('a claim that was reallocated while prepared', () => {
     expect(bench.control.drivers.get('0000:00:00.1')).toBe('igbvf');
   });
 
-  it('has the metadata of its old device withdrawn before that device is restored', async () => {
+  it('loses the metadata of its old device before that device is restored', async () => {
     const { identity } = await prepareForUserSpace();
     expect(bench.control.count('withdraw')).toBe(0);
     bench.control.calls.length = 0;

@@ -58,7 +58,7 @@ describe('DriftReport for an address that another host has', () => {
     expect(record.conditionOf('u', 'dev-1')).toMatchObject({ status: 'True' });
   });
 
-  it('still reports an address that the pod removed', () => {
+  it('also reports the address of the claim that the pod removed', () => {
     const { record, events, read } = report();
     read({ ...state, ips: [], duplicates: ['2001:db8::10/64'] });
     expect(events).toEqual([

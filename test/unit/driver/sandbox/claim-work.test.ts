@@ -203,7 +203,7 @@ describe('ClaimWork for the VFs of a claim', () => {
     expect([gate(), file('vf-2'), dataOf(2)]).toEqual(['none', '', undefined]);
   });
 
-  it('removes metadata of the earlier sandbox if attaching them in the next sandbox fails', async () => {
+  it('removes the metadata of the earlier sandbox if attaching the VFs in the next one fails', async () => {
     await serve();
     for (const name of ['dev-1', 'dev-2']) pod.set(name, new Error(`${name} is busy`));
     await work.serve(identity, { ...place, sandboxId: 's2' }, links as never, never, progress);
@@ -267,7 +267,7 @@ describe('ClaimWork for the VFs of a claim', () => {
     });
   });
 
-  it('detaches all other VFs if detaching one fails, and reports each failure', async () => {
+  it('detaches the other VFs even if one fails, and reports each failure', async () => {
     await serve();
     calls.length = 0;
     detachErrors.set('dev-1', new Error('dev-1 is busy'));

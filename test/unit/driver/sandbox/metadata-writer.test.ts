@@ -60,7 +60,7 @@ describe('MetadataWriter', () => {
     expect(calls).toEqual(['open for s1']);
   });
 
-  it('logs no written files if metadata is off', async () => {
+  it('does not log that files were written if metadata is off', async () => {
     const { writer, logger } = open(fakeFiles(0));
     await writer.write(identity, 's1', readings);
     expect(logger.lines).toEqual([]);

@@ -16,7 +16,7 @@ const before = { driver: 'iavf', vf: {}, link };
 const configured: LinkState = { ...link, hardwareAddress: '02:00:00:00:00:0a', altNames: [] };
 
 describe('changesOf', () => {
-  it('has only properties that the claim has changed since the snapshot', () => {
+  it('returns only the properties that the claim changed after the snapshot', () => {
     const host = changesOf(configured, { before });
     expect(host).toEqual({ hardwareAddress: '02:00:00:00:00:0a', altNames: [] });
     expect(linkOnHost({ before, attachment: { ...place, host } })).toEqual(configured);

@@ -181,7 +181,7 @@ describe('a claim created by the scheduler for extended resources', () => {
     for (const path of paths) expect(decode(mounts[path])).toMatchObject({ request: request.name, generation: 1 });
   });
 
-  it('uses the common default name if its class has no resource name or is deleted', async () => {
+  it('uses the resource name that Kubernetes derives from the class if the class names none or is deleted', async () => {
     await using bench = await startBench();
     bench.api.create(deviceClass('vfs'));
     for (const name of ['a', 'b']) {

@@ -94,7 +94,7 @@ describe('NodePrepareResources', () => {
     ]);
   });
 
-  it('prepares a claim whose result has error: undefined', async () => {
+  it('takes a result with `error: undefined` from the driver for success', async () => {
     // As authors from Go write it, who return devices and error together.
     const error: Error | undefined = undefined;
     const devices = [preparedDevice('dev-a', { cdiDeviceIds: ['example.com/vf=a'] })];

@@ -149,7 +149,7 @@ describe('SlicePublisher on failures', () => {
     expect(bench.slices()).toHaveLength(2);
   });
 
-  it('continues above a partly written generation', async ({ own: bench, publisher }) => {
+  it('uses a higher pool generation than one that was written in part', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool(devices(300))));
     const changed = devices(300, { attributes: { up: { bool: true } } });
     bench.api.failNext(/PUT .*0001$/, 500);
@@ -212,7 +212,7 @@ describe('SlicePublisher on failures', () => {
     }
   });
 
-  it('does not alternate with the other instance of a rolling update over fields that the server drops', async ({
+  it('does not overwrite the slices of the other instance in a rolling update because of fields that the server drops', async ({
     own: bench,
   }) => {
     using _old = bench.api.admit('ResourceSlice', (slice) => {

@@ -54,7 +54,7 @@ describe('scrubLink', () => {
 });
 
 describe('restoreLinkState', () => {
-  it('gives a link that a pod renamed a free name if another link has taken its old name', async () => {
+  it('picks a free name for a link that a pod renamed, if another link has taken the old name', async () => {
     const { index } = card.link(0)!;
     const before = await readLinkState(card.host, index);
     await card.host.setLink(index, { up: false });

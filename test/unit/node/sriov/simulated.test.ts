@@ -154,7 +154,7 @@ describe('writeFileTree', () => {
 
 describe('SimulatedControl', () => {
   // What a claim's VF was before decides what it is offered as by a driver that starts while it is in a pod.
-  it('returns the driver in sysfs', async () => {
+  it('returns the kernel driver that sysfs shows for the device', async () => {
     writeFileTree(dir.path, simulatedSysfs(planSimulation({ pfs: 1, vfsPerPf: 1, namePrefix: 'nsim', nodeName })));
     const bound = basename(readlinkSync(join(dir.path, 'bus/pci/devices/fe00:00:02.0/driver')));
     expect(await new SimulatedControl().snapshot()).toEqual({ driver: bound, vf: {} });

@@ -167,7 +167,7 @@ describe('a VF changed by its pod', () => {
     expect(card.state(0)).toEqual(state);
   });
 
-  it('can set its own MAC after it is restored if its PF had set none', async () => {
+  it('can set its own MAC once restored, provided that its PF had set none before', async () => {
     const { card, hardware, state, before } = await prepare({ tellsOwnAddresses: true });
     const other = { hardwareAddress: '02:dd:00:00:00:01' };
     await card.host.setLink(card.link(0)!.index, { ...other, up: false });
