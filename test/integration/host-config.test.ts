@@ -153,6 +153,60 @@ describe('a NIC that keeps the configuration of the host', () => {
     );
   });
 
+  it('is restored although it never left the host, as at the end of a claim whose pod never started', async () => {
+    configureHost();
+    const [before, state] = [seen(setup.host, 'ens5'), await setup.state()];
+    expect(await restoreLinkState(setup.hostConnection, (await setup.nic()).index, state)).toEqual([]);
+    expect(seen(setup.host, 'ens5')).toEqual(before);
+  });
+
+  it('gets all other routes and its neighbors back if another NIC has taken one of its routes', async () => {
+    configureHost();
+    const [[, routes = [], neighbors = []], state] = [seen(setup.host, 'ens5'), await setup.state()];
+    const { index } = await setup.back(await setup.toPod(state));
+    const taken = 'default via 203.0.113.1 proto dhcp src 192.0.2.7 metric 9';
+    setup.host.exec('ip', 'link', 'add', 'ens6', 'type', 'veth', 'peer', 'peer6');
+    setup.host.exec('ip', 'link', 'set', 'ens6', 'up');
+    setup.host.exec('ip', 'route', 'add', 'default', 'dev', 'ens6', 'metric', '9');
+    expect(await restoreLinkState(setup.hostConnection, index, state)).toMatchObject([
+      {
+        property: 'hostConfig',
+        error: { errno: 'EEXIST', message: expect.stringContaining('0.0.0.0/0 in table 254') },
+      },
+    ]);
+    expect(routesOf(setup.host, 'ens5')).toEqual(routes.filter((route) => route !== taken));
+    expect(neighborsOf(setup.host, 'ens5')).toEqual(neighbors);
+  });
+
+  it('may have many neighbors that the kernel has learnt', async () => {
+    configureHost();
+    const add =
+      'for i in $(seq 20 250); do echo neigh add 192.0.2.$i lladdr 02:00:00:00:01:01 nud stale dev ens5; echo neigh add 10.9.0.$i lladdr 02:00:00:00:01:02 nud stale dev ens5; done | ip -batch -';
+    setup.host.exec('sh', '-c', add);
+    expect(setup.host.exec('ip', 'neigh', 'show', 'dev', 'ens5').split('\n').length).toBeGreaterThan(256);
+    expect((await setup.state()).hostConfig?.neighbors).toHaveLength(2);
+  });
+
+  it.each([
+    [
+      'two routes that differ in their type of service',
+      ['10.8.0.0/16 via 192.0.2.1', '10.8.0.0/16 via 192.0.2.2 tos 0x10'],
+      'it has two routes to 10.8.0.0/16 in table 254 with the same metric',
+    ],
+    [
+      'a route with the source address of another interface',
+      ['10.8.0.0/16 via 192.0.2.1 src 198.51.100.9'],
+      'the source address of its route to 10.8.0.0/16',
+    ],
+  ])('is refused with %s', async (_what, routes, message) => {
+    const ip = (text: string) => void setup.host.exec('ip', ...text.split(' '));
+    ip('link set lo up');
+    ip('addr add 198.51.100.9/32 dev lo');
+    ip('addr add 192.0.2.7/24 dev ens5');
+    for (const route of routes) ip(`route add ${route}`);
+    await expect(setup.state()).rejects.toThrow(message);
+  });
+
   it('does not start in a pod whose eth0 has the same route', async () => {
     configureHost();
     const state = await setup.state();

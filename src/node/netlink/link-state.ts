@@ -4,7 +4,7 @@ import { isEthernetAddress } from './checks.ts';
 import { gone, NetlinkError } from './errors.ts';
 import type { EthtoolGroup, EthtoolState, EthtoolValues, LinkEthtool } from './ethtool.ts';
 import { freeName, isFallbackName } from './free-name.ts';
-import { addressesOf, type HostConfig, type HostConfigConnection, setHostConfig } from './host-config.ts';
+import { addressesOf, type HostConfig, type HostConfigConnection, setHostConfig, unlessThere } from './host-config.ts';
 import type { Link, LinkChange, LinkFlag, LinkProperties, OffloadLimits, XdpMode } from './link.ts';
 import { type QdiscPlace, qdiscPlaces } from './qdisc.ts';
 import type { RtnlConnection } from './rtnl.ts';
@@ -298,7 +298,10 @@ async function restoreAddresses(connection: LinkStateConnection, index: number, 
   if (before === undefined) return;
   const now = await readAddresses(connection, index);
   for (const cidr of now.filter((each) => !before.includes(each))) await connection.removeAddress(index, cidr);
-  for (const cidr of before.filter((each) => !now.includes(each))) await connection.addAddress(index, cidr);
+  for (const cidr of before.filter((each) => !now.includes(each))) {
+    // It may have the address with a lifetime, from a DHCP client or a router.
+    await unlessThere(connection.addAddress(index, cidr), async () => true);
+  }
 }
 
 /** Groups in the order of their possible dependencies. */
