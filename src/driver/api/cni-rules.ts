@@ -42,7 +42,7 @@ export function checkCniPlugins(claim: AllocatedClaim, types: readonly string[],
   for (const type of types) {
     if (isListed(allowedPlugins, type)) continue;
     const hint = 'the operator can add it to cni.allowedPlugins in the chart';
-    throw refused(claim, `the CNI plugin ${type} may not run`, hint);
+    throw refused(claim, `the CNI plugin ${type} is not allowed`, hint);
   }
 }
 

@@ -14,7 +14,7 @@ interface AddedRoute {
 /**
  * Checks the routes of a claim, including those that the kernel adds to the networks of its addresses: otherwise
  * 192.0.2.1/1 would be a way around the limits. Networks in `addressRanges` are not counted: the class allows them as
- * networks of addresses. They never allow a default route, since 0.0.0.0/0 there means any address.
+ * networks of addresses. `addressRanges` never allows a default route: 0.0.0.0/0 in it means any address.
  * @param limits of all configurations of the class
  * @throws DriverError `config-invalid` with the route, its address and the limit
  */

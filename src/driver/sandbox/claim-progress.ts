@@ -167,7 +167,7 @@ export class ClaimProgress {
   }
 }
 
-/** Combines failures to one error that names the claims; `undefined` if there are none. */
+/** Combines failures into one error that names the claims; `undefined` if there are none. */
 export function errorOf(failed: readonly FailedWork[]): unknown {
   const texts = failed.map(({ claim, error }) => `${claim === undefined ? '' : `claim ${claim}: `}${explain(error)}`);
   return asOneError(

@@ -113,7 +113,7 @@ function dropSilently(port: number, expected: number): void {
   const withPort = hasPort(expected) ? [expected] : readdirSync('/proc/self/fd').map(Number).filter(hasPort);
   const found = withPort.filter((descriptor) => switchOn(descriptor, netlinkOptions.noOverflowErrors));
   if (found.length > 0) return;
-  throw new NetlinkError('netlink-lost', `cannot set up a netlink socket: none has port ${port}`, {
+  throw new NetlinkError('netlink-lost', `cannot set up a netlink socket: no socket has port ${port}`, {
     operation: 'watch a network namespace',
     retriable: true,
     hint: 'the process needs /proc to find its own sockets',

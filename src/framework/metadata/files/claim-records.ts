@@ -25,8 +25,8 @@ export interface ClaimRecords {
 }
 
 /**
- * Records in files, for drivers without a store: beside the directories of the claim's requests. Only single files are
- * mounted, so no container sees it. Methods throw MetadataError `metadata-io`.
+ * Records in files, for drivers without a store. They lie beside the directories of the claim's requests. Only single files are
+ * mounted, so no container sees them. Methods throw MetadataError `metadata-io`.
  */
 export class RecordFiles implements ClaimRecords {
   readonly #dataDir: string;

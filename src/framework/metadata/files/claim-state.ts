@@ -120,7 +120,7 @@ export function parseClaimState(text: string, dir: string, where: string): Claim
   const state = known.get(text) ?? parseRecord(text, where);
   // The record decides what is removed with a claim: another claim's record must not pass for ours.
   if (isIn(state, dir)) return state;
-  const cause = new Error(`it is that of claim ${claimName(state.claim)}`);
+  const cause = new Error(`it belongs to claim ${claimName(state.claim)}`);
   throw damaged(where, 'is damaged', cause);
 }
 
