@@ -39,7 +39,7 @@ describe('VfHardware for a plain NIC', () => {
     expect(link).toMatchObject({ hostConfig: { addresses: [], routes: [], neighbors: [] } });
     await expect(hardwareOf(node, 'routes').snapshot(nic, { withHostConfig: true })).rejects.toMatchObject({
       message: expect.stringMatching(
-        /^cannot keep the configuration of the host on ensP \(#\d+\): it has 256 or more routes$/,
+        /^cannot keep the configuration of the host on ensP \(#\d+\): it has 4096 or more routes$/,
       ),
       retriable: true,
     });
