@@ -80,13 +80,14 @@ export class VfLinks {
 
   /**
    * Gives a VF in the pod the name of its claim if an earlier attempt moved it only: the kernel moves a link first, and another one
-   * may take the name meanwhile. A VF that is up was configured, so another name is the pod's choice and stays.
+   * may take the name meanwhile. Such a VF is down and has the name that it had on the host. Any other name is the pod's choice.
    * @throws SandboxError `interface-name-taken`
    */
   async rename(link: Link, task: AttachTask): Promise<Link> {
     const { device, pod } = task;
     const name = device.config.interfaceName ?? link.name;
-    if (link.up || link.name === name) return link;
+    const isOnlyMoved = !link.up && link.name === linkOnHost(device)?.name;
+    if (!isOnlyMoved || link.name === name) return link;
     await orNameTaken(task, name, pod.namespace.connection.setLink(link.index, { name }));
     pod.changed();
     return { ...link, name };
