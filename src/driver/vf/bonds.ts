@@ -25,8 +25,8 @@ export async function joinBond(
   { config, request }: Member,
 ): Promise<Link> {
   const bond = (await bondOf(connection, link)) ?? (await becomeMember(connection, link, created, config));
-  // Also of a VF that has joined: the driver may have been killed in between.
-  const isPrimary = config.bond?.primary === baseRequest(request);
+  // Also of a VF that has joined: the driver may have been killed in between. A bond of the pod's own is left as it is.
+  const isPrimary = config.bond?.primary === baseRequest(request) && bond.alias === created.alias;
   if (isPrimary) await connection.setLink(bond.index, { primaryMember: link.index });
   return (await connection.link({ index: bond.index })) ?? bond;
 }

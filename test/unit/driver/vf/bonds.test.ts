@@ -59,7 +59,7 @@ it('completes a bond that a killed driver had created, and gives the member the 
 });
 
 describe('the primary member of a bond', () => {
-  const bond = { index: 9, name: 'bond0', kind: 'bond', mtuBytes: 1500 };
+  const bond = { index: 9, name: 'bond0', kind: 'bond', mtuBytes: 1500, alias };
   const link = { index: 5, name: 'net1', master: 9, mtuBytes: 1500 } as unknown as Link;
 
   it.each([
@@ -74,5 +74,16 @@ describe('the primary member of a bond', () => {
     } as unknown as LinkConnection;
     await joinBond(connection, link, created, { config: { bond: { name: 'bond0', primary: 'left' } }, request });
     expect(changes).toEqual(expected);
+  });
+
+  it('is not set in a bond that the pod has made', async () => {
+    const changes: unknown[] = [];
+    const connection = {
+      link: async () => ({ ...bond, alias: undefined }),
+      setLink: async (...change: unknown[]) => void changes.push(change),
+    } as unknown as LinkConnection;
+    const config = { bond: { name: 'bond0', primary: 'left' } };
+    await joinBond(connection, link, created, { config, request: 'left' });
+    expect(changes).toEqual([]);
   });
 });
