@@ -1,8 +1,8 @@
-import { canonicalCidr, formatIpAddress } from './cidr.ts';
+import { formatIpAddress } from './cidr.ts';
 import { type EntryTable, type Neighbor, neighborTable } from './entries.ts';
 import { NetlinkError } from './errors.ts';
 import type { Link } from './link.ts';
-import { routeKey } from './route.ts';
+import { findRoute, routeKey } from './route.ts';
 import type { RtnlConnection } from './rtnl.ts';
 import { cidrOf, routeOf, type SavedEntry, savedAddressTable, savedRouteTable } from './saved-entries.ts';
 
@@ -27,7 +27,7 @@ const mostListed = 4_096;
  * @throws NetlinkError `netlink-refused` if there are too many entries, or a route cannot be set on this link alone
  */
 export async function readHostConfig(connection: HostConfigConnection, link: Link): Promise<HostConfig> {
-  const read = async <Entry>(table: EntryTable<Entry, string>): Promise<Entry[]> => {
+  const read = async <Entry>(table: EntryTable<Entry>): Promise<Entry[]> => {
     const entries = await connection.entries(table, link.index, mostListed);
     if (entries !== undefined && entries.length < mostEntries) return entries;
     const most = entries === undefined ? mostListed : mostEntries;
@@ -61,7 +61,7 @@ function assertSettable(link: Link, config: HostConfig): void {
       const hint = 'give the interface this address, or remove the source address';
       throw unkept(link, `the source address of its route to ${name} is not an address of the interface`, hint);
     }
-    const key = routeKey(canonicalCidr(route.destination), route);
+    const key = routeKey(route.destination, route);
     if (keys.has(key)) throw unkept(link, `it has two routes to ${name} with the same metric`, 'remove one of them');
     keys.add(key);
   }
@@ -99,11 +99,9 @@ export async function setHostConfig(
   for (const entry of addresses) await set(savedAddressTable, entry, async () => true);
   const isByGateway = (entry: SavedEntry) => Number(routeOf(entry).gateways !== undefined);
   for (const entry of routes.toSorted((one, other) => isByGateway(one) - isByGateway(other))) {
-    const route = routeOf(entry);
-    const key = routeKey(canonicalCidr(route.destination), route);
+    const { destination, table, priority } = routeOf(entry);
     await set(savedRouteTable, entry, async () => {
-      const found = await connection.routes(index);
-      return found.some((each) => each.links.includes(index) && routeKey(each.destination, each) === key);
+      return findRoute(await connection.routes(index), { destination, table, priority, index }) !== undefined;
     });
   }
   for (const neighbor of neighbors) await set(neighborTable, neighbor);

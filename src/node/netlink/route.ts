@@ -5,7 +5,7 @@ import { assertIndex, invalid } from './checks.ts';
 import { AddressFamily, type Cidr, canonicalCidr, formatCidr, isNetwork, parseCidr, parseIpAddress } from './cidr.ts';
 
 /** `RTA_*` of Linux `rtnetlink.h`. */
-const RouteAttribute = {
+export const RouteAttribute = {
   destination: 1,
   outInterface: 4,
   gateway: 5,
@@ -20,10 +20,10 @@ const RouteAttribute = {
 /** `RTAX_*`, inside of the metrics. */
 const metricMtu = 2;
 const metricAdvMss = 8;
-const headerBytes = 12;
+export const routeHeaderBytes = 12;
 const nextHopBytes = 8;
 /** `RTNH_F_ONLINK`, of a route or of one of its next hops. */
-const flagOnLink = 4;
+export const flagOnLink = 4;
 /** `RT_TABLE_LOCAL`, `RT_TABLE_MAIN`, `RTPROT_STATIC`, `RT_SCOPE_LINK`, `RTN_UNICAST`. */
 export const localTable = 255;
 const mainTable = 254;
@@ -143,7 +143,7 @@ export function hasZeroPrefix(message: Buffer): boolean {
 export function decodeRoute(message: Buffer): Route | undefined {
   const family = message.readUInt8(0);
   if (family !== AddressFamily.ipv4 && family !== AddressFamily.ipv6) return undefined;
-  const attributes = new Attributes(message.subarray(headerBytes));
+  const attributes = new Attributes(message.subarray(routeHeaderBytes));
   const anywhere = Buffer.alloc(family === AddressFamily.ipv4 ? 4 : 16);
   const outInterface = attributes.get(RouteAttribute.outInterface);
   const hops = decodeMultipath(attributes.get(RouteAttribute.multipath) ?? Buffer.alloc(0));
@@ -171,7 +171,7 @@ export function decodeRoute(message: Buffer): Route | undefined {
  */
 export function encodeRouteFilter(index?: number): Uint8Array[] {
   const link = index === undefined ? [] : [{ type: RouteAttribute.outInterface, value: putU32(assertIndex(index)) }];
-  return [Buffer.alloc(headerBytes), ...encodeAttributes(link)];
+  return [Buffer.alloc(routeHeaderBytes), ...encodeAttributes(link)];
 }
 
 export function isDefaultRoute({ destination, isUnicast }: Route): boolean {

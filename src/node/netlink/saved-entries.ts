@@ -5,7 +5,15 @@ import { assertIndex } from './checks.ts';
 import { AddressFamily } from './cidr.ts';
 import type { EntryTable } from './entries.ts';
 import { hintsFor, routeHints } from './request-hints.ts';
-import { decodeRoute, formatRoute, localTable, type Route } from './route.ts';
+import {
+  decodeRoute,
+  flagOnLink,
+  formatRoute,
+  localTable,
+  type Route,
+  RouteAttribute,
+  routeHeaderBytes,
+} from './route.ts';
 import { MessageType } from './rtnl-requests.ts';
 
 /**
@@ -63,14 +71,11 @@ function withIndex(message: Buffer, index: number): Buffer {
   return message;
 }
 
-/** `struct rtmsg`, and `RTA_*` of Linux `rtnetlink.h` that describe a route: not its lifetime, nor a next hop object. */
-const routeHeaderBytes = 12;
-const outInterface = 4;
-const multipath = 9;
+const { outInterface, multipath } = RouteAttribute;
+/** `RTA_*` of Linux `rtnetlink.h` that describe a route: not its lifetime, nor a next hop object. */
 const savedOfRoute = [1, 2, outInterface, 5, 6, 7, 8, multipath, 11, 15, 18, 20, 21, 22, 26];
-/** `RTM_F_CLONED`, and `RTNH_F_ONLINK`, the only flag that a request can have. */
+/** `RTM_F_CLONED`. */
 const cloned = 0x200;
-const onLink = 4;
 /** Networks for which the kernel has routes on each link with IPv6. */
 const everyLinkHas = /^(fe[89ab]|ff)/;
 
@@ -98,7 +103,8 @@ export const savedRouteTable: EntryTable<SavedEntry, 'routes'> = {
     if (route === undefined || !route.isUnicast || route.table === localTable) return undefined;
     if (everyLinkHas.test(route.destination) || (message.readUInt32LE(8) & cloned) !== 0) return undefined;
     const header = Buffer.from(message.subarray(0, routeHeaderBytes));
-    header.writeUInt32LE(header.readUInt32LE(8) & onLink, 8);
+    // The only flag that a request can have.
+    header.writeUInt32LE(header.readUInt32LE(8) & flagOnLink, 8);
     const saved = listAttributes(message.subarray(routeHeaderBytes))
       .filter(({ type }) => savedOfRoute.includes(type))
       .map(({ type, data }) => ({ type, value: data }));
@@ -121,7 +127,7 @@ function withLink(hops: Buffer, index: number): Buffer {
   const list = Buffer.from(hops);
   for (let at = 0; at + 8 <= list.length; ) {
     const length = list.readUInt16LE(at);
-    list[at + 2] = list.readUInt8(at + 2) & onLink;
+    list[at + 2] = list.readUInt8(at + 2) & flagOnLink;
     list.writeInt32LE(assertIndex(index), at + 4);
     if (length < 8) break;
     at += (length + 3) & ~3;
