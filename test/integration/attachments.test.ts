@@ -192,25 +192,25 @@ describe('a pod without a default network', () => {
 });
 
 describe('a VF that an earlier attempt moved to its pod', () => {
-  it('gets the name of its claim if that attempt did not rename it', async () => {
+  const leaveDownAs = async (name: string) => {
     bench.createVf(1);
     bench.prepare('c', [{ index: 1, config: { interfaceName: 'fast0' } }]);
     const pod = bench.newPod();
     await bench.attach('c', pod);
-    // As the kernel leaves a link whose new name another one took during the move: it is down.
     pod.ip('link', 'set', 'fast0', 'down');
-    pod.ip('link', 'set', 'fast0', 'name', 'vf1');
+    pod.ip('link', 'set', 'fast0', 'name', name);
+    return pod;
+  };
+
+  it('gets the name of its claim if that attempt did not rename it', async () => {
+    // As the kernel leaves a link whose new name another one took during the move.
+    const pod = await leaveDownAs('vf1');
     expect(await bench.attach('c', pod)).toMatchObject([{ interfaceName: 'fast0' }]);
     expect(inPod(pod)).toMatchObject([{ ifname: 'fast0' }]);
   });
 
   it('keeps the name that its pod has given it, even if it is down', async () => {
-    bench.createVf(1);
-    bench.prepare('c', [{ index: 1, config: { interfaceName: 'fast0' } }]);
-    const pod = bench.newPod();
-    await bench.attach('c', pod);
-    pod.ip('link', 'set', 'fast0', 'down');
-    pod.ip('link', 'set', 'fast0', 'name', 'mine');
+    const pod = await leaveDownAs('mine');
     expect(await bench.attach('c', pod)).toMatchObject([{ interfaceName: 'mine' }]);
   });
 });
