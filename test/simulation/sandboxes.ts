@@ -20,7 +20,7 @@ export interface SimSandbox {
   state: 'making' | 'ready' | 'stopped' | 'failed';
   /** Whether it is reported to NRI plugins that connect. */
   isListed: boolean;
-  /** The instances that were told of its RunPodSandbox. */
+  /** Instances of the driver that the runtime has called about its start. */
   toldTo: Set<Instance>;
   /** Its end was requested. */
   isEnding: boolean;

@@ -136,7 +136,10 @@ export class Survey {
     return this.network.usageOf(links.filter((link) => !isRepresentor(link)));
   }
 
-  /** Returns how the node uses the function, including uses that keep only the function itself from being allocated. @param allowed as for `HostNetwork` */
+  /**
+   * Returns how the node uses the function, including uses that keep only the function itself from being allocated.
+   * @param allowed uses that do not count
+   */
   ownUsageOf({ links }: Seen<PciFunction>, allowed?: readonly Usage['reason'][]): Usage | undefined {
     const own = links.filter((link) => !isRepresentor(link));
     return this.network.ownUsageOf(own, allowed);

@@ -35,8 +35,7 @@ export interface ClaimMetadataOptions extends Partial<SharedDirs> {
   /**
    * With a gate, containers of a claim with deferred requests wait in this hook until `openGate` names their sandbox, with
    * any layout and also without files. Absent: their files are missing until the first update, and the runtime refuses the
-   * containers. A claim switches between the two when it is prepared again, and
-   * to no gate when its hook is lost.
+   * containers. A claim switches between the two when it is prepared again, and loses its gate with its hook.
    */
   gate?: GateHook;
   /**
