@@ -2,6 +2,7 @@ import type { RouteConfig, VfConfig } from '../../driver/model/index.ts';
 import { defined } from '../../lib/defined.ts';
 import { type Neighbor, parseCidr, type Rule } from '../../node/netlink/index.ts';
 import type { FieldReader } from './field-reader.ts';
+import { keptHostConfig } from './host-config.ts';
 
 /** Another DRA driver for network devices: its names, and its parameters. */
 export interface Dialect {
@@ -13,6 +14,8 @@ export interface Dialect {
   attributes: Record<string, string>;
   /** Settings that its classes imply. */
   defaults: VfConfig;
+  /** Settings that its classes imply for the devices that they select. */
+  impliedFor?: typeof keptHostConfig;
   readConfig(parameters: FieldReader): VfConfig;
 }
 
@@ -79,6 +82,7 @@ export const dranet: Dialect = {
     pciAddress: 'pciAddress',
   },
   defaults: {},
+  impliedFor: keptHostConfig,
   readConfig(parameters) {
     const config: VfConfig = {};
     readInterface(parameters.object('interface'), config);
@@ -105,7 +109,10 @@ function readInterface(fields: FieldReader, config: VfConfig): void {
   const interfaceName = fields.text('name');
   if (interfaceName !== undefined) config.interfaceName = interfaceName;
   const [addresses, mtu, mac] = [fields.texts('addresses'), fields.number('mtu'), fields.text('hardwareAddr')];
-  if (addresses !== undefined) config.addresses = addresses;
+  if (addresses !== undefined) {
+    config.addresses = addresses;
+    fields.note('addresses', 'DRANET also copies routes that the NIC has on the host: add those that the pod needs');
+  }
   if (mtu !== undefined) config.mtu = mtu;
   if (mac !== undefined) config.macAddress = mac.toLowerCase();
   const sysctls = Object.entries(sysctlsOfInterface).flatMap(([field, key]) => {
@@ -113,6 +120,7 @@ function readInterface(fields: FieldReader, config: VfConfig): void {
     return value === undefined ? [] : [[`net.ipv4.conf.IFNAME.${key}`, Number(value)]];
   });
   if (sysctls.length > 0) config.sysctls = Object.fromEntries(sysctls);
+  if (addresses !== undefined || fields.raw('dhcp') === true) config.keepHostConfig = false;
   fields.loseIfSet('dhcp', 'netdra leaves DHCP to an IPAM plugin', 'set ipam: { type: dhcp } in the class');
   const limits = defined({
     gsoMaxBytes: fields.number('gsoMaxSize'),

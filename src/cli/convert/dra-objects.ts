@@ -69,7 +69,10 @@ export class DraConverter {
     // DRANET gives containers the RDMA device of each NIC that has one.
     const rdma =
       dialect === dranet && expressions.some((each) => /\.rdma\b(?!\s*==\s*false)/.test(each)) ? { rdma: true } : {};
-    const config = [dialect.defaults, rdma, ...own].reduce(mergeVfConfigs, {});
+    const given = [dialect.defaults, rdma, ...own].reduce(mergeVfConfigs, {});
+    const implied = dialect.impliedFor?.(expressions, given);
+    if (implied?.note !== undefined) spec.note('selectors', implied.note);
+    const config = mergeVfConfigs(given, implied?.config ?? {});
     const entry = { dialect, name: `${prefix}${of.name}`, metadata: this.#metadataOf(of), expressions, config };
     this.#classes.set(of.name, entry);
     this.#addClass(of, entry, extendedResourceName);
@@ -133,10 +136,12 @@ export class DraConverter {
     { name, metadata, expressions, config }: ForeignClass,
     extendedResourceName?: string,
   ): void {
+    // The default; it only keeps the class of a claim from implying the opposite.
+    const settings = partOf(config, (field) => field !== 'keepHostConfig' || config.keepHostConfig === true);
     const spec = {
       ...(extendedResourceName !== undefined && { extendedResourceName }),
       selectors: expressions.map((expression) => ({ cel: { expression } })),
-      ...(Object.keys(config).length > 0 && { config: [opaqueOf(this.#driver, config)] }),
+      ...(Object.keys(settings).length > 0 && { config: [opaqueOf(this.#driver, settings)] }),
     };
     const value = { apiVersion: 'resource.k8s.io/v1', kind: 'DeviceClass', metadata: { name, ...metadata }, spec };
     this.#estate.objects.push({ of, value });
@@ -261,14 +266,28 @@ export class DraConverter {
   ): void {
     const own = configs.filter(({ requests }) => isFor(requests, name));
     const whole = own.map(({ config }) => config).reduce(mergeVfConfigs, {});
-    const closed = partOf(whole, (field) => isClosed(field, whole));
-    if (Object.keys(closed).length === 0) return;
     for (const [index, { fields, ...known }] of foreign.entries()) {
+      const implied = this.#impliedBy(of, known, fields, whole);
+      const closed = mergeVfConfigs(
+        implied,
+        partOf(whole, (field) => isClosed(field, whole)),
+      );
+      if (closed.keepHostConfig === false && known.config.keepHostConfig !== true) delete closed.keepHostConfig;
+      if (Object.keys(closed).length === 0) continue;
       const suffix = foreign.length === 1 ? '' : `-${index}`;
       const narrowed = `${prefix}${of.namespace ?? 'default'}-${of.name}-${name}${suffix}`;
       fields.deviceClassName = narrowed;
       this.#addClass(of, { ...known, name: narrowed, config: mergeVfConfigs(known.config, closed) });
     }
+  }
+
+  /** Returns what the selectors of a request imply for a class that does not say it itself. */
+  #impliedBy(of: InputObject, known: ForeignClass, fields: Record<string, unknown>, whole: VfConfig): VfConfig {
+    const own = [fields.selectors ?? []].flat().map((each) => `${Object(Object(each).cel).expression}`);
+    if (own.length === 0 || known.config.keepHostConfig !== undefined) return {};
+    const { config, note } = known.dialect.impliedFor?.([...known.expressions, ...own], whole) ?? { config: {} };
+    if (note !== undefined && Object.keys(config).length > 0) this.#estate.report.note(of, [], note);
+    return config;
   }
 }
 

@@ -1,4 +1,5 @@
 import { interfaceSysctlPattern } from '../../node/netlink/index.ts';
+import { loseBond } from './bond.ts';
 import type { Estate, Network, ResourceConfig } from './estate.ts';
 import { FieldReader } from './field-reader.ts';
 import type { InputObject } from './report.ts';
@@ -72,7 +73,9 @@ export function convertDefinition(estate: Estate, of: InputObject): void {
   const [first = whole, ...rest] = whole.isSet('plugins') ? whole.objects('plugins') : [whole];
   const type = first.text('type') ?? '';
   const resourceName: unknown = Object(Object(of.value.metadata).annotations)[resourceAnnotation];
-  if (resourceName === undefined && !vfPlugins.includes(type)) {
+  if (type === 'bond') {
+    loseBond(first, fieldsOfCni);
+  } else if (resourceName === undefined && !vfPlugins.includes(type)) {
     estate.report.note(of, [], 'has no VF: it stays with Multus');
   } else if (typeof resourceName !== 'string') {
     estate.report.lost(of, ['metadata', 'annotations'], `has no ${resourceAnnotation}`, 'add it');

@@ -1,0 +1,31 @@
+import { defined } from '../../lib/defined.ts';
+import { printable } from '../../lib/printable.ts';
+import { failOverMacs } from '../../node/netlink/index.ts';
+import type { FieldReader } from './field-reader.ts';
+
+/**
+ * Reports a bond of interfaces that other networks of the pod create. Which requests take their place depends on the pod,
+ * so that only the settings are converted, for the class that these requests need.
+ * Source: bond-cni, bond/bond.go.
+ * @param fieldsOfCni fields without an effect on the bond
+ */
+export function loseBond(fields: FieldReader, fieldsOfCni: readonly string[]): void {
+  fields.skip(...fieldsOfCni, 'linksInContainer');
+  const mode = fields.text('mode');
+  const links = fields.objects('links').map((each) => each.text('name') ?? '?');
+  // The plugin takes the kernel's default, and netdra does not.
+  const failOverMac = failOverMacs[fields.number('failOverMac') ?? 0];
+  const bond = defined({
+    name: fields.text('ifname') ?? 'bond0',
+    mode,
+    miimon: Number(fields.text('miimon')) || undefined,
+    failOverMac: mode === 'active-backup' ? failOverMac : undefined,
+    xmitHashPolicy: fields.text('xmitHashPolicy'),
+    primary: fields.text('primary') === undefined ? undefined : `request in place of ${fields.text('primary')}`,
+  });
+  const settings = JSON.stringify({ bond, ...defined({ mtu: fields.number('mtu'), ipam: fields.raw('ipam') }) });
+  const why = 'netdra bonds VFs of one claim, and the networks do not say which';
+  const todo = `give the requests in place of ${links.join(', ')} a class with the VFConfig ${settings}`;
+  fields.end();
+  fields.lose('links', why, printable(todo));
+}
