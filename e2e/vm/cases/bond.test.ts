@@ -77,25 +77,38 @@ describe('RtnlConnection.createBond', () => {
 });
 
 describe('joinBond', () => {
-  it('makes the bond use the primary member, also after its cable was pulled', async () => {
-    using own = new TestNetns();
-    for (const name of ['net1', 'net2'])
-      own.exec('ip', 'link', 'add', name, 'type', 'veth', 'peer', 'name', `${name}-peer`);
-    using netns = own.open();
-    using connection = RtnlConnection.open(netns);
-    const created = linkToCreate('bond', 'claim-uid', 'bond0');
-    const config = { bond: { name: 'bond0', primary: 'right' } };
-    for (const [request, name] of Object.entries({ left: 'net1', right: 'net2' })) {
-      own.exec('ip', 'link', 'set', `${name}-peer`, 'up');
-      const link = await connection.link({ name });
-      await joinBond(connection, link!, created, { config, request });
-    }
-    own.exec('ip', 'link', 'set', 'bond0', 'up');
-    const shown = () => own.ip('link', 'show', 'dev', 'bond0')[0].linkinfo.info_data;
-    await expect.poll(shown, { timeout: waitMs }).toMatchObject({ primary: 'net2', active_slave: 'net2' });
-    own.exec('ip', 'link', 'set', 'net2-peer', 'down');
-    await expect.poll(shown, { timeout: waitMs }).toMatchObject({ primary: 'net2', active_slave: 'net1' });
-    own.exec('ip', 'link', 'set', 'net2-peer', 'up');
-    await expect.poll(shown, { timeout: waitMs }).toMatchObject({ primary: 'net2', active_slave: 'net2' });
-  });
+  it.each([
+    ['again', 'always', 'net2'],
+    ['no longer', 'failure', 'net1'],
+  ] as const)(
+    'makes the bond use its primary member, %s after its cable was pulled with primaryReselect %s',
+    async (_, primaryReselect, after) => {
+      using own = new TestNetns();
+      for (const name of ['net1', 'net2'])
+        own.exec('ip', 'link', 'add', name, 'type', 'veth', 'peer', 'name', `${name}-peer`);
+      using netns = own.open();
+      using connection = RtnlConnection.open(netns);
+      const created = linkToCreate('bond', 'claim-uid', 'bond0');
+      const config = { bond: { name: 'bond0', primary: 'right', primaryReselect } };
+      const join = async (request: string, name: string) => {
+        const link = await connection.link({ name });
+        await joinBond(connection, link!, created, { config, request });
+      };
+      for (const [request, name] of Object.entries({ left: 'net1', right: 'net2' })) {
+        own.exec('ip', 'link', 'set', `${name}-peer`, 'up');
+        await join(request, name);
+      }
+      own.exec('ip', 'link', 'set', 'bond0', 'up');
+      const shown = () => own.ip('link', 'show', 'dev', 'bond0')[0].linkinfo.info_data;
+      await expect.poll(shown, { timeout: waitMs }).toMatchObject({ primary: 'net2', active_slave: 'net2' });
+      own.exec('ip', 'link', 'set', 'net2-peer', 'down');
+      await expect.poll(shown, { timeout: waitMs }).toMatchObject({ primary: 'net2', active_slave: 'net1' });
+      own.exec('ip', 'link', 'set', 'net2-peer', 'up');
+      const isUp = () => own.ip('link', 'show', 'dev', 'net2')[0].linkinfo.info_slave_data.mii_status;
+      await expect.poll(isUp, { timeout: waitMs }).toBe('UP');
+      // As after a restart of the driver.
+      await join('right', 'net2');
+      await expect.poll(shown, { timeout: waitMs }).toMatchObject({ primary: 'net2', active_slave: after });
+    },
+  );
 });

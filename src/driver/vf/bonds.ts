@@ -27,7 +27,9 @@ export async function joinBond(
   const bond = (await bondOf(connection, link)) ?? (await becomeMember(connection, link, created, config));
   // Also of a VF that has joined: the driver may have been killed in between. A bond of the pod's own is left as it is.
   const isPrimary = config.bond?.primary === baseRequest(request) && bond.alias === created.alias;
-  if (isPrimary) await connection.setLink(bond.index, { primaryMember: link.index });
+  // Only once: the kernel then uses it at once, whatever `primaryReselect` says.
+  if (isPrimary && bond.primaryMember !== link.index)
+    await connection.setLink(bond.index, { primaryMember: link.index });
   return (await connection.link({ index: bond.index })) ?? bond;
 }
 

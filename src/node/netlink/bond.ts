@@ -1,4 +1,4 @@
-import { getU8, getU16, putU32 } from 'netlink';
+import { getU8, getU16, getU32, putU32 } from 'netlink';
 import { type Attribute, Attributes } from './attributes.ts';
 import { parseIpAddress } from './cidr.ts';
 
@@ -98,6 +98,12 @@ export function encodeBond(options: BondOptions): Attribute[] {
 /** Encodes `IFLA_INFO_DATA` that makes a member the primary one of its bond. @param index of the member */
 export function encodePrimary(index: number): Attribute[] {
   return [{ type: BondAttribute.primary, value: putU32(index) }];
+}
+
+/** Returns the index of a bond's primary member. @param data `IFLA_INFO_DATA` of the bond */
+export function decodePrimary(data: Buffer): number | undefined {
+  const primary = new Attributes(data).get(BondAttribute.primary);
+  return primary && getU32(primary);
 }
 
 /** Facts about a link that is a member of a bond. */

@@ -9,7 +9,7 @@ import {
   encodeString,
   listAttributes,
 } from './attributes.ts';
-import { type BondMember, decodeMember, encodePrimary } from './bond.ts';
+import { type BondMember, decodeMember, decodePrimary, encodePrimary } from './bond.ts';
 import {
   assertAlias,
   assertIndex,
@@ -127,6 +127,8 @@ export interface Link extends BondMember, LinkProperties {
   kind?: string;
   /** Index of its bridge or bond. */
   master?: number;
+  /** Of a bond: index of the member that is its primary one. */
+  primaryMember?: number;
   /** Index of the other end of a veth pair, or of the link below a VLAN. Valid in `lowerNetnsId`'s namespace, if set. */
   lower?: number;
   /** The kernel's number for the namespace of `lower`, if it is another one. */
@@ -180,6 +182,7 @@ export function decodeLink(message: Buffer): Link {
     carrier: number(LinkAttribute.carrier, getU8) === 1,
     altNames: decodeAltNames(attributes).map((name) => decodeString(name)),
     ...decodePort(info),
+    ...decodeBond(info),
     ...defined({
       hardwareAddress: decodeHardwareAddress(attributes.get(LinkAttribute.address)),
       parentDevice: decodeString(attributes.get(LinkAttribute.parentDevName)),
@@ -225,6 +228,11 @@ function decodeOffloadLimits(attributes: Attributes): OffloadLimits | undefined 
 
 function decodePort(info: Attributes): BondMember {
   return decodeString(info.get(infoPortKind)) === 'bond' ? decodeMember(info.get(infoPortData)) : {};
+}
+
+function decodeBond(info: Attributes): Pick<Link, 'primaryMember'> {
+  const data = decodeString(info.get(infoKind)) === 'bond' ? info.get(infoData) : undefined;
+  return defined({ primaryMember: data && decodePrimary(data) });
 }
 
 function decodeXdp(data: Buffer | undefined): XdpMode[] | undefined {

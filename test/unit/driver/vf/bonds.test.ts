@@ -63,18 +63,23 @@ describe('the primary member of a bond', () => {
   const link = { index: 5, name: 'net1', master: 9, mtuBytes: 1500 } as unknown as Link;
 
   it.each([
-    ['left', [[9, { primaryMember: 5 }]]],
-    ['left/first', [[9, { primaryMember: 5 }]]],
-    ['right', []],
-  ])('is set for a VF of request %s that had joined before the driver was killed', async (request, expected) => {
-    const changes: unknown[] = [];
-    const connection = {
-      link: async () => bond,
-      setLink: async (...change: unknown[]) => void changes.push(change),
-    } as unknown as LinkConnection;
-    await joinBond(connection, link, created, { config: { bond: { name: 'bond0', primary: 'left' } }, request });
-    expect(changes).toEqual(expected);
-  });
+    ['left', undefined, [[9, { primaryMember: 5 }]]],
+    ['left', 4, [[9, { primaryMember: 5 }]]],
+    ['left/first', undefined, [[9, { primaryMember: 5 }]]],
+    ['left', 5, []],
+    ['right', undefined, []],
+  ])(
+    'is set for a VF of request %s that had joined a bond with primary %j',
+    async (request, primaryMember, expected) => {
+      const changes: unknown[] = [];
+      const connection = {
+        link: async () => ({ ...bond, primaryMember }),
+        setLink: async (...change: unknown[]) => void changes.push(change),
+      } as unknown as LinkConnection;
+      await joinBond(connection, link, created, { config: { bond: { name: 'bond0', primary: 'left' } }, request });
+      expect(changes).toEqual(expected);
+    },
+  );
 
   it('is not set in a bond that the pod has made', async () => {
     const changes: unknown[] = [];
