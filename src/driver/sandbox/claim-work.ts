@@ -180,8 +180,9 @@ export class ClaimWork {
       if (devices === undefined) return 0;
       const here = devices.filter(({ attachment }) => attachment?.sandboxId === sandboxId);
       // Before any VF is detached: the files must not describe a VF that is gone.
-      if (here.length > 0) await files.withdrawMetadata(identity, requestsOf(devices));
-      if (goal === 'gone') await files.endGate(identity, sandboxId);
+      const endedId = goal === 'gone' ? sandboxId : undefined;
+      if (here.length > 0) await files.withdrawMetadata(identity, requestsOf(devices), endedId);
+      else if (endedId !== undefined) await files.endGate(identity, endedId);
       const errors: unknown[] = [];
       for (const device of here) {
         await attachments.detach(uid, { ...device }).catch((error: unknown) => errors.push(error));

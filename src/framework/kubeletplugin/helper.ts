@@ -165,7 +165,7 @@ export async function startKubeletPlugin(
     whenRegistered: (signal) => running.registration.whenRegistered(signal),
     setHealth: (devices) => running.setHealth(devices),
     restoreMetadata: async () => (await running.withFiles((files) => running.restore(files))) ?? [],
-    withdrawMetadata: (claim, requests) => running.withFiles((files) => files.withdraw(claim, requests)),
+    withdrawMetadata: (...args) => running.withFiles((files) => files.withdraw(...args)),
     openGate: (claim, sandboxId) => running.withFiles((files) => files.openGate(claim, sandboxId)),
     holdGate: (claim, sandboxId, reason) => running.withFiles((files) => files.holdGate(claim, sandboxId, reason)),
     endGate: (claim, sandboxId) => running.withFiles((files) => files.endGate(claim, sandboxId)),

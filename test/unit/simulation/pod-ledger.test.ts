@@ -129,7 +129,7 @@ it('the driver handles a pod with one VF with this number of files, transactions
       },
       "StopPodSandbox": {
         "filesLookedAt": 3,
-        "filesOpened": 8,
+        "filesOpened": 5,
         "filesRead": 1,
         "filesRemoved": 1,
         "filesRenamed": 1,

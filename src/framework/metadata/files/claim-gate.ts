@@ -69,8 +69,12 @@ export class ClaimGate {
     this.#letIn(next, sandboxId);
   }
 
-  /** Closes the gate, and blanks or removes the files of requests. @param bases default: all */
-  withdraw(claim: ClaimIdentity, bases: readonly string[] | undefined): void {
+  /**
+   * Closes the gate, and blanks or removes the files of requests.
+   * @param bases default: all
+   * @param endedId the sandbox whose end is the reason: its containers fail at once
+   */
+  withdraw(claim: ClaimIdentity, bases: readonly string[] | undefined, endedId?: string): void {
     const state = this.#readOrClose(claim);
     if (state?.claim.uid !== claim.uid) return;
     closeGate(this.#dataDir, claim);
@@ -82,6 +86,8 @@ export class ClaimGate {
     // The state is written first: after a crash the next call still knows that the content is withdrawn.
     this.#write(state, next);
     for (const [base] of over) this.#files.writeRequest(next, base);
+    if (endedId === undefined || !hasGate(next)) return;
+    writeGate(this.#dataDir, claim, { state: 'ended', sandboxId: endedId }, { isClosed: true });
   }
 
   /**

@@ -177,9 +177,11 @@ export class ClaimMetadata extends ClaimDirs {
    * update and `openGate`. Generations are kept. For a pod that gets a new sandbox, which makes the content obsolete. Files
    * of the layout `attributes-json` stay: their content still holds.
    * @param requests whose files, by base name or full reference; default all
+   * @param endedId the runtime's ID of a sandbox that is being stopped: its containers fail at once, as after `endGate`
    */
-  async withdraw(claim: ClaimIdentity, requests?: readonly string[]): Promise<void> {
-    holdDirectories(() => this.#gate.withdraw(claim, requests?.map(baseRequest)));
+  async withdraw(claim: ClaimIdentity, requests?: readonly string[], endedId?: string): Promise<void> {
+    if (endedId !== undefined) checkSandboxId(endedId);
+    holdDirectories(() => this.#gate.withdraw(claim, requests?.map(baseRequest), endedId));
   }
 
   /**

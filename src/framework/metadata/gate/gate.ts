@@ -61,12 +61,16 @@ export function readGate(dataDir: string, claim: ClaimIdentity): Gate | undefine
   return parseGate(readFileIfThere(gateFile(dataDir, claim)) ?? '');
 }
 
-/** Writes the gate file, unless it already has this content. @throws MetadataError `metadata-io`, `metadata-name-invalid` */
-export function writeGate(dataDir: string, claim: ClaimIdentity, gate: Gate): void {
+/**
+ * Writes the gate file, unless it already has this content.
+ * @param isClosed whether `closeGate` has just removed the file, so that there is nothing to compare
+ * @throws MetadataError `metadata-io`, `metadata-name-invalid`
+ */
+export function writeGate(dataDir: string, claim: ClaimIdentity, gate: Gate, { isClosed = false } = {}): void {
   const file = gateFile(dataDir, claim);
   const text = formatGate(gate);
   // By rename: the program reads a complete file, and the rename wakes it up.
-  if (readFileIfThere(file) !== text) createFile(file, text);
+  if (isClosed || readFileIfThere(file) !== text) createFile(file, text);
 }
 
 /** Returns the sandbox that a gate is open for; `undefined` if it is closed. @throws MetadataError `metadata-io` */

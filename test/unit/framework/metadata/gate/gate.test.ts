@@ -102,6 +102,16 @@ describe('a claim with a gate', () => {
     expect(gateOf()).toMatchObject({ state: 'waiting', sandboxId: b });
   });
 
+  it('has its sandbox marked as ended by a withdrawal that names it, whichever one the gate was open for', async () => {
+    for (const served of [a, b]) {
+      await prepareAndServe(served);
+      await metadata.withdraw(claim, ['vf'], a);
+      expect(gateOf()).toEqual({ state: 'ended', sandboxId: a });
+      expect(hidden().every(isBlank)).toBe(true);
+    }
+    await expect(metadata.withdraw(claim, ['vf'], 'a b')).rejects.toMatchObject({ code: 'metadata-name-invalid' });
+  });
+
   it("has its sandbox marked as ended without the claim's lock, keeping concurrent writes of another instance", async () => {
     await prepareAndServe(a);
     class Records extends RecordFiles {
