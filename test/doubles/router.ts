@@ -1,27 +1,38 @@
-import { parseIpAddress } from '../../src/node/netlink/index.ts';
+import { parseCidr, parseIpAddress } from '../../src/node/netlink/index.ts';
+
+export interface Advertisement {
+  /** Link-local address of the sender. */
+  from: string;
+  hardwareAddress: string;
+  /** Networks on the link, whose hosts make themselves addresses of those with 64 bits. */
+  prefixes: readonly string[];
+}
 
 /** An Ethernet frame with a router advertisement, as every host of a network can send one. Source: RFC 4861, 4.2 and 4.6.2. */
-export function routerAdvertisement(options: { from: string; hardwareAddress: string; prefix: string }): Buffer {
+export function routerAdvertisement(options: Advertisement): Buffer {
   const lifetimeSeconds = 1_800;
-  const header = Buffer.of(134, 0, 0, 0, 64, 0, ...seconds16(lifetimeSeconds), ...Buffer.alloc(8));
+  const header = Buffer.of(134, 0, 0, 0, 64, 0, ...octets16(lifetimeSeconds), ...Buffer.alloc(8));
   const onLinkAndAutonomous = 0xc0;
   const lifetimes = Buffer.alloc(8);
   lifetimes.writeUInt32BE(3_600, 0);
   lifetimes.writeUInt32BE(3_600, 4);
-  const prefix = [3, 4, 64, onLinkAndAutonomous, ...lifetimes, 0, 0, 0, 0, ...parseIpAddress(options.prefix).octets];
-  const message = Buffer.concat([header, Buffer.from(prefix)]);
+  const prefixes = options.prefixes.map((cidr) => {
+    const { octets, prefixLength } = parseCidr(cidr);
+    return Buffer.of(3, 4, prefixLength, onLinkAndAutonomous, ...lifetimes, 0, 0, 0, 0, ...octets);
+  });
+  const message = Buffer.concat([header, ...prefixes]);
   const source = Buffer.from(parseIpAddress(options.from).octets);
   const allNodes = Buffer.from(parseIpAddress('ff02::1').octets);
   const length = Buffer.alloc(4);
   length.writeUInt32BE(message.length);
   const pseudoHeader = Buffer.concat([source, allNodes, length, Buffer.of(0, 0, 0, 58)]);
   message.writeUInt16BE(checksum(Buffer.concat([pseudoHeader, message])), 2);
-  const ip = Buffer.concat([Buffer.of(0x60, 0, 0, 0, 0, message.length, 58, 255), source, allNodes]);
+  const ip = Buffer.concat([Buffer.of(0x60, 0, 0, 0, ...octets16(message.length), 58, 255), source, allNodes]);
   const from = Buffer.from(options.hardwareAddress.replaceAll(':', ''), 'hex');
   return Buffer.concat([Buffer.of(0x33, 0x33, 0, 0, 0, 1), from, Buffer.of(0x86, 0xdd), ip, message]);
 }
 
-function seconds16(value: number): [number, number] {
+function octets16(value: number): [number, number] {
   return [value >> 8, value & 0xff];
 }
 

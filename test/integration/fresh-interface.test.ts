@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { VfConfig } from '../../src/driver/model/index.ts';
 import { type Difference, findDifferences } from '../../src/driver/vf/claim-differences.ts';
 import { configureLink, type LinkConfig } from '../../src/driver/vf/configure-link.ts';
-import { KernelNetworks } from '../../src/node/netlink/index.ts';
+import { KernelNetworks, type NetworkState, toNetworkState } from '../../src/node/netlink/index.ts';
 import { EtherType, PacketSocket } from '../../src/node/netlink/packet-socket.ts';
 import { TestNetns } from '../doubles/netns.ts';
 import { routerAdvertisement } from '../doubles/router.ts';
@@ -35,15 +35,24 @@ class Network implements Disposable {
     return await findDifferences(namespace, 'net1', config as VfConfig);
   }
 
+  /** Returns what the metadata would have. */
+  async state(): Promise<NetworkState> {
+    using namespace = this.#networks.open(this.pod.path);
+    const link = await namespace?.connection.link({ name: 'net1' });
+    if (namespace === undefined || link === undefined) throw new Error('the pod has no net1');
+    return toNetworkState(link, await namespace.connection.addresses(link.index));
+  }
+
   /** What a router, or who claims to be one, tells all hosts of the network. */
-  async advertise(): Promise<void> {
+  async advertise(...prefixes: string[]): Promise<void> {
     // Until duplicate address detection is over, the kernel takes no advertisement.
     const usable = () => this.#addresses('-6', 'addr', 'show', 'dev', 'net1', 'scope', 'link', '-tentative');
     await expect.poll(usable).toHaveLength(1);
     const [{ ifindex, address }] = this.peer.ip('link', 'show', 'dev', 'p1');
     using netns = this.peer.open();
     using socket = new PacketSocket(netns, ifindex, EtherType.none);
-    socket.send(routerAdvertisement({ from: 'fe80::bad', hardwareAddress: address, prefix: '2001:db8:bad::' }));
+    if (prefixes.length === 0) prefixes.push('2001:db8:bad::/64');
+    socket.send(routerAdvertisement({ from: 'fe80::bad', hardwareAddress: address, prefixes }));
     const received = () => this.pod.exec('cat', '/proc/net/dev_snmp6/net1');
     await expect.poll(received).toMatch(/^Icmp6InRouterAdvertisements\s+[1-9]/m);
   }
@@ -99,6 +108,54 @@ describe('configureLink on an interface that receives router advertisements', ()
     await network.advertise();
     await expect.poll(() => network.addresses()).toEqual([expect.stringMatching(/^2001:db8:bad::?/)]);
     await expect.poll(() => network.routes()).toContain('default');
+  });
+});
+
+describe('configureLink with slaac', () => {
+  const slaac = { waitSeconds: 5 };
+  const advertised = expect.stringMatching(/^2001:db8:bad:.*\/64$/);
+
+  it.each([
+    ['no default route', false, { slaac }],
+    ['a default route on request', true, { slaac: { ...slaac, defaultRoute: true } }],
+  ])('takes an address and %s from a router, also if the pod forwards packets', async (_what, hasDefault, config) => {
+    using network = new Network();
+    const keys = ['all/forwarding', 'net1/disable_ipv6'];
+    for (const key of keys) network.pod.exec('sh', '-c', `echo 1 >/proc/sys/net/ipv6/conf/${key}`);
+    await network.configure({ ...config, addresses: ['192.0.2.10/24', '2001:db8::10/64'] });
+    expect((await network.state()).isAutoconfigured).toBeUndefined();
+    await network.advertise();
+    await expect.poll(async () => (await network.state()).isAutoconfigured).toBe(true);
+    expect((await network.state()).ips).toEqual(['192.0.2.10/24', '2001:db8::10/64', advertised]);
+    // The kernel adds the routes of an advertisement before its addresses.
+    expect(network.routes()).toContain('2001:db8:bad::/64');
+    expect(network.routes().includes('default')).toBe(hasDefault);
+    expect(await network.differences(config)).toEqual([]);
+  });
+
+  it('leaves temporary addresses out of the metadata', async () => {
+    using network = new Network();
+    await network.configure({ slaac, sysctls: { 'net.ipv6.conf.IFNAME.use_tempaddr': 2 } });
+    await network.advertise();
+    await expect.poll(() => network.addresses()).toHaveLength(2);
+    await expect.poll(async () => (await network.state()).tentative).toBe(false);
+    expect((await network.state()).ips).toEqual([advertised]);
+  });
+
+  it("keeps the claim's addresses in the metadata, whatever the network advertises", async () => {
+    using network = new Network();
+    const addresses = ['192.0.2.10/24', '192.0.2.11/24', '192.0.2.12/24', 'fd00::10/64'];
+    await network.configure({ slaac, addresses });
+    const prefixes = Array.from({ length: 40 }, (_, index) => `2001:db8:bad:${index.toString(16)}::/64`);
+    await network.advertise('2000::/3', ...prefixes);
+    // With the link-local address the kernel has 16 IPv6 addresses, and then makes no others.
+    await expect.poll(() => network.addresses()).toHaveLength(15);
+    await expect.poll(async () => (await network.state()).tentative).toBe(false);
+    const { ips } = await network.state();
+    expect(ips).toHaveLength(16);
+    expect(ips).toEqual(expect.arrayContaining(addresses));
+    // The kernel adds routes to any networks, so that no default route is no protection.
+    expect(network.routes()).toContain('2000::/3');
   });
 });
 

@@ -17,7 +17,7 @@ const head = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig' };
 /** It opens everything, so that refusals are about the form only. */
 const openClass = {
   ...head,
-  overridable: ['attach', 'ipam', 'keepHostConfig', 'cni', 'networkAttachmentDefinition', 'sysctls'],
+  overridable: ['attach', 'ipam', 'keepHostConfig', 'slaac', 'cni', 'networkAttachmentDefinition', 'sysctls'],
   limits: { routes: ['0.0.0.0/0', '::/0'] },
 };
 const className = 'open';

@@ -4,7 +4,7 @@ import { baseRequest } from '../../framework/metadata/index.ts';
 import { interfaceSettings, invalidConfig, type StoredDevice, type VfConfig } from '../model/index.ts';
 
 /** Fields that the members of a bond share, since they are set on the bond. */
-const fieldsOfBond = ['bond', 'mtu', 'addresses', ...interfaceSettings, 'ipam'] as const;
+const fieldsOfBond = ['bond', 'mtu', 'addresses', 'slaac', ...interfaceSettings, 'ipam'] as const;
 
 /**
  * Checks that each bond of a claim has several members, of several PFs, with equal settings.

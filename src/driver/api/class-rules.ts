@@ -34,6 +34,11 @@ const chosenElsewhere = [
     what: `${acceptRa}, with which routers choose`,
   },
   {
+    field: 'slaac',
+    isAsked: ({ slaac }: VfConfig) => slaac !== undefined,
+    what: 'slaac, with which routers choose',
+  },
+  {
     field: 'attach',
     isAsked: ({ attach }: VfConfig) => attach === 'observe',
     what: 'attach to observe, with which another component chooses',

@@ -11,9 +11,17 @@ import {
 import { interfaceSettings, type RouteConfig, type VfConfig } from '../model/index.ts';
 
 /** Fields that netdra applies only if it moves the VF itself. */
-const netlinkOnly = ['ipam', 'interfaceName', 'mtu', 'addresses', 'keepHostConfig', ...interfaceSettings] as const;
+const netlinkOnly = [
+  'ipam',
+  'interfaceName',
+  'mtu',
+  'addresses',
+  'slaac',
+  'keepHostConfig',
+  ...interfaceSettings,
+] as const;
 /** Fields that need an interface that netdra configures. */
-const interfaceOnly = [...interfaceSettings, 'rdma', 'keepHostConfig'] as const;
+const interfaceOnly = [...interfaceSettings, 'slaac', 'rdma', 'keepHostConfig'] as const;
 
 /**
  * Finds combinations that are not allowed, although each field by itself is valid.
@@ -78,7 +86,7 @@ function bondProblems({ bond, attach = 'netlink' }: VfConfig): string[] {
 /** With the configuration of the host, the NIC itself has the host's addresses, and no others. */
 function hostConfigProblems(config: VfConfig): string[] {
   if (config.keepHostConfig !== true) return [];
-  return asked(config, ['addresses', 'ipam', 'bond']).map((field) => {
+  return asked(config, ['addresses', 'slaac', 'ipam', 'bond']).map((field) => {
     return `${field}: is ${JSON.stringify(config[field])}, but keepHostConfig takes the addresses of the host`;
   });
 }
@@ -93,18 +101,23 @@ function propertyProblems({ vf = {} }: VfConfig): string[] {
 }
 
 const disableIpv6 = 'net.ipv6.conf.IFNAME.disable_ipv6';
+/** Without one of these the kernel makes no address of an advertisement. */
+const slaacSysctls = ['accept_ra', 'accept_ra_pinfo', 'autoconf'].map((key) => `net.ipv6.conf.IFNAME.${key}`);
 /** Smallest MTU of a link with IPv6. Source: RFC 8200, 5. */
 const minIpv6MtuBytes = 1_280;
 
-function ipv6Problems({ addresses = [], routes = [], neighbors = [], mtu, sysctls = {} }: VfConfig): string[] {
+function ipv6Problems({ addresses = [], routes = [], neighbors = [], slaac, mtu, sysctls = {} }: VfConfig): string[] {
   const asked = [
+    ...(slaac === undefined ? [] : [{ cidr: '::', what: 'slaac: it' }]),
     ...addresses.map((cidr, index) => ({ cidr, what: `addresses[${index}]: ${cidr}` })),
     ...routes.map(({ destination: cidr }, index) => ({ cidr, what: `routes[${index}]: ${cidr}` })),
     ...neighbors.map(({ address: cidr }, index) => ({ cidr, what: `neighbors[${index}]: ${cidr}` })),
   ].find(({ cidr }) => cidr.includes(':'))?.what;
   if (asked === undefined) return [];
   const disabled = sysctls[disableIpv6] ?? 0;
+  const closed = slaac && slaacSysctls.find((key) => Number(sysctls[key] ?? 1) === 0);
   return [
+    ...(closed === undefined ? [] : [`slaac: sysctls sets ${closed} to ${sysctls[closed]}`]),
     ...(mtu !== undefined && mtu < minIpv6MtuBytes
       ? [`${asked} is IPv6, which needs an mtu of at least ${minIpv6MtuBytes}, and mtu is ${mtu}`]
       : []),

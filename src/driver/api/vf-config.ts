@@ -7,7 +7,14 @@ import {
   type RouteHop,
   type Rule,
 } from '../../node/netlink/index.ts';
-import { attachModes, type OffloadSizes, type RouteConfig, type VfConfig, type VfSettings } from '../model/index.ts';
+import {
+  attachModes,
+  type OffloadSizes,
+  type RouteConfig,
+  type SlaacConfig,
+  type VfConfig,
+  type VfSettings,
+} from '../model/index.ts';
 import { bond } from './bond-config.ts';
 import { deviceFiles } from './device-files-config.ts';
 import { dialectsSchema } from './dialects-config.ts';
@@ -181,6 +188,17 @@ const offloadLimits = z
   } satisfies FieldsOf<OffloadSizes>)
   .describe('Bytes of the largest packets that the kernel passes to the interface, or makes of received ones.');
 
+const slaac = z
+  .strictObject({
+    waitSeconds: z
+      .int()
+      .min(0)
+      .max(30)
+      .describe('Seconds that containers wait for the first address; 0: they start without it.'),
+    defaultRoute: z.boolean().describe('Whether the pod takes default routes from routers. Default: false.').optional(),
+  } satisfies FieldsOf<SlaacConfig>)
+  .describe('IPv6 addresses and routes from routers of the network.');
+
 /**
  * Settings of a claim or a DeviceClass for its VFs: opaque parameters of kind `VFConfig`, `netdra.dev/v1alpha1`. All are
  * optional; an absent one leaves the VF unchanged. Described for users in docs/vfconfig.md.
@@ -235,6 +253,7 @@ export const vfConfigSchema = z.strictObject({
     .max(16)
     .describe('Interface addresses with prefix length, IPv4 and IPv6.')
     .optional(),
+  slaac: slaac.optional(),
   routes: z.array(route).max(64).describe('Routes through the VF.').optional(),
   rules: z.array(rule).max(64).describe('Which traffic of the pod uses which routing table.').optional(),
   neighbors: z

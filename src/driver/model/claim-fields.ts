@@ -21,6 +21,8 @@ export const closedFields = [
   'vhost',
   /** Opens the device files to other users of a container than those that the runtime or the administrator chose. */
   'deviceFiles',
+  /** Every host of the network can give the pod addresses and routes, whatever the limits of the class. */
+  'slaac',
   /** They choose a routing table for all traffic of the pod, not only that of the VF. */
   'rules',
   /** The VF receives traffic between others in its network. */

@@ -27,6 +27,7 @@ export {
   mergeVfConfigs,
   type OffloadSizes,
   type RouteConfig,
+  type SlaacConfig,
   type VfConfig,
   type VfSettings,
 } from './vf-config.ts';

@@ -75,6 +75,14 @@ export interface RouteConfig {
   metric?: number | undefined;
 }
 
+/** Addresses and routes that routers of the network give the interface. */
+export interface SlaacConfig {
+  /** How long containers wait for the first address, s; 0: they do not wait. */
+  waitSeconds: number;
+  /** Whether the pod takes default routes from routers. */
+  defaultRoute?: boolean | undefined;
+}
+
 /**
  * The merged settings of DeviceClass and claim for one device. An absent field leaves the VF unchanged. `vfConfigSchema` of
  * `driver/api` describes each field for users, and checks that the two agree.
@@ -95,6 +103,7 @@ export interface VfConfig {
   mtu?: number | undefined;
   macAddress?: string | undefined;
   addresses?: string[] | undefined;
+  slaac?: SlaacConfig | undefined;
   routes?: RouteConfig[] | undefined;
   /** Policy routing of the pod's network namespace. */
   rules?: Rule[] | undefined;

@@ -1,4 +1,5 @@
 import { type ClaimIdentity, claimKey } from '../../framework/metadata/index.ts';
+import type { Clock } from '../../lib/clock.ts';
 import type { Locks } from '../../lib/keyed-mutex.ts';
 import {
   asOneError,
@@ -17,10 +18,12 @@ import type { NumaChecks } from './numa-guard.ts';
 import type { End } from './phases.ts';
 import { netnsMissing } from './pod.ts';
 import { alignmentIn, type MetadataReader, metadataOf } from './pod-metadata.ts';
+import { awaitRouters } from './router-wait.ts';
 
 export interface ClaimWorkOptions {
   store: StoredClaims;
   locks: Locks;
+  clock: Clock;
   attachments: Attachments;
   networks: NamespaceProbe;
   writer: Pick<MetadataWriter, 'write'>;
@@ -104,15 +107,15 @@ export class ClaimWork {
     const lost: StoredDevice[] = [];
     const errors: unknown[] = [];
     const changing: DeviceReading[] = [];
-    let isDescribed = true;
+    const attached: DeviceReading[] = [];
     for (const stored of devices) {
       const device = { ...stored };
       const known = this.#knownOf(identity, device, place);
-      isDescribed &&= known !== undefined;
       const alignment = numa.alignmentOf(identity.uid, place.sandboxId, device.name) ?? alignmentIn(known);
       const reading: DeviceReading = { request: device.request, device, state: undefined, alignment };
       readings.push(reading);
       if (mayChangeMeanwhile(stored)) changing.push(reading);
+      if (known === undefined) attached.push(reading);
       progress.deviceBegins(device);
       try {
         reading.state = await (known === undefined
@@ -131,14 +134,25 @@ export class ClaimWork {
         errors.push(error);
       }
     }
+    await this.#awaitRouters(attached, place, pod, signal).catch((error: unknown) => errors.push(error));
     signal.throwIfAborted();
-    if (!isDescribed) await this.#readAgain(changing, place, pod).catch((error: unknown) => errors.push(error));
+    if (attached.length > 0) await this.#readAgain(changing, place, pod).catch((error: unknown) => errors.push(error));
     await writer.write(identity, place.sandboxId, readings).catch((error: unknown) => errors.push(error));
     if (lost.length > 0) return { withdrawn: leftError(lost, place, asOneError(errors)) };
     // Not `ready` on an earlier result: another instance may have withdrawn the metadata since.
-    if (errors.length > 0 && !isDescribed) return { withdrawn: asOneError(errors) };
+    if (errors.length > 0 && attached.length > 0) return { withdrawn: asOneError(errors) };
     if (errors.length > 0) throw asOneError(errors);
     return readings.some(({ state }) => state?.tentative) ? 'tentative' : 'ready';
+  }
+
+  async #awaitRouters(attached: readonly DeviceReading[], place: SandboxPlace, pod: PodLinks, signal: AbortSignal) {
+    signal.throwIfAborted();
+    const { attachments, clock } = this.#options;
+    const read = async (device: StoredDevice) => {
+      pod.changed();
+      return await attachments.read(device, pod);
+    };
+    await awaitRouters(attached, { clock, place, signal, read });
   }
 
   /**

@@ -13,7 +13,7 @@ export interface InterfaceSettings {
   asked: InterfaceSysctls;
 }
 
-/** Settings that switch off router advertisements, their prefixes, and redirects: no claim asks for these by addresses and routes. */
+/** Settings that switch off router advertisements, their prefixes, and redirects: only `slaac` asks for these. */
 const closedToTheNetwork: InterfaceSysctls = {
   'net.ipv6.conf.IFNAME.accept_ra': 0,
   'net.ipv6.conf.IFNAME.autoconf': 0,
@@ -25,6 +25,9 @@ const announcedByNetdra: InterfaceSysctls = {
   'net.ipv4.conf.IFNAME.arp_notify': 0,
   'net.ipv6.conf.IFNAME.ndisc_notify': 0,
 };
+
+/** The same settings for a claim that asks for addresses from routers; 2 also accepts advertisements while the pod forwards packets. */
+const openToRouters: InterfaceSysctls = { 'net.ipv6.conf.IFNAME.accept_ra': 2, 'net.ipv6.conf.IFNAME.autoconf': 1 };
 
 const optimisticDad = 'net.ipv6.conf.IFNAME.optimistic_dad';
 
@@ -40,10 +43,16 @@ const openToIpv6: InterfaceSysctls = {
 
 /** @param config including the additions of an IPAM plugin */
 export function interfaceSettings(config: LinkConfig): InterfaceSettings {
-  const { addresses = [], routes = [], neighbors = [], sysctls: asked = {} } = config;
+  const { addresses = [], routes = [], neighbors = [], slaac, sysctls: asked = {} } = config;
   const hosts = [...routes.map(({ destination }) => destination), ...neighbors.map(({ address }) => address)];
-  const isIpv6 = [...addresses, ...hosts].some((each) => each.includes(':'));
-  const all = Object.entries({ ...(isIpv6 && openToIpv6), ...closedToTheNetwork, ...announcedByNetdra });
+  const isIpv6 = slaac !== undefined || [...addresses, ...hosts].some((each) => each.includes(':'));
+  const all = Object.entries({
+    ...(isIpv6 && openToIpv6),
+    ...closedToTheNetwork,
+    ...(slaac && openToRouters),
+    ...(slaac && { 'net.ipv6.conf.IFNAME.accept_ra_defrtr': Number(slaac.defaultRoute ?? false) }),
+    ...announcedByNetdra,
+  });
   return { needed: Object.fromEntries(all.filter(([key]) => !Object.hasOwn(asked, key))), asked };
 }
 

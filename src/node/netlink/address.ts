@@ -5,7 +5,14 @@ import { formatCidr, isUnicast, parseCidr } from './cidr.ts';
 
 /** `IFA_*` of Linux `if_addr.h`. */
 const AddressAttribute = { address: 1, local: 2, flags: 8 } as const;
-const flag = { noDad: 0x02, optimistic: 0x04, dadFailed: 0x08, tentative: 0x40, permanent: 0x80 } as const;
+const flag = {
+  temporary: 0x01,
+  noDad: 0x02,
+  optimistic: 0x04,
+  dadFailed: 0x08,
+  tentative: 0x40,
+  permanent: 0x80,
+} as const;
 const headerBytes = 8;
 
 /** `RT_SCOPE_*` of Linux `rtnetlink.h`. */
@@ -25,6 +32,8 @@ export interface Address {
   dadFailed: boolean;
   /** Set if the address has a lifetime, because a router or a DHCP client assigned it; absent: it stays until it is removed. */
   dynamic?: true;
+  /** Set if the kernel replaces the address after some time, so that the host is not recognized by it (RFC 8981). */
+  temporary?: true;
 }
 
 /** Returns whether other hosts can reach addresses of this scope. */
@@ -53,6 +62,8 @@ export function decodeAddress(message: Buffer): Address | undefined {
     ...((flags & flag.optimistic) !== 0 && octets.length === 16 && { optimistic: true }),
     dadFailed: (flags & flag.dadFailed) !== 0,
     ...((flags & flag.permanent) === 0 ? { dynamic: true } : {}),
+    // The same bit marks further IPv4 addresses of a network.
+    ...((flags & flag.temporary) !== 0 && octets.length === 16 && { temporary: true }),
   };
 }
 

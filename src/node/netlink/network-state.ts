@@ -17,12 +17,17 @@ export interface LinkFacts {
 
 /** Facts about the addresses of an interface in metadata. */
 export interface InterfaceAddresses {
-  /** Canonical CIDRs in code point order, at most 16: those of global scope, or the link-local ones if there are none. */
+  /**
+   * Canonical CIDRs in code point order, at most 16: those of global scope, or the link-local ones if there are none; no
+   * temporary ones. Of more than 16, those without a lifetime come first: hosts of the network choose the others.
+   */
   ips: string[];
   /** Whether addresses are missing in `ips` because duplicate address detection is still running. */
   tentative: boolean;
   /** Those of `ips` whose duplicate address detection is running; absent: none. */
   unconfirmed?: string[];
+  /** Whether one of `ips` is an IPv6 address from a router, with global scope; absent: none. */
+  isAutoconfigured?: true;
   /** Addresses that are unusable, since another host has them; absent: none. At most 16. */
   duplicates?: string[];
 }
@@ -33,12 +38,15 @@ export interface NetworkState extends LinkFacts, InterfaceAddresses {}
 /** Returns the facts about a link for its metadata. @param addresses of all links, or only of this one */
 export function toNetworkState(link: Link, addresses: readonly Address[]): NetworkState {
   const { index, name: interfaceName, hardwareAddress, mtuBytes, up, carrier } = link;
-  const own = addresses.filter((address) => address.index === index);
+  const own = addresses.filter(({ index: of, temporary }) => of === index && temporary !== true);
   const [duplicates, valid] = [own.filter(({ dadFailed }) => dadFailed), own.filter(({ dadFailed }) => !dadFailed)];
   const global = valid.filter(({ scope }) => isReachable(scope));
   // Even if all global ones are tentative: reporting link-local ones meanwhile would only confuse.
   const chosen = global.length > 0 ? global : valid.filter(({ scope }) => scope === 'link');
   const usable = chosen.filter(({ tentative }) => !tentative);
+  const isAutoconfigured = usable.some(
+    ({ dynamic, cidr, scope }) => dynamic && cidr.includes(':') && isReachable(scope),
+  );
   const unconfirmed = usable.filter(({ optimistic }) => optimistic === true);
   return {
     interfaceName,
@@ -46,6 +54,7 @@ export function toNetworkState(link: Link, addresses: readonly Address[]): Netwo
     ips: cidrsOf(usable),
     tentative: chosen.some(({ tentative }) => tentative),
     ...(unconfirmed.length > 0 && { unconfirmed: cidrsOf(unconfirmed) }),
+    ...(isAutoconfigured && { isAutoconfigured }),
     ...(duplicates.length > 0 && { duplicates: cidrsOf(duplicates) }),
     mtuBytes,
     linkUp: up && carrier,
@@ -53,7 +62,9 @@ export function toNetworkState(link: Link, addresses: readonly Address[]): Netwo
 }
 
 function cidrsOf(addresses: readonly Address[]): string[] {
-  return [...new Set(addresses.map(({ cidr }) => cidr))].sort().slice(0, maxReportedAddresses);
+  const cidrs = (isDynamic: boolean) =>
+    addresses.flatMap(({ cidr, dynamic = false }) => (dynamic === isDynamic ? [cidr] : [])).sort();
+  return [...new Set([...cidrs(false), ...cidrs(true)])].slice(0, maxReportedAddresses).sort();
 }
 
 /** Kinds of links that hardware can have, too. */

@@ -91,6 +91,21 @@ describe('findContradictions', () => {
       { addresses: ['2001:db8::1/64'], sysctls: { 'net.ipv6.conf.IFNAME.disable_ipv6': '1' } },
       /: addresses\[0\]: 2001:db8::1\/64 is IPv6, and sysctls sets net\.ipv6\.conf\.IFNAME\.disable_ipv6 to 1$/,
     ],
+    [
+      { mtu: 1279, slaac: { waitSeconds: 5 } },
+      /: slaac: it is IPv6, which needs an mtu of at least 1280, and mtu is 1279$/,
+    ],
+    [
+      { slaac: { waitSeconds: 5 }, sysctls: { 'net.ipv6.conf.IFNAME.disable_ipv6': 1 } },
+      /: slaac: it is IPv6, and sysctls sets net\.ipv6\.conf\.IFNAME\.disable_ipv6 to 1$/,
+    ],
+    ...['accept_ra', 'accept_ra_pinfo', 'autoconf'].map((key): [object, RegExp] => [
+      { slaac: { waitSeconds: 0 }, sysctls: { [`net.ipv6.conf.IFNAME.${key}`]: '0' } },
+      new RegExp(`: slaac: sysctls sets net\\.ipv6\\.conf\\.IFNAME\\.${key} to 0$`),
+    ]),
+    [{ driver: 'vfio-pci', slaac: { waitSeconds: 0 } }, /: slaac: needs an interface, and vfio-pci gives none$/],
+    [{ attach: 'observe', slaac: { waitSeconds: 0 } }, /: slaac: does not go with attach "observe"$/],
+    [{ attach: 'cni', cni: chain('a'), slaac: { waitSeconds: 0 } }, /: slaac: does not go with attach "cni"$/],
     [{ driver: 'mlx5_vfio_pci', rdma: true }, /: rdma: needs an interface, and mlx5_vfio_pci gives none$/],
     [{ driver: 'vfio-pci', sysctls: { 'net.ipv4.conf.IFNAME.arp_ignore': 1 } }, /: sysctls: needs an interface/],
     [{ attach: 'observe', bond: { name: 'bond0' } }, /: bond: bond0 cannot be with attach "observe"$/],
@@ -100,6 +115,7 @@ describe('findContradictions', () => {
       { keepHostConfig: true, addresses: ['192.0.2.1/24'], bond: { name: 'bond0' } },
       /: addresses: is \["192\.0\.2\.1\/24"\], but keepHostConfig takes the addresses of the host; bond: is \{"name":"bond0"\}, but/,
     ],
+    [{ keepHostConfig: true, slaac: { waitSeconds: 0 } }, /: slaac: is \{"waitSeconds":0\}, but keepHostConfig takes/],
     [{ keepHostConfig: true, ipam: { type: 'dhcp' } }, /: ipam: is \{"type":"dhcp"\}, but keepHostConfig takes/],
     [{ keepHostConfig: true, attach: 'observe' }, /: keepHostConfig: does not go with attach "observe"$/],
     [{ keepHostConfig: true, driver: 'vfio-pci' }, /: keepHostConfig: needs an interface, and vfio-pci gives none$/],
@@ -138,6 +154,7 @@ describe('findContradictions', () => {
       neighbors: [{ address: '192.0.2.9', macAddress: '02:00:00:00:00:09' }],
     },
     { mtu: 1279, addresses: ['192.0.2.1/24'], sysctls: { 'net.ipv6.conf.IFNAME.disable_ipv6': 1 } },
+    { mtu: 1280, slaac: { waitSeconds: 0 }, sysctls: { 'net.ipv6.conf.IFNAME.accept_ra': 1 } },
     { mtu: 1280, addresses: ['2001:db8::1/64'], sysctls: { 'net.ipv6.conf.IFNAME.disable_ipv6': 0 } },
   ])('accepts %j', (parameters) => {
     expect(resolve([fromClass(parameters)])).toEqual(parameters);

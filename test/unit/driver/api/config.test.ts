@@ -51,6 +51,7 @@ const samples: {
       [{ destination: '198.51.100.0/24', nextHops: [{ gateway: '192.0.2.1' }, { gateway: '192.0.2.2', weight: 3 }] }],
     ],
   },
+  slaac: { values: [{ waitSeconds: 0 }, { waitSeconds: 30, defaultRoute: true }] },
   sysctls: {
     values: [
       { 'net.ipv4.conf.IFNAME.arp_ignore': 1, 'net.ipv6.conf.IFNAME.accept_ra': 0 },

@@ -54,6 +54,11 @@ describe('class limits', () => {
     );
     const allowed = [fromClass({ limits, overridable: ['sysctls'] }), fromClass({ limits, ...asked })];
     for (const each of allowed) expect(resolve([each, fromClaim(asked)], ['sysctls'])).toEqual(asked);
+    const slaac = { slaac: { waitSeconds: 5 } };
+    expect(() => resolve([fromClass({ limits }), fromClaim(slaac)], ['slaac'])).toThrow(
+      'claim default/fast-net sets slaac, with which routers choose addresses and routes, and limits.addressRanges',
+    );
+    expect(() => resolve([fromClass({}), fromClaim(slaac)])).toThrow('claim default/fast-net may not set slaac');
     const off = { sysctls: { [acceptRa]: '0' } };
     expect(resolve([fromClass({ limits }), fromClaim(off)], ['sysctls'])).toEqual(off);
   });

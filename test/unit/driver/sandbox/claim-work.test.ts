@@ -11,6 +11,7 @@ import type { Attachments, VfState } from '../../../../src/driver/vf/index.ts';
 import { ClaimMetadata, claimKey, formatDeviceKey, layouts } from '../../../../src/framework/metadata/index.ts';
 import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
+import { ManualClock } from '../../../doubles/manual-clock.ts';
 import { testDriver } from '../../../doubles/objects.ts';
 import { storedClaim, storedDevice } from '../../../doubles/stored-claims.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
@@ -38,6 +39,7 @@ describe('ClaimWork for the VFs of a claim', () => {
   let store: Store;
   let work: ClaimWork;
   let locks: KeyedMutex;
+  let clock: ManualClock;
   let metadata: ClaimMetadata;
   /** What the pod has, by name of the device; an error is thrown when it is read or attached. */
   let pod: Map<string, VfState | Error>;
@@ -108,10 +110,12 @@ describe('ClaimWork for the VFs of a claim', () => {
     };
     const logger = new RecordingLogger();
     locks = new KeyedMutex();
+    clock = new ManualClock();
     work = new ClaimWork({
       store,
       attachments,
       locks,
+      clock,
       networks: { isGone: () => false, isStill: () => true },
       files,
       metadata,
@@ -264,6 +268,71 @@ describe('ClaimWork for the VFs of a claim', () => {
     pod.set('dev-2', new Error('no answer'));
     expect(await serve()).toMatchObject({
       withdrawn: { code: 'several-failures', message: 'dev-1 is nowhere; no answer' },
+    });
+  });
+
+  describe('with VFs that wait for a router', () => {
+    const advertised: VfState = { ...stateOf(1), ips: ['2001:db8::1/64', '192.0.2.1/24'], isAutoconfigured: true };
+
+    beforeEach(() => {
+      const devices = [1, 2].map((index) => ({ ...deviceOf(index), config: { slaac: { waitSeconds: index } } }));
+      store.putClaim(storedClaim({ identity, podUids: ['p'], devices }));
+    });
+
+    /** Advances the time until the work ends. */
+    async function served(after: (ms: number) => void = () => undefined) {
+      let isOver = false;
+      const work = serve().finally(() => (isOver = true));
+      for (let ms = 0; !isOver; await setImmediate()) {
+        if (clock.sleeping().length === 0) continue;
+        clock.advance(250);
+        ms += 250;
+        after(ms);
+      }
+      return { result: await work, ms: clock.nowMs() };
+    }
+
+    it('starts containers when all have addresses', async () => {
+      expect(
+        await served((ms) => {
+          expect([gate(), file('vf-1')]).toEqual(['none', '']);
+          if (ms === 250) pod.set('dev-1', advertised);
+          if (ms === 500) pod.set('dev-2', { ...advertised, ips: ['2001:db8::2/64'] });
+        }),
+      ).toEqual({ result: 'ready', ms: 500 });
+      expect(gate()).not.toBe('none');
+      expect([dataOf(1)?.ips, dataOf(2)?.ips]).toEqual([advertised.ips, ['2001:db8::2/64']]);
+    });
+
+    it('starts no container without an address after the longest wait, and waits anew for that VF alone', async () => {
+      const { result, ms } = await served(() => pod.set('dev-1', advertised));
+      expect([result, ms]).toEqual([{ withdrawn: expect.objectContaining({ code: 'no-router-address' }) }, 2_000]);
+      expect((result as { withdrawn: Error }).withdrawn.message).toBe(
+        'no router gave an IPv6 address within slaac.waitSeconds to dev-2 (2 s)',
+      );
+      expect([gate(), dataOf(1)?.ips, dataOf(2)]).toEqual(['none', advertised.ips, undefined]);
+      pod.set('dev-1', stateOf(1));
+      pod.set('dev-2', advertised);
+      expect(await served()).toEqual({ result: 'ready', ms: 2_000 });
+      expect(dataOf(1)?.ips).toEqual(stateOf(1).ips);
+    });
+
+    it.each([
+      ['has left', () => pod.delete('dev-1'), 'vf-left'],
+      ['cannot be read', () => pod.set('dev-1', new SandboxError('vf-unknown', 'no answer')), 'vf-unknown'],
+    ])('starts no container if one %s meanwhile', async (_what, change, code) => {
+      const { result } = await served(() => {
+        change();
+        pod.set('dev-2', advertised);
+      });
+      expect(result).toEqual({ withdrawn: expect.objectContaining({ code }) });
+      expect([gate(), dataOf(1)]).toEqual(['none', undefined]);
+    });
+
+    it('starts containers at once if they shall not wait', async () => {
+      const devices = [1, 2].map((index) => ({ ...deviceOf(index), config: { slaac: { waitSeconds: 0 } } }));
+      store.putClaim(storedClaim({ identity, podUids: ['p'], devices }));
+      expect(await served()).toEqual({ result: 'ready', ms: 0 });
     });
   });
 

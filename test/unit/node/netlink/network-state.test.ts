@@ -61,6 +61,31 @@ describe('toNetworkState', () => {
     expect(reportedAddresses(addresses)).toEqual({ ips, tentative: false, unconfirmed: ['2001:db8::1/64'] });
   });
 
+  it('leaves out temporary addresses', () => {
+    const addresses = [address('2001:db8::1/64', { dynamic: true, temporary: true, dadFailed: true }), linkLocal()];
+    expect(reportedAddresses(addresses)).toEqual({ ips: ['fe80::1/64'], tentative: false });
+  });
+
+  it.each([
+    ['2001:db8::1/64', { dynamic: true }, true],
+    ['2001:db8::1/64', { dynamic: true, optimistic: true }, true],
+    ['2001:db8::1/64', {}, undefined],
+    ['2001:db8::1/64', { dynamic: true, tentative: true }, undefined],
+    ['2001:db8::1/64', { dynamic: true, dadFailed: true }, undefined],
+    ['2001:db8::1/64', { dynamic: true, temporary: true }, undefined],
+    ['fe80::1/64', { dynamic: true, scope: 'link' }, undefined],
+    ['10.0.0.1/24', { dynamic: true }, undefined],
+  ] as const)('takes %s with %j as an address from a router: %s', (cidr, more, expected) => {
+    expect(reportedAddresses([address(cidr, more)]).isAutoconfigured).toBe(expected);
+  });
+
+  it('leaves out those of routers first', () => {
+    const routers = Array.from({ length: 16 }, (_, index) => address(`10.0.0.${index}/24`, { dynamic: true }));
+    const { ips } = reportedAddresses([...routers, address('192.0.2.1/24'), address('192.0.2.2/24')]);
+    expect(ips).toHaveLength(16);
+    expect(ips.slice(-2)).toEqual(['192.0.2.1/24', '192.0.2.2/24']);
+  });
+
   it('stays within the API limit with a stable selection', () =>
     fc.assert(
       fc.property(fc.shuffledSubarray(Array.from({ length: 40 }, (_, i) => address(`10.0.0.${i}/24`))), (addresses) => {

@@ -1,0 +1,58 @@
+import type { Clock } from '../../lib/clock.ts';
+import { SandboxError, type SandboxPlace, type StoredDevice } from '../model/index.ts';
+import { leftError, type VfState } from '../vf/index.ts';
+import type { DeviceReading } from './metadata-writer.ts';
+
+/** Pause between two readings, ms. */
+const everyMs = 250;
+
+interface RouterWait {
+  clock: Clock;
+  place: SandboxPlace;
+  signal: AbortSignal;
+  /** Reads a VF anew; `undefined` if it has left the pod. */
+  read: (device: StoredDevice) => Promise<VfState | undefined>;
+}
+
+/**
+ * Waits until routers have given the VFs addresses, for all VFs at once. A VF without one has no state afterwards, so that its
+ * containers keep waiting.
+ * @param readings of VFs that were just attached
+ * @throws SandboxError `no-router-address`, `vf-left`, `vf-unknown`; NetlinkError; the reason of the signal
+ */
+export async function awaitRouters(readings: readonly DeviceReading[], wait: RouterWait): Promise<void> {
+  const { clock, place, signal, read } = wait;
+  const startedAtMs = clock.nowMs();
+  const lacking = new Set(readings.filter(isLacking));
+  const hasTime = ({ device }: DeviceReading) => clock.nowMs() < startedAtMs + waitSecondsOf(device) * 1_000;
+  try {
+    while ([...lacking].some(hasTime)) {
+      await clock.sleep(everyMs, signal);
+      for (const reading of lacking) {
+        reading.state = await read(reading.device);
+        if (reading.state === undefined) throw leftError([reading.device], place);
+        if (!isLacking(reading)) lacking.delete(reading);
+      }
+    }
+  } finally {
+    for (const reading of lacking) reading.state = undefined;
+  }
+  if (lacking.size > 0) throw lackingError([...lacking].map(({ device }) => device));
+}
+
+function isLacking({ device, state }: DeviceReading): boolean {
+  return state !== undefined && waitSecondsOf(device) > 0 && state.isAutoconfigured !== true;
+}
+
+function waitSecondsOf({ config }: StoredDevice): number {
+  return config.slaac?.waitSeconds ?? 0;
+}
+
+function lackingError(devices: readonly StoredDevice[]): SandboxError {
+  const names = devices.map((each) => `${each.name} (${waitSecondsOf(each)} s)`).join(', ');
+  return new SandboxError('no-router-address', `no router gave an IPv6 address within slaac.waitSeconds to ${names}`, {
+    device: devices.map(({ name }) => name).join(', '),
+    retriable: true,
+    hint: 'check that a router of the VLAN advertises a prefix for autoconfiguration; the driver retries',
+  });
+}
