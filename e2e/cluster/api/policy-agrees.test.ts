@@ -56,7 +56,7 @@ function refusalOf(error: unknown): string {
 
 /** Checks that a policy does not make: combinations of fields of claim and class, and rules of the plugins. */
 const beyondForm =
-  /needs attach|needs either|needs an interface|does not go with attach|needs vf\.vlan|must not be above|no interface that|source is|in neighbors\[|to keep them|kernel already has a route| twice/;
+  /needs attach|needs either|needs an interface|does not go with attach|needs vf\.vlan|must not be above|no interface that|source is|in neighbors\[|to keep them|kernel already has a route| twice|keepHostConfig takes|is IPv6|slaac: sysctls sets/;
 
 /** The driver's reason to refuse a claim's parameters for their form; `undefined` if it accepts them. */
 function byDriver(parameters: object): string | undefined {
