@@ -99,7 +99,7 @@ describe.each(deviceMetadata)(
         },
       );
 
-      it('the Go helper writes the same bytes to the same paths as we do', async () => {
+      it('the Go helper writes the same bytes to the same paths as netdra', async () => {
         const dataDir = temporaryFolder();
         const sample = sampleOf(name);
         const document = documentOf(sample);
@@ -114,7 +114,7 @@ describe.each(deviceMetadata)(
         );
       });
 
-      it('we read what the Go helper updates', async () => {
+      it('netdra reads metadata files that the Go helper has updated', async () => {
         const dataDir = temporaryFolder();
         const sample = sampleOf(name);
         const document = documentOf(sample);
@@ -125,7 +125,7 @@ describe.each(deviceMetadata)(
       });
     });
 
-    it('the Go library decodes any document that we would write', () => {
+    it('the Go library decodes every generated document that netdra encodes', () => {
       const folder = temporaryFolder();
       const documents = fc.sample(arbitraries.document, { numRuns: 300, seed: 5304 });
       const paths = documents.map((_, index) => join(folder, `${index}.json`));
@@ -163,7 +163,7 @@ describe.each(deviceMetadata)(
         return { notes, prepareTheirs, prepareOurs: () => bench.preparePod('ours') };
       }
 
-      it('our calls wait while the Go helper prepares', async () => {
+      it('calls of netdra wait while the Go helper prepares a claim', async () => {
         const { notes, prepareOurs, prepareTheirs } = await startBoth();
         const theirs = prepareTheirs();
         await vi.waitFor(() => expect(notes).toEqual(['theirs begins']), 5_000);
@@ -171,7 +171,7 @@ describe.each(deviceMetadata)(
         expect(notes).toEqual(['theirs begins', 'theirs ends', 'ours begins', 'ours ends']);
       });
 
-      it('calls of the Go helper wait while we prepare', async () => {
+      it('calls of the Go helper wait while netdra prepares a claim', async () => {
         const { notes, prepareOurs, prepareTheirs } = await startBoth();
         const ours = prepareOurs();
         await vi.waitFor(() => expect(notes).toEqual(['ours begins']), 5_000);
@@ -180,12 +180,15 @@ describe.each(deviceMetadata)(
       });
     });
 
-    it.each(names)('the strict decoder of the consumer in KEP-5304 accepts our layout kep: %s', (name) => {
-      const document = documentOf(sampleOf(name));
-      const path = join(temporaryFolder(), 'kep.json');
-      writeFileSync(path, layouts.kep.encode({ ...sampleOf(name).content, document }) ?? '');
-      expect(parseExact(runGo(['strict', path]))).toEqual({ document: asGoPrints(document) });
-    });
+    it.each(names)(
+      'the strict decoder of the example consumer in KEP-5304 accepts the layout kep of netdra: %s',
+      (name) => {
+        const document = documentOf(sampleOf(name));
+        const path = join(temporaryFolder(), 'kep.json');
+        writeFileSync(path, layouts.kep.encode({ ...sampleOf(name).content, document }) ?? '');
+        expect(parseExact(runGo(['strict', path]))).toEqual({ document: asGoPrints(document) });
+      },
+    );
 
     it('the Go library rejects a truncated file', () => {
       const path = join(temporaryFolder(), 'cut.json');

@@ -183,7 +183,7 @@ describe(`Kubernetes ${pinnedVersion(kubernetesNext, 'k8s.io/kubernetes')}, unre
     const ofHelper = ["the driver's own domain", 'an unknown counter set', 'an unknown counter'];
     // No JSON can hold a bigint, and only JavaScript cannot represent a number beyond 2^53.
     const bad = badDevices.filter(([what]) => !['a bigint', 'a number beyond 2^53'].includes(what));
-    it.each(bad)('rejects %s, as we do', async (what, more) => {
+    it.each(bad)('rejects %s, as netdra does', async (what, more) => {
       const devices = [{ name: 'vf', ...more }];
       const [plain] = ownSlices({ devices: [] });
       const create = { ...plain, spec: { ...plain?.spec, devices } };
@@ -280,7 +280,7 @@ describe(`Kubernetes ${pinnedVersion(kubernetesNext, 'k8s.io/kubernetes')}, unre
       [`${longest}d`, false],
       ['relative', false],
       ...['%41', '%', '?', '#', '\n'].map((part): [string, boolean] => [`/a${part}b`, false]),
-    ])('connects to plugins in %j: %s, as we do', async (dataDir, isAccepted) => {
+    ])('connects to plugins in directory %j: %s, and netdra decides the same', async (dataDir, isAccepted) => {
       const [answer] = await ask([{ endpoint: join(dataDir, 'dra.sock') }]);
       const choose = () => chooseSocketPaths({ driver: testDriver, dataDir, registryDir: '/registry' });
       expect(answer?.refused === undefined).toBe(isAccepted);
@@ -288,7 +288,7 @@ describe(`Kubernetes ${pinnedVersion(kubernetesNext, 'k8s.io/kubernetes')}, unre
       else expect(choose).toThrow(KubeletPluginError);
     });
 
-    it('registers our helper, which prepares and unprepares the claims of a pod', async () => {
+    it('registers the plugin helper of netdra, which prepares and unprepares the claims of a pod', async () => {
       const bench = await Bench.start();
       onTestFinished(() => bench[Symbol.asyncDispose]());
       bench.api.create(buildNode());

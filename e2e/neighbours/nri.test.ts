@@ -121,7 +121,7 @@ describe.each(nriRuntimes)('the runtime side of NRI $version', (runtimeOf) => {
     },
   );
 
-  it('launches a plugin with its configuration; the plugin ends with the runtime', async () => {
+  it('launches a plugin, which gets its configuration and exits with the runtime', async () => {
     const path = socketPath();
     const [pluginDir, output] = [join(dirname(path), 'plugins'), join(dirname(path), 'output')];
     mkdirSync(join(pluginDir, 'conf.d'), { recursive: true });

@@ -61,7 +61,7 @@ describe('announcements for an attached VF', () => {
     await expect.poll(network.frames).toContainEqual(expect.stringMatching(arpOf(vfMac, '0a59070a')));
   });
 
-  it("replace the stale MAC address in the neighbours' caches", async () => {
+  it('replace stale MAC addresses in the neighbor caches of other hosts', async () => {
     ip('address', 'add', '192.0.2.1/24', 'dev', 'peer1');
     ip('address', 'add', '2001:db8::1/64', 'dev', 'peer1', 'nodad');
     for (const address of ['192.0.2.10', '2001:db8::10']) {
@@ -91,7 +91,7 @@ describe('announcements for an attached VF', () => {
   });
 });
 
-describe('announcements for a VF whose address another host has', () => {
+describe('an attached VF with an address that another host has', () => {
   const other = '02:00:00:00:00:99';
   const config = { interfaceName: 'net1', addresses: ['192.0.2.10/24', '2001:db8::10/64', '192.0.2.11/24'] };
 
@@ -102,7 +102,7 @@ describe('announcements for a VF whose address another host has', () => {
     bench.prepare('c', [{ index: 1, config }]);
   });
 
-  it('keep the IPv4 address, report the MAC of the other host, and do not announce the address', async () => {
+  it('keeps its IPv4 address without announcing it, and reports the MAC of the other host', async () => {
     using network = capture();
     const pod = bench.newPod();
     await bench.attach('c', pod);
@@ -119,7 +119,7 @@ describe('announcements for a VF whose address another host has', () => {
     expect(bench.conflicts).toHaveLength(1);
   });
 
-  it('announce the IPv4 address once the other host has released it', async () => {
+  it('announces its IPv4 address once the other host has released it', async () => {
     const pod = bench.newPod();
     await bench.attach('c', pod);
     await expect.poll(() => bench.conflicts).toEqual(['pod-uid']);
@@ -132,7 +132,7 @@ describe('announcements for a VF whose address another host has', () => {
     expect(network.frames()).toContainEqual(expect.stringMatching(arpOf(vfMac, 'c000020a')));
   });
 
-  it('drop the IPv6 address, and do not announce it', async () => {
+  it('loses its IPv6 address, which is not announced', async () => {
     using network = capture();
     const pod = bench.newPod();
     await bench.attach('c', pod);
@@ -143,8 +143,8 @@ describe('announcements for a VF whose address another host has', () => {
   });
 });
 
-describe('announcements for two VFs of a pod on one network', () => {
-  it('do not mistake a VF for another host, although each VF answers for the addresses of both', async () => {
+describe('the search for duplicate addresses, with two VFs of a pod on one network', () => {
+  it('does not mistake a VF for another host, although each VF answers for the addresses of both', async () => {
     bench.createVf(2);
     using network = capture();
     for (const peer of ['peer1', 'peer2']) ip('link', 'set', peer, 'master', bench.bridge());

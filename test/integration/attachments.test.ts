@@ -65,7 +65,7 @@ describe('a VF attached by CNI plugins', () => {
     macAddress: '02:aa:00:00:00:01',
   });
 
-  it('is reported as seen in the pod; after detaching it is restored and its address released', async () => {
+  it('is reported with its state in the pod, and is restored and its address released when it leaves', async () => {
     bench.createVf(1);
     bench.prepare('c', [{ index: 1, config: config() }]);
     const pod = bench.newPod();
@@ -96,7 +96,7 @@ describe('a VF attached by CNI plugins', () => {
     expect((await bench.runner.cachedAttachments()).attachments).toEqual([]);
   });
 
-  it('gets the first name that no link and no claim of the pod uses, and keeps it', async () => {
+  it('gets the first of the names net1, net2, … that no link and no claim of the pod uses, and keeps that name', async () => {
     for (const index of [1, 2]) bench.createVf(index);
     const pod = bench.newPod();
     pod.exec('ip', 'link', 'add', 'net1', 'type', 'veth', 'peer', 'name', 'net1p');
@@ -150,7 +150,7 @@ describe('a NIC that keeps the configuration of the host', () => {
     ]);
   });
 
-  it('gets both back when the kernel has returned it under the name of the pod', async () => {
+  it('has its addresses and routes on the host even if the kernel returned it under its name in the pod', async () => {
     bench.createVf(1);
     ip('link', 'set', 'vf1', 'up');
     ip('addr', 'add', '192.0.2.7/24', 'dev', 'vf1');
@@ -202,7 +202,7 @@ describe('a VF that an earlier attempt moved to its pod', () => {
     return pod;
   };
 
-  it('gets the name of its claim if that attempt did not rename it', async () => {
+  it('gets the name in its claim if the earlier attempt did not rename it', async () => {
     // As the kernel leaves a link whose new name another one took during the move.
     const pod = await leaveDownAs('vf1');
     expect(await bench.attach('c', pod)).toMatchObject([{ interfaceName: 'fast0' }]);
@@ -225,7 +225,7 @@ describe('a VF without a kernel driver, after a reset of its card', () => {
 });
 
 describe('a VF whose pod removed a route of its claim', () => {
-  it('is not compared with its claim at the first reading, but at all later ones', async () => {
+  it('is compared with its claim at every reading except the first', async () => {
     bench.createVf(1);
     const routes = [{ destination: '198.51.100.0/24' }];
     bench.prepare('c', [{ index: 1, config: { interfaceName: 'net1', addresses: ['192.0.2.10/24'], routes } }]);

@@ -154,7 +154,7 @@ describe('host-local alone', () => {
     await setup.runner.ipamDelete({ ipam, ...rest, capabilities }, never);
   });
 
-  it("reports the plugin's own error when no address is left, and leaves no lease", async () => {
+  it("reports the plugin's own error when its range is used up, and leaves no lease", async () => {
     const ranges = [[{ subnet: '10.89.8.0/30', rangeStart: '10.89.8.2', rangeEnd: '10.89.8.2' }]];
     const ipam = parseCniIpam(setup.ipam({ ranges }), 'test', { name: 'fast' });
     const attachment = { ipam, containerId: 'sandbox1', netnsPath: setup.pod.path, ifName: 'net1' };
@@ -211,7 +211,7 @@ describe('a device moved by host-device and set up by tuning', () => {
     expect((await setup.runner.cachedAttachments()).attachments).toEqual([]);
   });
 
-  it('is returned with nothing but the CNI cache after the driver was killed during ADD', async () => {
+  it('returns with the CNI cache alone if the driver was killed during ADD', async () => {
     using _vf = createVf();
     const pidFile = setup.writeHangingPlugin();
     const attachment = setup.attachment([...chainOf(), { type: 'hang' }]);

@@ -35,7 +35,7 @@ describe('netdra doctor', () => {
     });
   });
 
-  it('detects whether mounts of the host propagate into its own mount namespace', () => {
+  it('detects whether mounts of the host become visible in its own mount namespace', () => {
     using dir = tempDir();
     const flags = [`--netns-dir=${dir.path}`];
     const mount = (propagation: string) =>

@@ -167,7 +167,7 @@ describe('configureLink on a node that disables IPv6 for new interfaces', () => 
     expect(network.addresses()).toEqual(['2001:db8::10']);
   });
 
-  it('keeps IPv6 off for a claim without IPv6 addresses and routes', async () => {
+  it('keeps IPv6 disabled for a claim without IPv6 addresses and routes', async () => {
     using network = new Network();
     network.pod.exec('sh', '-c', 'echo 1 >/proc/sys/net/ipv6/conf/net1/disable_ipv6');
     await network.configure({ addresses: ['192.0.2.10/24'] });
@@ -185,7 +185,7 @@ describe('configureLink in a namespace whose interfaces announce addresses', () 
     expect(keys.map((key) => network.sysctl(key))).toEqual(['0', '0']);
   });
 
-  it('leaves announcements to the kernel if the claim asks for it', async () => {
+  it("leaves announcements to the kernel if the claim's sysctls enable them", async () => {
     using network = new Network();
     await network.configure({ sysctls: { 'net.ipv4.conf.IFNAME.arp_notify': 1 } });
     expect(keys.map((key) => network.sysctl(key))).toEqual(['1', '0']);
@@ -234,7 +234,7 @@ describe('findDifferences', () => {
     },
   };
 
-  it("finds nothing on a freshly configured interface, in any notation and with the kernel's rounding", async () => {
+  it('finds nothing on a freshly configured interface, whatever notation the claim uses and however the kernel rounds', async () => {
     using network = new Network();
     for (let round = 0; round < 2; round++) await network.configure(config);
     expect(network.pod.exec('ip', 'rule', 'show')).toMatch(/^100:\s+from 192\.0\.2\.10 lookup 100 *$/m);
@@ -248,7 +248,7 @@ describe('findDifferences', () => {
     expect(await network.differences({})).toEqual([]);
   });
 
-  it('names missing routes and changed settings', async () => {
+  it('names routes that are missing and settings that have changed', async () => {
     using network = new Network();
     await network.configure(config);
     for (const route of [['198.51.100.0/24'], ['-6', '2001:db8:1::/48']])

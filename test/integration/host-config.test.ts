@@ -132,7 +132,7 @@ describe('a NIC that keeps the configuration of the host', () => {
     }
   });
 
-  it('is refused with more routes than are read', async () => {
+  it('is refused if it has more routes than netdra reads', async () => {
     setup.host.exec('ip', 'addr', 'add', '192.0.2.7/24', 'dev', 'ens5');
     const add = 'for i in $(seq 0 255); do echo route add 10.$i.0.0/16 dev ens5; done | ip -batch -';
     setup.host.exec('sh', '-c', add);
@@ -141,7 +141,7 @@ describe('a NIC that keeps the configuration of the host', () => {
     expect((await setup.state()).hostConfig?.routes).toHaveLength(1 + 128);
   });
 
-  it('is refused with a route that another interface has, too', async () => {
+  it('is refused if one of its routes also leads through another interface', async () => {
     const ip = (...args: string[]) => void setup.host.exec('ip', ...args);
     ip('addr', 'add', '192.0.2.7/24', 'dev', 'ens5');
     ip('link', 'add', 'ens6', 'type', 'veth', 'peer', 'peer6');
@@ -153,14 +153,14 @@ describe('a NIC that keeps the configuration of the host', () => {
     );
   });
 
-  it('is restored although it never left the host, as at the end of a claim whose pod never started', async () => {
+  it('is restored at the end of a claim whose pod never started, when it has not left the host', async () => {
     configureHost();
     const [before, state] = [seen(setup.host, 'ens5'), await setup.state()];
     expect(await restoreLinkState(setup.hostConnection, (await setup.nic()).index, state)).toEqual([]);
     expect(seen(setup.host, 'ens5')).toEqual(before);
   });
 
-  it('gets all other routes and its neighbors back if another NIC has taken one of its routes', async () => {
+  it('gets all other routes and its neighbors back if another NIC has meanwhile taken one of its routes', async () => {
     configureHost();
     const [[, routes = [], neighbors = []], state] = [seen(setup.host, 'ens5'), await setup.state()];
     const { index } = await setup.back(await setup.toPod(state));
@@ -178,7 +178,7 @@ describe('a NIC that keeps the configuration of the host', () => {
     expect(neighborsOf(setup.host, 'ens5')).toEqual(neighbors);
   });
 
-  it('may have many neighbors that the kernel has learnt', async () => {
+  it('is accepted with many neighbors if the kernel has learnt them', async () => {
     configureHost();
     const add =
       'for i in $(seq 20 250); do echo neigh add 192.0.2.$i lladdr 02:00:00:00:01:01 nud stale dev ens5; echo neigh add 10.9.0.$i lladdr 02:00:00:00:01:02 nud stale dev ens5; done | ip -batch -';

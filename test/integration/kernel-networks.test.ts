@@ -38,7 +38,7 @@ describe('KernelNetworks', () => {
     expect([networks.open('/run/netns/gone'), networks.open(file)]).toEqual([undefined, undefined]);
   });
 
-  it('reports a namespace as gone only if its directory is visible', () => {
+  it('reports a namespace as gone only if the directory of namespaces is visible', () => {
     const file = join(dir.path, 'file');
     writeFileSync(file, '');
     const gone = [join(dir.path, 'gone'), file, join(dir.path, 'nowhere/netns'), '/proc/self/ns/net'];

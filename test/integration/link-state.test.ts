@@ -261,7 +261,7 @@ describe('a link on its way back to the host', () => {
     expect(await setup.state(back.index)).toEqual(before);
   });
 
-  it('is restored from the four properties that are always known', async () => {
+  it('is restored even if the snapshot has only the four properties that are always known', async () => {
     const { before, inPod: link } = await setup.toPod();
     const { name, hardwareAddress = '', mtuBytes, up } = before;
     const back = await comesBackByItself(link.index, 'net1');
@@ -302,7 +302,7 @@ describe('a link on its way back to the host', () => {
     },
   );
 
-  it('gets a free name, not the name chosen by its pod, if its own name is taken', async () => {
+  it('gets a free name on the host, not its name in the pod, if another link has its old name', async () => {
     const { before, inPod: link } = await setup.toPod();
     onHost('add', 'ens1f0v0', 'type', 'bridge');
     onHost('add', 'netdra1', 'type', 'bridge');

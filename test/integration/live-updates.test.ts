@@ -48,7 +48,7 @@ describe('NetworkWatch', () => {
     await expect.poll(() => changes).toBeGreaterThan(before);
   });
 
-  it('ignores other namespaces, and reports nothing after it is closed', async () => {
+  it('ignores other namespaces, and reports nothing after it was closed', async () => {
     let changes = 0;
     using other = new TestNetns('other');
     using handle = netns.open();
@@ -82,7 +82,7 @@ describe('NetworkWatch after an overflow of its socket buffer', () => {
   });
 });
 
-describe('Follow', () => {
+describe('Follow, which watches the network of a pod', () => {
   const networks = new KernelNetworks({ procSysDir: '/proc/sys' });
   afterAll(() => networks[Symbol.dispose]());
   const ends = new NamespaceEnds({ networks, clock: systemClock });
@@ -92,14 +92,14 @@ describe('Follow', () => {
     return new Follow(namespace, { networks, ends, onChange, clock: systemClock });
   };
 
-  it('reports a change in the kernel', async () => {
+  it('reports a change that the kernel announces', async () => {
     let changes = 0;
     using _ = follow(() => changes++);
     netns.exec('ip', 'addr', 'add', '192.0.2.1/32', 'dev', 'vf0');
     await expect.poll(() => changes).toBe(1);
   });
 
-  it('closes its descriptors of a namespace that the runtime released', async () => {
+  it('closes its descriptors of a network namespace that the runtime has released', async () => {
     const before = openDescriptors();
     using _ = follow(() => undefined);
     expect(openDescriptors()).toBeGreaterThan(before);

@@ -127,7 +127,7 @@ describe('a link on its way into a pod and back', () => {
     expect(defaults.map(({ destination }) => destination).sort()).toEqual(['0.0.0.0/0', '::/0']);
   });
 
-  it('gets from each address only a route to the network of the prefix, as class limits assume', async () => {
+  it('has for each address only one route, to the network of its prefix, as class limits assume', async () => {
     const vf = await setup.createPair();
     const { podConnection } = setup;
     const { index } = await moveLink(setup.hostConnection, vf, setup.podTarget, { name: 'net1', up: true });
@@ -256,7 +256,7 @@ describe('RtnlConnection, reading a namespace', () => {
       .toMatchObject({ ips: ['2001:db8::9/64'], tentative: false });
   });
 
-  it('never reports an address that a neighbour has', async () => {
+  it('never reports an address that turned out to belong to another host', async () => {
     const vf = await setup.createPair();
     const peer = (await setup.hostConnection.link({ name: 'peer0' }))!;
     const inPod = await moveLink(setup.hostConnection, peer, setup.podTarget, { up: true });
@@ -268,7 +268,7 @@ describe('RtnlConnection, reading a namespace', () => {
     expect((await readNetworkState(setup.hostConnection, vf.index)).ips).not.toContain('2001:db8::9/64');
   });
 
-  it('returns 1024 of the 3,000 addresses of a link, and handles the next request', async () => {
+  it('reads at most 1,024 of the 3,000 addresses of a link, and still handles the next request', async () => {
     const vf = await setup.createPair();
     const hostNetns = setup.host.path;
     const lines = Array.from({ length: 3_000 }, (_, i) => `addr add 10.${i >> 8}.${i & 255}.1/32 dev vf0`);
@@ -448,7 +448,7 @@ describe('network namespaces', () => {
     await expect.poll(() => setup.hostConnection.link({ name: 'peer0' })).toBeUndefined();
   });
 
-  it('are left again even if the operation inside fails', () => {
+  it('are left again even if the operation in them fails', () => {
     const before = ownNetns();
     const inside = openInNetns(setup.podHandle, () => readlinkSync('/proc/thread-self/ns/net'));
     expect(inside).toBe(`net:[${setup.podHandle.inode.ino}]`);
@@ -474,7 +474,7 @@ describe('network namespaces', () => {
     await expect.poll(openDescriptors).toBeLessThanOrEqual(before);
   });
 
-  it('end the process if the thread cannot return to its original namespace', () => {
+  it('end the process if a thread that entered one cannot return to its own', () => {
     const program = `
       import { closeSync, readdirSync, readlinkSync, writeSync } from 'node:fs';
       import { NetnsHandle, openInNetns } from ${JSON.stringify(netlinkModule)};

@@ -16,7 +16,7 @@ function sockets(): number[] {
   });
 }
 
-it('packet sockets are all closed, without blocking the event loop', async () => {
+it('closing all packet sockets does not block the event loop', async () => {
   using netns = NetnsHandle.own();
   const before = sockets();
   const opened = Array.from({ length: 11 }, () => new PacketSocket(netns, loopback, EtherType.arp));

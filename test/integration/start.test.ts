@@ -23,7 +23,7 @@ interface LogLine {
   err?: { message: string; code?: string };
 }
 
-describe('netdra run with unusable settings', () => {
+describe('netdra run on a node with faults', () => {
   let dir: ReturnType<typeof tempDir>;
   beforeEach(() => {
     dir = tempDir();

@@ -177,7 +177,7 @@ describe('a VF that leaves its pod while the pod runs', () => {
   it.each([
     ['moves it to the host', () => pod.exec('ip', 'link', 'set', 'net1', 'netns', host.path)],
     ['deletes it', () => pod.exec('ip', 'link', 'delete', 'net1')],
-  ])('closes the start gate of its claim until it is attached again: a process %s', async (_, leave) => {
+  ])('closes the start gate of its claim until it is attached again, if a process %s', async (_, leave) => {
     await driver.prepare('c', 0, configured);
     await driver.side.hooks.runPodSandbox(sandbox(), call);
     expect(driver.gate('c')).toBe('served s1');
@@ -193,7 +193,7 @@ describe('a VF that leaves its pod while the pod runs', () => {
     expect(driver.logger.messages('warn')).toEqual(['sandbox not ready yet']);
   });
 
-  it('keeps the start gate closed, and containers are rejected, while it is in another namespace', async () => {
+  it('keeps the start gate closed while it is in another namespace, so that containers are rejected', async () => {
     await driver.prepare('c', 0, configured);
     await driver.prepare('other', 1, { interfaceName: 'net2' });
     await driver.side.hooks.runPodSandbox(sandbox(), call);
@@ -238,7 +238,7 @@ describe('a VF that leaves its pod while the pod runs', () => {
     expect([linksOf(host).includes('nsim0v0'), linksOf(nested).includes('net1')]).toEqual([true, false]);
   });
 
-  it('is not attached by the driver if attach is observe; the gate opens when another component returns it', async () => {
+  it('is not attached by the driver if attach is observe, and opens the gate when another component returns it', async () => {
     await driver.prepare('c', 0, { attach: 'observe' });
     const move = () => {
       host.exec('ip', 'link', 'set', 'nsim0v0', 'netns', pod.path);

@@ -29,7 +29,7 @@ describe("the chart's pod", () => {
     });
   });
 
-  it('mounts further directories only for features that need them', () => {
+  it('mounts a directory that a feature needs only if the feature is enabled', () => {
     const paths = (values: Record<string, unknown>) =>
       podOf(values)?.containers[0]?.volumeMounts?.map((each) => each.mountPath);
     expect(paths({})).toHaveLength(13);
@@ -43,7 +43,7 @@ describe("the chart's pod", () => {
     expect(rulesOf({})).not.toContainEqual(rule);
   });
 
-  it('mounts the directories of all layouts, since claims keep the layouts of their prepare', () => {
+  it('mounts the directories of all metadata layouts, since prepared claims keep their layouts', () => {
     const dirsOf = (kubeletPlugin: Record<string, unknown>) => {
       const pod = podOf({ kubeletPlugin });
       const [container] = pod?.containers ?? [];

@@ -146,7 +146,7 @@ describe('common chart values', () => {
     expect(data).toEqual({ 'netdra.json': read('helm/netdra/dashboard.json') });
   });
 
-  it('add scrape settings to those of the chart', () => {
+  it('add scrape settings to those that the chart sets', () => {
     const { spec } = find<{ spec: { endpoints: object[] } }>('ServiceMonitor', common.serviceMonitor ?? {});
     expect(spec.endpoints).toMatchObject([
       {

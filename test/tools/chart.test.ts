@@ -60,7 +60,7 @@ describe('the chart', () => {
     expect(read('manifests/netdra.yaml')).toBe(renderManifest());
   });
 
-  it.each(helmVersions)('renders the same complete, unambiguous objects for %s', (version) => {
+  it.each(helmVersions)('passes helm lint, and renders deploy/manifests/netdra.yaml, with %s', (version) => {
     const cacheDir = cacheFolder(process.env);
     const lint = runHelm(cacheDir, ['lint', '--strict', chartDir], { version });
     expect(lint).toContain('0 chart(s) failed');

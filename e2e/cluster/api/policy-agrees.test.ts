@@ -219,7 +219,7 @@ describe('admission policy and driver', { tags: 'newest' }, () => {
     ['refuses: CNI plugins', [[[], { bond, attach: 'cni', cni: { type: 'x' } }]], /bond0 cannot be with attach "?cni/],
     ['refuses: Multus', [[[], { bond, attach: 'observe' }]], /bond0 cannot be with attach "?observe/],
     ['refuses: DPDK', [[[], { bond, driver: 'vfio-pci' }]], /bond0 cannot be with driver "?vfio-pci/],
-  ])('agree on bonds: each %s', async (_, entries, reason) => {
+  ])('agree on a claim with a bond: each %s', async (_, entries, reason) => {
     const requests = ['left', 'right'].map((name) => ({ name, exactly: { deviceClassName: className } }));
     const config = entries.map(([names, fields]) => {
       return { requests: names, opaque: { driver: testDriver, parameters: { ...head, ...fields } } };
@@ -230,7 +230,7 @@ describe('admission policy and driver', { tags: 'newest' }, () => {
     }
   });
 
-  it("leave a bond member that the claim lacks to the API server's own validation", async () => {
+  it('accept a bond with a member that is no request of the claim, which the API server itself rejects', async () => {
     const requests = [{ name: 'left', exactly: { deviceClassName: className } }];
     const config = [{ requests: ['left', 'lost'], opaque: { driver: testDriver, parameters: { ...head, bond } } }];
     expect(await ofApiServer(requests, config)).toMatch(/lost.*must be the name of a request/);

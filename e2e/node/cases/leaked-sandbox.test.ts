@@ -93,7 +93,7 @@ describe.each(containerdSeries)('a cancelled RunPodSandbox on containerd %s', (v
     expect(await expectTruth(bench, sandbox, next)).toBe(1);
   });
 
-  it('does not prevent the pod from getting the VF in its next sandbox', async () => {
+  it('does not prevent its pod from getting the VF in its next sandbox', async () => {
     await startDriver(ipam);
     const pod = await addVfPod(bench, 'again', 2, fieldsFor('has moved'));
     await cancelIn(ipam, pod);

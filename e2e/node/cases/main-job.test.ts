@@ -103,7 +103,7 @@ describe.each<ContainerdSeries>([...containerdSeries])('netdra on containerd %s'
     expect(await expectTold(earlyContainer, earlySandbox, early)).toBeGreaterThanOrEqual(1);
   });
 
-  it('lets pods run on and starts waiting pods after a kill', async () => {
+  it('keeps pods running while the driver is killed, and starts waiting pods when it is back', async () => {
     await startDriver();
     const running = await addVfPod(bench, 'running', 0);
     const runningSandbox = await bench.startPod(running);

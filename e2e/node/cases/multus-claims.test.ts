@@ -114,7 +114,7 @@ describe.each(containerdSeries)('Multus with claim devices on containerd %s', (v
     expect(bench.hostVfs()).toHaveLength(8);
   });
 
-  it('attaches the devices of an extended resource by its requestMappings', async () => {
+  it('attaches the devices of an extended resource, which it finds by requestMappings of the pod', async () => {
     const pod = annotated(buildPod('by-limit', { resourceClaims: [{ name: 'nics', resourceClaimName: 'by-limit' }] }));
     // Others than before: host-device takes away the alias by which the stand-in finds a simulated VF.
     const chosen = devices.filter(({ attributes }) => attributes['k8s.cni.cncf.io/resourceName']?.string === fast);
@@ -131,7 +131,7 @@ describe.each(containerdSeries)('Multus with claim devices on containerd %s', (v
     expect(bench.hostVfs()).toHaveLength(8);
   });
 
-  it('cannot attach a device without a resource name, and leaves all VFs on the host', async () => {
+  it('cannot attach a device that has no resource name, and leaves all VFs on the host', async () => {
     const pod = annotated(buildPod('unnamed', { resourceClaims: [{ name: 'nics', resourceClaimTemplateName: 't' }] }));
     const named = devices.find(({ attributes }) => attributes['k8s.cni.cncf.io/resourceName'] !== undefined);
     const unnamed = devices.find(({ attributes }) => attributes['k8s.cni.cncf.io/resourceName'] === undefined);

@@ -16,7 +16,7 @@ const reconcileIntervalMs = 500;
 /** Space for all files that the driver writes for a pod, in pages. */
 const enoughPages = 64;
 
-describe('a node that runs out of resources', () => {
+describe('the driver on a node that runs out of resources', () => {
   let bench: Bench;
   let root: string;
   let plugins: SmallDisk;
@@ -76,7 +76,7 @@ describe('a node that runs out of resources', () => {
 
   const noSpace = /no space left|disk is full|disk I\/O error|ENOSPC/i;
 
-  it('ENOSPC on each write of prepare, hook, stop and unprepare: reported clearly, nothing is lost, and a retry succeeds', async () => {
+  it('reports ENOSPC on each write of prepare, hook, stop and unprepare, loses nothing, and succeeds on a retry', async () => {
     await bench.startDriver();
     const pod = await addVfPod(bench, 'full-disk', 0);
     const prepared = await squeeze(plugins, () => bench.prepare(pod));
@@ -100,7 +100,7 @@ describe('a node that runs out of resources', () => {
     await expectClean(bench);
   });
 
-  it('ENOSPC in the CDI directory: the claim is not prepared, and an error says why', async () => {
+  it('does not prepare a claim while the CDI directory has no space, and reports why', async () => {
     await bench.startDriver();
     const pod = await addVfPod(bench, 'full-cdi', 0);
     const { failures } = await squeeze(cdi, () => bench.prepare(pod));
@@ -109,7 +109,7 @@ describe('a node that runs out of resources', () => {
     await expectTruth(bench, await bench.runSandbox(pod), pod);
   });
 
-  it('read-only directories: nothing is prepared or served, nothing is lost, and a retry succeeds', async () => {
+  it('prepares and serves nothing while its directories are read-only, loses nothing, and succeeds on a retry', async () => {
     await bench.startDriver();
     const pod = await addVfPod(bench, 'read-only', 0);
     cdi.setReadOnly(true);
@@ -134,7 +134,7 @@ describe('a node that runs out of resources', () => {
     await expectTruth(bench, await bench.runSandbox(next), next);
   });
 
-  it('EMFILE: containers wait until file descriptors are available again', async () => {
+  it('lets containers wait on EMFILE until file descriptors are available again', async () => {
     await using driver = await bench.startProcess();
     const pod = await addVfPod(bench, 'no-descriptors', 0);
     await bench.prepare(pod);

@@ -34,7 +34,7 @@ echo "addresses $PCIDEVICE_INTEL_COM_DPDK"
 echo "info $PCIDEVICE_INTEL_COM_DPDK_INFO"
 stat -c 'file %F' /dev/vfio/*`;
 
-it('dpdk-testpmd starts with its two VFs; the variables of a device plugin name one of them, too', async ({
+it('dpdk-testpmd starts with both VFs of its claims, of which one is also in the variables of a device plugin', async ({
   node: { bench },
   vfs,
 }) => {
@@ -101,7 +101,7 @@ function mountHugePages(node: VmNode, name: string) {
   };
 }
 
-it('dpdk-testpmd runs as the owner of the device files, but not as another user or with too little memory to pin', async ({
+it('dpdk-testpmd runs as the owner of the device files, but not as another user or with a low limit of locked memory', async ({
   node,
   vfs,
 }) => {

@@ -13,7 +13,7 @@ interface ReportedEvent {
 const address = '192.0.2.10/24';
 const destination = '198.51.100.0/24';
 
-it('a round restores VLAN and spoof check of VFs in pods and in user space, and reports drift made in the pod', async ({
+it('netdra restores a lost VLAN and spoof check of VFs in pods, and reports settings that a pod changed itself', async ({
   node,
   vfs,
 }) => {

@@ -19,7 +19,7 @@ function run(script: string): void {
 }
 
 describe('a PF that is a bond port', () => {
-  it('taints its VFs while it has no LACP partner, and the driver logs that the card cannot set VF link states', {
+  it('has its VFs tainted while it has no LACP partner, and a log line says that the card cannot set VF link states', {
     timeout: 600_000,
   }, async ({ node, vfs }) => {
     const ofPf0 = vfs.filter(({ pf }) => pf === 'pf0').map(deviceName);

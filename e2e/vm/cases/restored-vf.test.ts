@@ -89,7 +89,7 @@ describe('a VF', () => {
     for (const pod of pods) await retry(() => node.bench.endPod(pod));
   });
 
-  it('that another component lost is offered again after the rebind commands in docs/troubleshooting.md', async ({
+  it('is offered again after another component lost it and the rebind commands in docs/troubleshooting.md ran', async ({
     node,
     vfs,
   }) => {

@@ -88,7 +88,7 @@ function damage(gate: Gate, how: Damage): Buffer {
 }
 
 describe('netdra-gate and the driver', () => {
-  it('read a gate in the same way', async () => {
+  it('decide the same on every text of a gate', async () => {
     await check(60, gates, async (gate) => {
       const { code, stderr } = await run(formatGate(gate), '0.1');
       const isOurs = gate.sandboxId === sandbox;
@@ -138,7 +138,7 @@ describe('netdra-gate, when system calls fail', () => {
     });
   });
 
-  it('never starts an unserved container, and ends with a reason', async () => {
+  it('never starts a container whose sandbox is not served, and prints a reason', async () => {
     const isShut = ({ state, sandboxId }: Gate) => state !== 'served' || sandboxId !== sandbox;
     const cases = fc.tuple(
       fc.option(gates.filter(isShut), { nil: undefined }),

@@ -163,7 +163,7 @@ describe('netdra-metadata eal-args', () => {
     ['', 3],
     ['10000:e1:00.0', 0],
     ['ABCD:3B:02.1', 0],
-  ])('treats PCI address %j with exit code %d', (address, exitCode) => {
+  ])('given the PCI address %j, exits with %d', (address, exitCode) => {
     writeDevice({ attributes: { 'resource.kubernetes.io/pciBusID': { string: address } } });
     const result = run('eal-args');
     expect(result).toMatchObject({ exitCode, stdout: exitCode === 0 ? `-a ${address}\n` : '' });
@@ -193,7 +193,7 @@ describe('netdra-metadata with a hundred devices', () => {
     networkData: { interfaceName: `net${index}` },
   }));
 
-  it('lists them in as many claims', async () => {
+  it('lists each of them with its claim', async () => {
     for (const [index, each] of devices.entries()) {
       await root.prepare({ claim: `nic-${index}`, devices: [each], layouts: [index % 2 === 0 ? 'v1' : 'kep'] });
     }

@@ -26,7 +26,7 @@ const device = (fields: object) => ({
 });
 
 describe('netdra-metadata with every layout', () => {
-  it.each(allLayouts)('%s: lists its contents, and serves each command', async (layout) => {
+  it.each(allLayouts)('with the layout %s, lists the devices and supports every command', async (layout) => {
     await root.prepare({ claim: 'nic', devices: [vf(1), vf(2)], layouts: [layout] });
     const columns = lines(output('--layout', layout, 'list', '--no-headers')).map((line) => line.split('\t'));
     const networkData = (index: number) =>
@@ -47,7 +47,7 @@ describe('netdra-metadata with every layout', () => {
     expect(output('--layout', layout, 'wait', '--timeout', '0')).toBe('');
   });
 
-  it.each(allLayouts)('%s: is recognized by its content if a path is given', async (layout) => {
+  it.each(allLayouts)('recognizes the layout %s by the content of a file given by --path', async (layout) => {
     await root.prepare({ claim: 'nic', devices: [vf(1)], layouts: [layout] });
     const [file = ''] = root.files();
     const { stdout, exitCode } = runProgram(tool, ['--path', join(root.path, file), 'eal-args', 'nic/vf']);
@@ -63,7 +63,7 @@ describe('netdra-metadata with every layout', () => {
     },
   );
 
-  it('reads the directory of any layout given by --path, and names missing files', async () => {
+  it('reads a directory of any layout given by --path, and names missing files', async () => {
     await root.prepare({ claim: 'nic', devices: [vf(1)], layouts: ['downward-api'] });
     await root.prepare({ claim: 'other', devices: [vf(2)], layouts: ['kep'] });
     const at = (path: string) => runProgram(tool, ['--path', join(root.path, path), 'eal-args']);
@@ -393,7 +393,7 @@ describe('netdra-metadata exec', () => {
     expect({ stdout, exitCode }).toEqual({ stdout: 'net1 -a 0000:3b:02.1,x=1 -- -i\n', exitCode: 7 });
   });
 
-  it('first waits if an option says so, and prints why it does not start the program', async () => {
+  it('waits for metadata if --timeout or --generation is given, and prints why it does not start the program', async () => {
     expect(run('exec', 'nic/vf', '--timeout', '0', '--', 'true').exitCode).toBe(4);
     expect(run('exec', 'nic/vf', '--', 'true').exitCode).toBe(1);
     await root.prepare({ claim: 'nic', devices: [vf(1)] });
@@ -407,7 +407,7 @@ describe('netdra-metadata exec', () => {
 });
 
 describe('netdra-metadata copy-to', () => {
-  it('copies itself into a folder or to a path, where it runs', async () => {
+  it('copies itself to a folder or to a path, and the copy runs', async () => {
     await root.prepare({ claim: 'nic', devices: [vf(1)] });
     for (const [target, path] of [
       ['', 'netdra-metadata'],
