@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { LogRing } from '../../../src/app/log-ring.ts';
 
 describe('LogRing', () => {
-  it('keeps the newest lines, and drops a line of which only a part is left', () => {
+  it('keeps the newest lines, and drops a line whose beginning was overwritten', () => {
     const ring = new LogRing(64, 32);
     expect(ring.text()).toBe('');
     ring.write('first\n');
@@ -11,7 +11,7 @@ describe('LogRing', () => {
     expect(ring.text()).toBe([93, 94, 95, 96, 97, 98, 99].map((line) => `line ${line}\n`).join(''));
   });
 
-  it('never exceeds its size for lines of any length, and always keeps the last line', () => {
+  it('never exceeds its size, whatever the length of the lines, and always keeps the last line', () => {
     for (let length = 1; length <= 32; length++) {
       const ring = new LogRing(64, 32);
       for (let line = 0; line < 20; line++) {
@@ -32,7 +32,7 @@ describe('LogRing', () => {
     }
   });
 
-  it('truncates a line that is too long, also in multi-byte text, and keeps the lines around it', () => {
+  it('truncates a line that is too long between characters, and keeps the lines around it', () => {
     for (const text of ['x'.repeat(5_000_000), 'é'.repeat(500), '𝄞'.repeat(500)]) {
       const ring = new LogRing(1_000, 100);
       for (const line of ['before\n', `${text}\n`, 'after\n']) ring.write(line);

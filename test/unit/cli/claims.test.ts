@@ -111,7 +111,7 @@ describe('viewClaims', () => {
     ]);
   });
 
-  it('finds VFs in user space by their pod', async () => {
+  it('finds a VF in user space by the pod that its claim is for', async () => {
     const { host: _host, ...place } = attachment;
     const device = {
       config: { driver: 'vfio-pci' as const },

@@ -55,7 +55,7 @@ describe('completionsOf', () => {
       ['bash', 'zsh', 'fish'],
     ],
     [['run', '--log-level', 'd'], ['debug']],
-  ])('after %j', (words, expected) => {
+  ])('completes a command line after %j', (words, expected) => {
     expect(valuesAfter(createProgram(), ...words)).toEqual(expected);
   });
 

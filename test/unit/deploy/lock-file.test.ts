@@ -6,7 +6,7 @@ import { findUnlocked } from '../../../deploy/image/lock-file.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
 
 describe('findUnlocked', () => {
-  it('finds nothing in this repository', () => {
+  it('finds no problem in package-lock.json of this repository', () => {
     expect(findUnlocked(fileURLToPath(new URL('../../../', import.meta.url)))).toEqual([]);
   });
 

@@ -63,7 +63,7 @@ describe('every page', () => {
     expect(findKindProblems(name, page, contents)).toEqual([]);
   });
 
-  it('has code blocks in total', () => {
+  it('is searched for code blocks, and all pages together have more than 60', () => {
     const snippets = pages.flatMap(readSnippets).filter(({ info }) => info !== 'inline');
     expect(snippets.length).toBeGreaterThan(60);
     for (const { page, infos } of executed)

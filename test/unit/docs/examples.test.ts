@@ -19,7 +19,7 @@ describe('examples that need exclusive CPUs', () => {
     .filter((name) => name.endsWith('.yaml'))
     .filter((name) => /dpdk-testpmd|hugepages|numa: require/.test(read(name)));
 
-  it('exist', () => {
+  it('include the examples for bonds, testpmd, several NICs and NUMA alignment', () => {
     expect(pinned).toEqual(
       expect.arrayContaining(['bond-dpdk.yaml', 'dpdk-testpmd.yaml', 'multi-nic.yaml', 'numa-aligned.yaml']),
     );

@@ -143,7 +143,7 @@ describe('opaque parameters', () => {
           [bytes, 'a plugin that is a path', '"attach":"cni","cni":{"cniVersion":"1.0.0","name":"a","type":"../@"}'],
         ] as const,
     ),
-  )('of %i bytes with %s fail their claim with a shorter message', async (bytes, _, fields) => {
+  )('of %i bytes with %s fail their claim with a message shorter than the parameters', async (bytes, _, fields) => {
     await using driver = await startDriver();
     const hostile = driver.add('fast-net', { config: [{ source: 'FromClass', parameters: configOf(bytes, fields) }] });
     const good = driver.add('good', { requests: [{ name: 'vf', devices: ['dev-2'] }] });
@@ -157,7 +157,7 @@ describe('opaque parameters', () => {
 });
 
 describe('huge claims', () => {
-  it('are prepared: one VF among 5,000 devices of other drivers, with a megabyte of annotations', async ({
+  it('are prepared if they have one VF among 5,000 devices of other drivers, and a megabyte of annotations', async ({
     own: driver,
   }) => {
     const others = Array.from({ length: 5000 }, (_, index) => ({ device: `gpu-${index}`, driver: 'gpu.example' }));

@@ -71,7 +71,7 @@ describe('the instance file', () => {
     expect(() => readInstance(dir.path)).toThrow(expect.objectContaining({ code: 'instance-unreadable' }));
   });
 
-  it('has mode 0600, and is written only on changes, and not by an instance that is being replaced', () => {
+  it('has mode 0600, and is written only on changes, and only by the newest instance', () => {
     using dir = openDir();
     const old = dir.create();
     old.write(state);

@@ -55,7 +55,7 @@ describe('FileMutex', { timeout: 60_000 }, () => {
     );
   }
 
-  it('locks several keys against other tasks and processes, named in any order', async () => {
+  it('locks several keys, named in any order, against other tasks and processes', async () => {
     const [ours, theirs] = [open(), open()];
     const running = new Set<string>();
     const runAll = async (mutex: FileMutex, keys: string[]) => {
@@ -124,7 +124,7 @@ describe('FileMutex', { timeout: 60_000 }, () => {
     expect(entries()).toEqual([['claims.lock', 0]]);
   });
 
-  it('is still held and awaited if its file is removed meanwhile', async () => {
+  it('stays locked, and keeps others waiting, if its file is removed meanwhile', async () => {
     const held = await open().acquire('a');
     const mutex = open();
     const waiting = mutex.acquire('a');

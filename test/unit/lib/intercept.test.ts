@@ -17,7 +17,7 @@ class Doubler extends Counter {
 }
 
 describe('intercept', () => {
-  it('passes every method through the interceptor once, bound to the object', () => {
+  it('passes each call of a method through the interceptor once, with the object as receiver', () => {
     const seen: unknown[] = [];
     const counter = intercept(new Doubler(), ({ name, args, next }) => {
       seen.push(name, args);

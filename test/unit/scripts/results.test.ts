@@ -16,7 +16,7 @@ Error: no API server
 `;
 
 describe('readVitestSummary', () => {
-  it('reads counts, failed cases with their common reason, and files that did not load', () => {
+  it('reads counts, failed cases with their common reason, and files that failed to load', () => {
     const { passed, failed, skipped, failures } = readVitestSummary(output);
     expect({ passed, failed, skipped }).toEqual({ passed: 40, failed: 2, skipped: 1 });
     expect(failures).toEqual([

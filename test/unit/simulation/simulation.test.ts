@@ -46,7 +46,7 @@ describe('a schedule', () => {
   });
   afterAll(() => simulation[Symbol.dispose]());
 
-  it('is a function of its seed', { timeout: 300_000 }, async () => {
+  it('is always the same for the same seed', { timeout: 300_000 }, async () => {
     for (let seed = 1; seed <= 5; seed++) {
       const first = await simulation.run(seed, true);
       const second = await simulation.run(seed, true);
@@ -55,12 +55,12 @@ describe('a schedule', () => {
     }
   });
 
-  it('is a function of the values on its tape', async () => {
+  it('is always the same for the same list of random choices', async () => {
     const { trace, values } = await simulation.run(3, true);
     expect((await simulation.replay(values, true)).trace).toEqual(trace);
   });
 
-  it('has no fault on a tape of zeros: the pod runs and ends', async () => {
+  it('has no fault if all random choices are zero: the pod runs and ends', async () => {
     const { violation, trace } = await simulation.replay([], true);
     expect(violation).toBeUndefined();
     const happened = trace.map(([, , what]) => what);
@@ -246,7 +246,7 @@ describe('shrink', () => {
     expect(shortest).toEqual([10, 20]);
   });
 
-  it('tries only numbers that a tape can hold', async () => {
+  it('tries only numbers that a random choice can have', async () => {
     const tried: number[] = [];
     const isThirdLarge = async (tape: readonly number[]) => {
       tried.push(...tape);

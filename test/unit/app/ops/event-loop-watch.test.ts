@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import { watchEventLoop } from '../../../../src/app/ops/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 
-it('reports the length of event loop stalls that would delay hooks, and ignores shorter ones', async () => {
+it('EventLoopWatch reports the length of event loop stalls that would delay hooks, and ignores shorter stalls', async () => {
   const logger = new RecordingLogger();
   const windows: number[] = [];
   using _watch = watchEventLoop(logger, (stallMs) => windows.push(stallMs));

@@ -13,7 +13,7 @@ function create() {
 }
 
 describe('serveHttp', () => {
-  it('is healthy from the start, and ready once connected to kubelet, runtime and API server', async () => {
+  it('answers /healthz with success from the start, and /readyz once connected to kubelet, runtime and API server', async () => {
     const options = create();
     await using server = await serveHttp(options);
     const get = async (path: string) => await fetch(`http://127.0.0.1:${server.port}${path}`);

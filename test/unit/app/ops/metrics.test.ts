@@ -40,7 +40,7 @@ describe('Metrics', () => {
     expect(values.get('netdra_devices_offered')).toBe(3);
   });
 
-  it('omits metrics that cannot be read, names them, and exports the rest', async () => {
+  it('names the metrics that cannot be read, and exports all others', async () => {
     const metrics = create();
     let failure: Error | undefined;
     const read = <T>(value: T): T => {
@@ -171,7 +171,7 @@ describe('Metrics', () => {
     expect(carriers(after)).toEqual([]);
   });
 
-  it('exports the traffic of VFs in pods if enabled, read once per scrape', async () => {
+  it('exports the traffic of VFs in pods if that is enabled, and reads it once per scrape', async () => {
     const off = create();
     off.readFrom(facts);
     expect((await off.render()).text).not.toContain('netdra_vf_');

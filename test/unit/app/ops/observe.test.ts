@@ -113,7 +113,7 @@ describe('observeHandlers', () => {
   const pod = { id: 's', name: 'p', namespace: 'ns', uid: 'u' } as PodSandbox;
   const context = { timeoutMs: 2_000, signal: new AbortController().signal };
 
-  it('times pod events, counts rejections, and adds no event handlers', async () => {
+  it('times pod events and counts rejections, without adding handlers that the plugin lacks', async () => {
     const handlers = observeHandlers(
       {
         runPodSandbox: () => Promise.reject(new NetdraError('vf-busy', 'busy')),
@@ -134,7 +134,7 @@ describe('observeHandlers', () => {
     ]);
   });
 
-  it('measures unknown events and those that pods wait for, and no others', async () => {
+  it('times only unknown events and events that pods wait for', async () => {
     class Hooks {
       postStartContainer(...call: unknown[]) {
         return call;

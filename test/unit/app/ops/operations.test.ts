@@ -96,7 +96,7 @@ describe('Operations', () => {
     expect(statSync(path).mode & 0o777).toBe(0o600);
   });
 
-  it('waits while the program on its address does not answer in time', async () => {
+  it('waits if the program on its address does not answer in time', async () => {
     using dir = tempDir();
     const token = InstanceToken.open(join(dir.path, 'token'));
     const silent = createServer(() => undefined).listen(0, '127.0.0.1');

@@ -206,7 +206,7 @@ describe('netdra convert', () => {
     ['0.0.0.0/7', 'DeviceClass'],
     ['::/0', 'DeviceClass'],
     ['198.51.100.0/24', 'ResourceClaim'],
-  ])('writes a route to %s into a %s, as the route limits require', async (destination, kind) => {
+  ])('puts a route to %s into a %s, as the limits on routes of claims require', async (destination, kind) => {
     const { yaml } = await convertText(routeTo(destination));
     const withRoute = yaml.split('---\n').filter((each) => each.includes('destination: '));
     expect(withRoute.map((each) => /^kind: (.*)$/m.exec(each)?.[1])).toEqual([kind]);
