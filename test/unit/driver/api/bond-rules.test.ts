@@ -52,7 +52,7 @@ describe('checkBonds', () => {
     ['right', ['left', 'right/second'], undefined],
     ['middle', ['left', 'right'], 'has primary middle, and its members are of the requests left and right'],
     ['left', ['left', 'left'], 'has primary left, a request with 2 of its members'],
-  ])('judges the primary %s of members of the requests %j', (primary, requests, problem) => {
+  ])('accepts the primary %s only if the requests %j have exactly one member in it', (primary, requests, problem) => {
     const members = requests.map((request, index) => member(index, 'ethernet', { name: 'bond0', primary }, request));
     if (problem === undefined) expect(() => checkBonds(claim, members)).not.toThrow();
     else expect(() => checkBonds(claim, members)).toThrow(`bond: bond0 ${problem}`);

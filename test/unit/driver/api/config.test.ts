@@ -260,7 +260,7 @@ describe('restricted fields', () => {
     expect(resolve([fromClaim(fields), fromClass({ overridable: needed })])).toEqual(fields);
   });
 
-  it('may include the default bond mode unless the class sets another mode', () => {
+  it('of a claim may include the bond mode if it is the default, unless the class sets another mode', () => {
     const fields = { bond: { name: 'bond0', mode: 'active-backup' } };
     expect(resolve([fromClaim(fields)])).toEqual(fields);
     expect(() => resolve([fromClass({ bond: { name: 'bond0', mode: '802.3ad' } }), fromClaim(fields)])).toThrow(

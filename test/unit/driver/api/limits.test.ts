@@ -35,7 +35,7 @@ describe('class limits', () => {
     },
   );
 
-  it('reject the configuration of the host by an operator-opened keepHostConfig, unless the class allows it', () => {
+  it('reject keepHostConfig, which brings addresses of the host, unless the class itself opens it', () => {
     const limits = { maxRoutes: 4 };
     const fields = { keepHostConfig: true };
     expect(() => resolve([fromClass({ limits }), fromClaim(fields)], ['keepHostConfig'])).toThrow(
@@ -45,7 +45,7 @@ describe('class limits', () => {
     for (const each of allowed) expect(resolve([each, fromClaim(fields)], ['keepHostConfig'])).toEqual(fields);
   });
 
-  it('reject delegating to routers with an operator-opened sysctl, unless the class allows it', () => {
+  it('reject settings that let routers assign addresses, unless the class itself opens them', () => {
     const limits = { addressRanges: ['192.0.2.0/24'] };
     const acceptRa = 'net.ipv6.conf.IFNAME.accept_ra';
     const asked = { sysctls: { [acceptRa]: '2' } };
@@ -182,7 +182,7 @@ describe('class limits', () => {
       '10.1.99.99/8',
       'claim default/fast-net may not set the address 10.1.99.99/8, which adds a route to 10.0.0.0/8, a network of the node',
     ],
-  ])('%j: the error for address %s names the network of the address', (limits, address, message) => {
+  ])('%j: the error for address %s names the network that the address adds a route to', (limits, address, message) => {
     const refused = () => resolve([limited(limits), fromClaim({ addresses: [address] })]);
     expect(refused).toThrow(message);
     expect(refused).toThrow(

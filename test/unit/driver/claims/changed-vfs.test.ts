@@ -54,7 +54,7 @@ describe('a repeated prepare', () => {
 describe('keepHostConfig', () => {
   const config = [fromClass({ keepHostConfig: true })];
 
-  it('has the configuration of the host read before a whole NIC is prepared', async () => {
+  it('makes prepare read the configuration of the host on a whole NIC before it changes the NIC', async () => {
     await bench.prepare(allocated('c', ['nic-1'], { config }));
     await bench.prepare(allocated('d', ['dev-1']));
     expect(bench.control.options).toEqual([
@@ -162,7 +162,7 @@ describe('VFs of a claim', () => {
     expect(bench.store.claims()).toEqual([]);
   });
 
-  it('are withdrawn while they cannot be restored, but their claim ends', async () => {
+  it('are not offered while they cannot be restored, although their claim has ended', async () => {
     const claim = allocated('c', ['dev-1'], trusted);
     await bench.prepare(claim);
     bench.control.failures.set('restore', new Error('busy'));
@@ -226,7 +226,7 @@ describe('VFs of a claim', () => {
     },
   );
 
-  it('that cannot get an interface are withdrawn even if only the second unprepare succeeds', async () => {
+  it('are not offered if they cannot get an interface, even if only the second unprepare succeeds', async () => {
     const claim = allocated('c', ['dev-1']);
     bench.control.failures.set('apply', new SriovError('interface-missing', '0000:00:00.1 has no interface'));
     await bench.prepare(claim);
@@ -238,7 +238,7 @@ describe('VFs of a claim', () => {
     expect(bench.store.unrestored()).toMatchObject([{ device: { name: 'dev-1', lacksInterface: true } }]);
   });
 
-  it('have only settings changed and restored that were read before', async () => {
+  it('are changed and restored only in settings that were read before', async () => {
     const config = [
       fromClass({ macAddress: '02:00:00:00:00:AA', vf: { vlan: 100, maxTxRate: 10 }, driver: 'vfio-pci' }),
     ];

@@ -56,7 +56,7 @@ describe('device files', () => {
     );
   });
 
-  it("include vhost and RDMA with kernel drivers; requests without files keep the framework's default", async () => {
+  it('include vhost and RDMA with kernel drivers; requests without device files get no CDI device of the driver', async () => {
     const claim = allocated('c', [], {
       requests: [
         { name: 'verbs', devices: ['dev-1'] },

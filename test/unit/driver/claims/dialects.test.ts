@@ -129,7 +129,7 @@ describe('a request whose class enables older dialects', () => {
 describe('the pod-wide variable', () => {
   const config = [fromClass({ dialects: { sriovNetwork: {} } })];
 
-  it('lists the devices of all claims in every container, in any order of preparation', async () => {
+  it('lists the devices of all claims of the pod in every container, whichever claim is prepared first', async () => {
     const pods = [buildPod('app')];
     const [b, a] = [allocated('b', ['dev-2'], { pods, config }), allocated('a', ['dev-1'], { pods, config })];
     const others = [

@@ -198,7 +198,7 @@ describe('a bond', () => {
   it.each<[string, RequestOptions[]]>([
     ['two requests', oneEach],
     ['one request', [{ name: 'a', devices: ['dev-1', 'dev-9'] }]],
-  ])('of VFs of two PFs is prepared, from %s, with its settings', async (_, requests) => {
+  ])('of VFs of two PFs is prepared with its settings, from %s', async (_, requests) => {
     const fields = { bond, addresses: ['192.0.2.7/24'], mtu: 1400 };
     expect(await bench.prepare(bonded([fromClaim(fields)], requests))).toEqual({ devices: [] });
     const [{ devices = [] } = {}] = bench.store.claims();
@@ -453,7 +453,7 @@ describe('a request with admin access', () => {
     expect([bench.released, bench.store.claims().length]).toEqual([[], 1]);
   });
 
-  it('works beside requests with devices of their own, and for several pods without them', async () => {
+  it('can be in a claim with requests of other devices, or alone in a claim of several pods', async () => {
     const requests = [
       { name: 'watch', devices: [observed] },
       { name: 'own', devices: ['dev-2'] },

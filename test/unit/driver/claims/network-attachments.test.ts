@@ -63,7 +63,7 @@ describe('attach: cni with a NetworkAttachmentDefinition', () => {
     );
   });
 
-  it('names a network after the object by default, and accepts a single plugin', async () => {
+  it('names an unnamed network after its NetworkAttachmentDefinition, and accepts a single plugin', async () => {
     createDefinition('plain', { cniVersion: '0.3.1', type: 'host-device', ipam: { type: 'static' } });
     const claim = claimFor('plain');
     await bench.prepare(claim);

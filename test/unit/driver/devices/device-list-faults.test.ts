@@ -113,7 +113,7 @@ describe('DeviceList for a card that rejects guaranteed rates', () => {
     expect(source.offered()).toHaveLength(3);
   });
 
-  it('does not change the error if no policy sets the rates', async () => {
+  it("passes on the card's error unchanged if no policy sets the rates", async () => {
     const source = await scanned(undefined, { host: refusing('EOPNOTSUPP') });
     expect(await refuse(source)).toContain('leave vf.minTxRate and vf.maxTxRate out');
   });

@@ -98,7 +98,7 @@ describe('DeviceList', () => {
     await source[Symbol.asyncDispose]();
   });
 
-  it("withdraws a device while another driver offers it, and reports that other drivers' devices are known", async () => {
+  it('withdraws a device while another driver offers it, and reports when the devices of other drivers are known', async () => {
     const clock = new ManualClock();
     let known: Map<string, string> | undefined;
     const source = await scanned(undefined, { clock, otherDrivers: { offered: () => known }, watchHost: quiet });

@@ -81,7 +81,7 @@ describe('LacpRelay', () => {
     expect(node.silenced()).toEqual([]);
   });
 
-  it('knows after a restart which VF links it restored, also after a policy change', async () => {
+  it('knows after a restart which VF links it has enabled again, even if the policy changed', async () => {
     const node = await open([undefined, undefined]);
     await node.follow(node.start().relay, [pfAddress]);
     // Not listed yet: what is unknown is not over.
@@ -141,7 +141,7 @@ describe('LacpRelay', () => {
     expect(await node.follow(relay, [pfAddress])).toEqual(['disable']);
   });
 
-  it('does the same in both driver instances during a rolling update', async () => {
+  it('decides the same in both driver instances of a rolling update', async () => {
     const node = await open([undefined, undefined]);
     const [one, other] = [node.start().relay, node.start().relay];
     const both = async (pfs: string[]) => (await Promise.all([one, other].map((each) => node.follow(each, pfs))))[0];

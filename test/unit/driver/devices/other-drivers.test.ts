@@ -40,7 +40,7 @@ async function startBench() {
 describe('OtherDrivers', () => {
   const it = itWith(startBench);
 
-  it('knows the PCI functions in slices of other drivers on its node, and follows them', async ({
+  it('knows the PCI functions that other drivers offer on its node, and follows changes of their slices', async ({
     own: { api, others, offered },
   }) => {
     const address = (value: string) => ({ string: value });
@@ -83,7 +83,9 @@ describe('OtherDrivers', () => {
     });
   });
 
-  it('keeps a function while the API server is away, and tries again to write the file', async ({ own }) => {
+  it('keeps a function while the API server is unreachable, and retries a failed write of its own file', async ({
+    own,
+  }) => {
     const { client, clock, files, logger, open, functions, statePath } = own;
     const known = { '0000:3b:02.1': other };
     writeFileSync(statePath, JSON.stringify(known));
@@ -123,7 +125,7 @@ describe('OtherDrivers', () => {
     expect(await api.list(signal)).toMatchObject({ slices: [] });
   });
 
-  it('gives an API server two seconds to answer', async ({ own: { client, clock, others, offered } }) => {
+  it('waits at most two seconds for the API server to answer', async ({ own: { client, clock, others, offered } }) => {
     const unanswered = ({ signal }: { signal?: AbortSignal }) =>
       new Promise<never>((_, reject) => signal?.addEventListener('abort', () => reject(signal.reason)));
     vi.spyOn(client, 'request').mockImplementation(unanswered);

@@ -42,7 +42,7 @@ describe("the device plugin's dialect", () => {
     expect(env([dpdk, kernel], false, name)).toEqual({ [variable]: '0000:3b:02.1,0000:3b:02.3' });
   });
 
-  it('describes each device in _INFO', () => {
+  it('describes each device in the variable PCIDEVICE_…_INFO', () => {
     const info = JSON.parse(env([dpdk, rdma, vhost]).PCIDEVICE_INTEL_COM_SRIOV_DPDK_INFO ?? '');
     expect(info).toEqual({
       '0000:3b:02.1': {

@@ -36,7 +36,7 @@ function report() {
 }
 
 describe('DriftReport for an address that another host has', () => {
-  it("reports address and other host's MAC by an event and a condition, until the conflict ends", () => {
+  it('reports the address and the MAC of the other host by an event and a condition, until the conflict ends', () => {
     const { record, events, read } = report();
     const shared = {
       ...state,
@@ -58,7 +58,7 @@ describe('DriftReport for an address that another host has', () => {
     expect(record.conditionOf('u', 'dev-1')).toMatchObject({ status: 'True' });
   });
 
-  it('also reports the address of the claim that the pod removed', () => {
+  it('still reports the address if the pod has removed it from the interface', () => {
     const { record, events, read } = report();
     read({ ...state, ips: [], duplicates: ['2001:db8::10/64'] });
     expect(events).toEqual([

@@ -62,7 +62,7 @@ describe('EventWriter', () => {
     expect(bench.events()[0]?.regarding).not.toHaveProperty('namespace');
   });
 
-  it('counts repetitions in one event, and updates it rarely', async ({ own: bench }) => {
+  it('counts repetitions in one event, which it updates rarely', async ({ own: bench }) => {
     bench.writer.report(report('no VF'));
     await bench.written(1);
     for (let n = 0; n < 20; n++) bench.writer.report(report('no VF'));
@@ -153,7 +153,7 @@ describe('EventWriter', () => {
     expect(bench.logger.messages('warn')).toEqual([]);
   });
 
-  it('counts an event that arrives just after the previous one is written', async ({ own: bench }) => {
+  it('counts an event that arrives while the previous write is being completed', async ({ own: bench }) => {
     for (let microtasks = 0; microtasks < 40; microtasks++) {
       const clock = new ManualClock();
       let written = 0;

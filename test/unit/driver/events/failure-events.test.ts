@@ -84,7 +84,7 @@ describe('withPodEvents', () => {
   const sandbox = { ...pod, id: 's-1' } as never;
   const context = { timeoutMs: 2_000, signal };
 
-  it('reports on known pods by name until they are removed', async () => {
+  it('writes events on pods that the runtime has reported, until they are removed', async () => {
     const { events, reported } = record();
     const handlers = withPodEvents({ synchronize() {}, runPodSandbox() {}, removePodSandbox() {} }, events);
     await handlers.runPodSandbox?.(sandbox, context);
@@ -177,7 +177,7 @@ describe('FailureEvents', () => {
     expect(reported()).toHaveLength(4);
   });
 
-  it('reports a problem of the node on the node, once per occurrence', () => {
+  it('reports a problem of the node on the Node object, once per occurrence', () => {
     const { events, reported, reports } = record();
     const unrestored = [{ device: { name: '0000-3b-02-1', pciAddress: '0000:3b:02.1' }, reason: 'vlan: EBUSY' }];
     const fault = new Error('inventory policy /etc/netdra/p.yaml is invalid: pfs: expected array');

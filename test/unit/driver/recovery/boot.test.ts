@@ -27,7 +27,7 @@ function end(store: Store, withdraw: (name: string) => Promise<void> = async () 
 }
 
 describe('endEarlierBoots', () => {
-  it('withdraws files and drops stored VF locations, snapshots and attachments', async () => {
+  it('withdraws metadata files of earlier boots, and drops the stored places and original states of their VFs', async () => {
     using dir = tempDir();
     {
       using store = open(dir.path, 'boot-1');

@@ -141,7 +141,7 @@ describe('InactiveClaims', () => {
     expect([asked, reclaimed]).toEqual([4, []]);
   });
 
-  it('starts waiting again after a sweep in which the claim was needed', async () => {
+  it('restarts its waiting time after a check that finds the claim needed', async () => {
     const wantedIn = [false, true, false, false, false];
     const answer = () => (wantedIn.shift() === true ? object : refuse('api-not-found')());
     const { inactive, reclaimed } = await sweep(answer, { sweeps: 4 });
@@ -150,7 +150,7 @@ describe('InactiveClaims', () => {
     expect(reclaimed).toEqual([name]);
   });
 
-  it('starts waiting again if the claim was passing to another pod before', async () => {
+  it('restarts its waiting time if the claim was passing to another pod', async () => {
     const answers: (() => unknown)[] = [];
     const { inactive, reclaimed, handedOver } = await sweep(() => answers[0]!(), {
       claim: { ...stored, state: 'preparing' },

@@ -46,7 +46,7 @@ function open(files: MetadataCalls, onWritten: MetadataWriterOptions['onWritten'
 describe('MetadataWriter', () => {
   const facts = { claim: 'apps/fast-net', request: 'vf', devices: ['dev-1'] };
 
-  it('writes the requests for the sandbox, which opens the gate, and logs the generation', async () => {
+  it('writes the metadata of each request, opens the start gate for the sandbox, and logs the generation', async () => {
     const calls: string[] = [];
     const { writer, logger } = open(fakeFiles(3, calls));
     await writer.write(identity, 's1', readings);
@@ -54,7 +54,7 @@ describe('MetadataWriter', () => {
     expect(logger.lines).toMatchObject([{ message: 'metadata written', fields: { ...facts, generation: 3 } }]);
   });
 
-  it('opens the gate of a claim without VFs', async () => {
+  it('opens the start gate of a claim without VFs', async () => {
     const calls: string[] = [];
     await open(fakeFiles(1, calls)).writer.write(identity, 's1', []);
     expect(calls).toEqual(['open for s1']);
@@ -66,7 +66,7 @@ describe('MetadataWriter', () => {
     expect(logger.lines).toEqual([]);
   });
 
-  it('does not write a request while one of its devices is unreadable, and reports no status', async () => {
+  it('writes neither metadata of a request nor claim status while a device of the request is unreadable', async () => {
     const calls: string[] = [];
     const { writer } = open(fakeFiles(1, calls), ({ name }) => calls.push(`report ${name}`));
     const other = { ...device, pciAddress: '0000:3b:02.2', name: 'dev-2' };
@@ -76,7 +76,7 @@ describe('MetadataWriter', () => {
     expect(calls).toEqual(['update vf']);
   });
 
-  it('writes all other requests if writing one fails, and throws the error', async () => {
+  it('writes the metadata of all other requests if writing one request fails, and throws the error', async () => {
     const calls: string[] = [];
     const files = fakeFiles(1, calls);
     const full = new Error('no space left on device');
@@ -113,7 +113,7 @@ describe('MetadataWriter', () => {
     });
   });
 
-  it('keeps the gate open for a pod served without files when prepare adds files with content', async () => {
+  it('keeps the start gate open for a pod that runs without files when a later prepare adds complete files', async () => {
     using dir = tempDir();
     const gate = { program: '/opt/netdra-gate', timeoutSeconds: 100 };
     const start = (enabled: boolean) => {

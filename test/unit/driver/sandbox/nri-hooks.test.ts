@@ -150,7 +150,7 @@ describe('NriHooks', () => {
     expect(calls).toEqual(['adopt s1', 'want ready', 'check', 'check']);
   });
 
-  it('rejects a container after the delay, or at once if the sandbox failed', async () => {
+  it('rejects a container that is still not ready after the delay, and at once if attaching its VF failed', async () => {
     work = new Promise(() => undefined);
     refusals = [new Error('not yet'), new Error('still not')];
     await expect(Promise.all([hooks.createContainer(pod, {} as Container, context), advance(500)])).rejects.toThrow(
@@ -177,7 +177,7 @@ describe('NriHooks', () => {
     expect(await answerAfter(0, hooks.createContainer(pod, {} as Container, context))).toBe('success');
   });
 
-  it('compares containers that started without the driver before serving their sandboxes', () => {
+  it('compares the NUMA nodes of containers that started without the driver before it serves their sandboxes', () => {
     const of = (name: string, state: string, podSandboxId = 's1') => ({ name, state, podSandboxId }) as Container;
     hooks.synchronize([pod], [of('main', 'running'), of('init', 'stopped'), of('other', 'running', 's2')]);
     expect(calls).toEqual(['observe main', 'list 1, in use s1,s2', 'synchronized']);

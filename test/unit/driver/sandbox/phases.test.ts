@@ -18,7 +18,7 @@ describe('phases of a sandbox', () => {
 
   afterEach(() => vi.restoreAllMocks());
 
-  it('follow the transition table, and the tested lives cover each transition', async () => {
+  it('follow the transition table, and the tests cover each of its transitions', async () => {
     const whole = openSandbox([claim('a')]);
     await whole.sandbox.want('ready');
     whole.work.answer = { withdrawn: new SandboxError('vf-left', 'it has left') };

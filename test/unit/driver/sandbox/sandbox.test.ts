@@ -346,7 +346,7 @@ describe('Sandbox', () => {
     expect([networks.watches, clock.sleeping()]).toEqual([0, []]);
   });
 
-  it('ends containers that wait for claims that are not ready, even during a pass', async () => {
+  it('ends containers that wait for claims that are not ready, even while VFs are being attached', async () => {
     work.failures.set('b', new Error('not yet'));
     await sandbox.want('ready').catch(() => undefined);
     work.hold = new Promise(() => undefined);

@@ -56,7 +56,7 @@ describe('StartGuard', () => {
     dir[Symbol.dispose]();
   });
 
-  it("lets a container that has the claim's gate wait", () => {
+  it('lets a container wait that has the start gate of its claim', () => {
     guard.check(pod, container([variable]), sandbox(false));
     guard.check(pod, container([]), sandbox(false));
     guard.check(pod, container([variable]), sandbox(false, { error: busy, attempts: 2 }));
@@ -84,7 +84,7 @@ describe('StartGuard', () => {
   });
 
   // B3: metadata off, the layout attributes-json alone, claims that an older version has prepared.
-  it("rejects every container of the pod that lacks the claim's gate", () => {
+  it('rejects every container of the pod that does not have the start gate of the claim', () => {
     const refusal = 'container app cannot start with claim ns/nic: its devices are not in this sandbox yet';
     const other = { path: '/gate', args: ['gate', '--claim-dir', '/data/dra-device-metadata/ns_other'] };
     for (const hooks of [[], [other]]) {
@@ -107,14 +107,14 @@ describe('StartGuard', () => {
       store.putClaim(storedClaim({ identity: ready, podUids: ['pod-1'], devices }));
     });
 
-    it('lets a container start that has only the gate of the ready claim', () => {
+    it('lets a container start that has only the start gate of the ready claim', () => {
       guard.check(pod, container(['CLAIM_claim_2=ns/other'], [otherGate]), half);
       expect(() => guard.check(pod, container([variable], [gate, otherGate]), half)).toThrow(
         /claim ns\/nic: the VF is gone$/,
       );
     });
 
-    it('rejects a container unless it certainly does not use the failed claim', () => {
+    it('rejects a container that uses the failed claim, or that may use it', () => {
       const kept = { ...pod, runtimeHandler: 'runsc' };
       expect(() => guard.check(kept, container([], [otherGate]), half)).toThrow('the VF is gone');
       expect(() => guard.check(pod, container([], []), half)).toThrow('the VF is gone');

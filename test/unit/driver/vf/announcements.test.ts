@@ -139,7 +139,7 @@ describe('duplicate addresses of a VF', () => {
     });
   });
 
-  it('cause no further probes of their own if two hosts answer alternately', async () => {
+  it('cause no additional probes if two hosts answer alternately', async () => {
     claimants = Array.from({ length: 100 }, (_, n) => `02:00:00:00:00:${(n % 2) + 10}`);
     await read();
     await pass(clock, 9_000);

@@ -38,7 +38,7 @@ it.each([
   expect(made).toEqual([{ name: expect.stringMatching(/^netdra-/), mtuBytes: 1500, ...expected }]);
 });
 
-it('completes a bond that a killed driver had created, and gives the member the MAC of the claim', async () => {
+it('joining completes a bond that a killed driver left unfinished, and gives the member the MAC of the claim', async () => {
   const changes: unknown[] = [];
   const unfinished = { index: 9, name: 'netdra-1a2b3c4d', kind: 'bond', mtuBytes: 1500 };
   const connection = {

@@ -20,6 +20,6 @@ it.each([
   expect(cniInterfaceName(storedDevice({ name, config, attachment }))).toBe(expected);
 });
 
-it('plugins receive the end of the device name as interface name for a device without interface', () => {
+it('CNI plugins get the end of the device name as interface name for a device without interface', () => {
   expect(cniInterfaceName(storedDevice({ name }))).toBe('vf-0000-3b-02-1');
 });

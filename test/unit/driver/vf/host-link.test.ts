@@ -22,7 +22,7 @@ describe('changesOf', () => {
     expect(linkOnHost({ before, attachment: { ...place, host } })).toEqual(configured);
   });
 
-  it('has the whole interface of a VF that had none before its claim', () => {
+  it('returns every property of an interface that the VF did not have before its claim', () => {
     const without = { before: { driver: 'vfio-pci', vf: {} } };
     const host = changesOf(configured, without);
     expect(linkOnHost({ ...without, attachment: { ...place, host } })).toEqual(configured);
