@@ -199,7 +199,9 @@ describe('ClaimStatusWriter', () => {
     expect(bench.patches()).toHaveLength(2);
   });
 
-  it('writes only allocated devices, as after a reboot with claims moved elsewhere', async ({ own: bench }) => {
+  it('writes no entry for a device that is no longer allocated, as when claims move during a reboot', async ({
+    own: bench,
+  }) => {
     const claim = bench.createClaim('fast-net', 1);
     const writer = bench.start();
     writer.set(claim, [ready('vf-0'), ready('vf-1')]);

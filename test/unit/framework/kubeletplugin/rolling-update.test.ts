@@ -83,7 +83,7 @@ describe('a rolling update', () => {
     expect(decodeStream(bench.metadataText('a', 'vf') ?? '').generation).toBe(20);
   });
 
-  it('lets one instance open a gate that the other instance prepared, and mark its sandbox as ended', async ({
+  it('lets each instance open a start gate that the other has prepared, and mark its sandbox as ended', async ({
     own: bench,
   }) => {
     const metadata = { gate: { program: '/bin/netdra-gate', timeoutSeconds: 100 } };

@@ -184,7 +184,7 @@ describe('a driver started with other layouts', () => {
     expect(bench.files()).toEqual([]);
   });
 
-  it("agrees on a claim's layouts with an instance that has more, whichever of the two prepares the claim again", async () => {
+  it('keeps the layouts of a claim, like an instance with more layouts, whichever of the two prepares it again', async () => {
     const all = bench.start();
     const fewer = bench.start({ layouts: ['v1'] });
     await all.prepare(record, new Map());
@@ -341,7 +341,7 @@ describe('immediate, deferred and mixed metadata', () => {
     expect(readFileSync(path('v1'), 'utf8')).toBe(before);
   });
 
-  it('handles a request named like a member of every object', async () => {
+  it('handles a request that is named like a member of every JavaScript object', async () => {
     const metadata = bench.start();
     await expect(metadata.update(claim, 'constructor', [])).rejects.toThrow('it is not prepared');
     await metadata.prepare(record, new Map());

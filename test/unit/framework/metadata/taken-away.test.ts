@@ -35,7 +35,7 @@ describe('an unprepared claim', () => {
     tasks[0]?.();
   });
 
-  it('does not take the files of its successor of the same name with it', async () => {
+  it('leaves the files of the next claim of the same name alone', async () => {
     using dir = tempDir();
     const tasks: (() => void)[] = [];
     const options = { driver: 'd.example', dataDir: dir.path, cdiDir: join(dir.path, 'cdi'), layouts: [layouts.v1] };

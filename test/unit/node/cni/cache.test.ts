@@ -41,7 +41,7 @@ describe('CniCache', () => {
     expect(await new CniCache(dir).list()).toEqual({ entries: [entry], problems: [] });
   });
 
-  it('is empty before the first write, when removing an entry is no error', async () => {
+  it('is empty before the first write, and removes a missing entry without an error', async () => {
     expect(await cache.read(entryOf())).toBeUndefined();
     expect(await cache.list()).toEqual({ entries: [], problems: [] });
     await cache.remove(entryOf());

@@ -72,7 +72,7 @@ describe('Inventory enabling VFs', () => {
     expect(numbers()).toEqual([]);
   });
 
-  it('offers VFs of all other cards while one card hangs, and sends the hanging card one request', {
+  it('offers the VFs of all other cards while one card hangs, and writes to the hanging card once', {
     timeout: 30_000,
   }, async () => {
     const clock = new ManualClock();

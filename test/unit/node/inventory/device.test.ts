@@ -29,7 +29,7 @@ describe('formatDeviceName', () => {
 });
 
 describe('linkIdentity', () => {
-  it('is the bus address, or the alias if there is none', () => {
+  it('returns the bus address of a link, or the alias if there is no bus address', () => {
     expect(linkIdentity({ pciAddress: '0000:3b:02.1', simulated: false })).toEqual({ pciAddress: '0000:3b:02.1' });
     expect(linkIdentity({ pciAddress: 'fe00:00:02.0', simulated: true })).toEqual({ alias: 'netdra:fe00:00:02.0' });
   });

@@ -32,7 +32,7 @@ describe('VfHardware for a plain NIC', () => {
     expect(node.vfInfoRequests).toBe(0);
   });
 
-  it('reads the configuration of the host only if asked, and not in part', async () => {
+  it('reads the configuration of the host only if asked, and fails if it cannot read all of it', async () => {
     using node = new TestNode(withDriver('igb'));
     expect((await hardwareOf(node).snapshot(nic)).link).not.toHaveProperty('hostConfig');
     const { link } = await hardwareOf(node).snapshot(nic, { withHostConfig: true });

@@ -102,7 +102,7 @@ describe('Sysfs.pf and vf', () => {
     });
   });
 
-  it('can be repeated if a VF is removed meanwhile', async () => {
+  it('throws an error that allows a retry if a VF is removed meanwhile', async () => {
     layFunction(dir.path, { pciAddress: pfAddress, totalVfs: 8 });
     symlinkSync('../0000:3b:02.0', device(pfAddress, 'virtfn0'));
     const pf = await sysfs.pf(pfAddress);
@@ -158,7 +158,7 @@ describe('Sysfs on repeated reads', () => {
     expect(await sysfs.pciFunction(vfAddress)).toMatchObject({ vendor: '15b3', iommuGroup: '57' });
   });
 
-  it('does not treat an unlistable group as one without other members', async () => {
+  it('treats a group that cannot be listed as unknown, not as empty', async () => {
     lay('41');
     rmSync(join(dir.path, 'kernel/iommu_groups/41'), { recursive: true });
     await expect(sysfs.pciFunction(vfAddress)).rejects.toMatchObject({ code: 'sysfs-unreadable', retriable: true });

@@ -13,7 +13,7 @@ const unknown = { code: 'vf-state-unknown', device: vfAddress(0), retriable: tru
 const tenant: VfWanted = { vf: { vlan: { id: 100 }, trust: true, spoofCheck: false } };
 const mac = '02:aa:00:00:00:01';
 
-describe("the snapshot of a VF missing in its PF's report", () => {
+describe('the snapshot of a VF that its PF does not report', () => {
   it('is taken once the PF reports the VF', async () => {
     const { card, hardware, clock, address } = openVf();
     const complete = await hardware.snapshot(address);

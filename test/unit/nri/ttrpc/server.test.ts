@@ -184,7 +184,7 @@ describe('TtrpcServer', () => {
     }
   });
 
-  it('sets no timer for a call without a limit, and handles absurd limits', async () => {
+  it('sets no timer for a call without a time limit, and accepts time limits of any length', async () => {
     const infos: (number | undefined)[] = [];
     const { call } = serve({
       wait: (_, { timeoutMs, signal }) => {

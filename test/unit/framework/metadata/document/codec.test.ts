@@ -68,7 +68,7 @@ describe('any generated document', () => {
     fc.assert(fc.property(arbitraries.document, ({ request, devices }) => validateDevices(claim, request, devices)));
   });
 
-  it.each(['v1', 'kep'] as const)('decodes unchanged in the layout %s', (name) => {
+  it.each(['v1', 'kep'] as const)('decodes to what was encoded, in the layout %s', (name) => {
     fc.assert(
       fc.property(arbitraries.document, (written) => {
         const { claim, request, podClaimName } = written;

@@ -74,7 +74,7 @@ describe('ClaimMetadata', () => {
     expect(() => open([])).toThrow('no version of device metadata is chosen');
   });
 
-  it("writes records of several claims and the driver's changes in one transaction, without claims that failed", async () => {
+  it('commits records of all claims of a call and changes of the driver together, leaving out failed claims', async () => {
     const steps: string[] = [];
     const [dataDir, cdiDir] = [join(dir.path, 'data'), join(dir.path, 'cdi')];
     class NotedRecords extends RecordFiles {
@@ -135,7 +135,7 @@ describe('ClaimMetadata', () => {
     expect(await readMetadataFile(file)).toMatchObject({ generation: 3, devices: [deviceWith('192.0.2.9/24')] });
   });
 
-  it('without a gate, withdraws content even from running containers, whose mount stays', async () => {
+  it('empties the file even in running containers if there is no start gate, and keeps the mount', async () => {
     await metadata.prepare(record, new Map());
     await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
     const mounted = openSync(file, 'r');
@@ -175,7 +175,7 @@ describe('ClaimMetadata', () => {
     for (const each of [file, other]) expect(await readMetadataFile(each)).toMatchObject({ generation: 1 });
   });
 
-  it('rewrites a removed or damaged file when its sandbox is served, if it was known at prepare', async () => {
+  it('rewrites a removed or damaged file when its sandbox is served, if prepare knew the content', async () => {
     await metadata.prepare(record, new Map([['vf', [deviceWith('192.0.2.1/24')]]]));
     const before = readFileSync(file, 'utf8');
     for (const spoil of [() => unlinkSync(file), () => truncateSync(file, 9)]) {
@@ -301,7 +301,7 @@ describe('ClaimMetadata', () => {
       }
     });
 
-    it('does not count the claim or its files', async () => {
+    it('leaves the claim and its files out of its counts', async () => {
       expect(metadata.isRecorded(claim)).toBe(true);
       writeFileSync(recordPath(), '');
       expect([metadata.isRecorded(claim), await metadata.countFiles()]).toEqual([false, 0]);

@@ -226,7 +226,7 @@ describe('files and directories', () => {
     expect(files.map((file) => readFileSync(hostPath(file), 'utf8'))).toEqual(['y', 'y']);
   });
 
-  it('are opened once by the holder of their directories, and closed when it is disposed of', () => {
+  it('are opened once per directory, and closed when their holder is disposed of', () => {
     using dir = tempDir();
     const countOpen = () => readdirSync('/proc/self/fd').length;
     const before = countOpen();

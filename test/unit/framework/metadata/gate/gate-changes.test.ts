@@ -196,7 +196,7 @@ describe('a driver started with or without a gate', () => {
 });
 
 describe('a gate with metadata disabled', () => {
-  it('holds containers without any file', async () => {
+  it('holds back containers although they get no file', async () => {
     restart({ gate, enabled: false });
     expect(await metadata.prepare(record, new Map())).toEqual(new Map([['vf', `${driver}/metadata=${claim.uid}_vf`]]));
     expect(bench.edits(claim.uid)).toEqual([{ hooks: [expect.objectContaining({ hookName: 'createRuntime' })] }]);

@@ -26,7 +26,7 @@ import {
 
 useGate();
 
-describe('a claim with a gate', () => {
+describe('a claim with a start gate', () => {
   it('has the hook in the CDI spec of its deferred request', async () => {
     await metadata.prepare(record, new Map());
     const [spec] = bench.files(bench.cdiDir);
@@ -112,7 +112,7 @@ describe('a claim with a gate', () => {
     await expect(metadata.withdraw(claim, ['vf'], 'a b')).rejects.toMatchObject({ code: 'metadata-name-invalid' });
   });
 
-  it("has its sandbox marked as ended without the claim's lock, keeping concurrent writes of another instance", async () => {
+  it('can have its sandbox marked as ended without waiting for its lock, and keeps what another instance writes', async () => {
     await prepareAndServe(a);
     class Records extends RecordFiles {
       together(task: () => void): void {
