@@ -96,6 +96,11 @@ export const remedies: Record<string, string> = {
   'netns-missing': 'Wait: the pod has ended, or gets a new sandbox.',
   'netns-refused': "Give the driver the chart's capabilities (SYS_ADMIN, NET_ADMIN).",
   'netns-unknown': 'If it persists, restart the runtime.',
+  'multus-claim-by-name': 'Let the pod name a ResourceClaimTemplate.',
+  'multus-device-unnamed': 'Set `resourceName` in the policy for all VFs of such pods, or select by it in the class.',
+  'multus-injector': 'Switch network-resources-injector off, and create its pods anew.',
+  'multus-resource-unknown': "Set the network's resource name in the policy, or correct it in the network.",
+  'multus-too-few-devices': 'Give each network a request, in the same order.',
   'network-attachment-unusable':
     "Correct the NetworkAttachmentDefinition, its name in the class, or the driver's role.",
   'no-driver-pod': "Check the node's name, and that the DaemonSet selects it.",

@@ -15,6 +15,9 @@ import { baseRequest, type ClaimIdentity } from '../framework/metadata/index.ts'
 import { explain, NetdraError } from '../lib/errors.ts';
 import { findYamlProblem } from '../lib/json-depth.ts';
 import { inventoryPolicySchema } from '../node/inventory/index.ts';
+import { requestsOf } from './claim-requests.ts';
+import { fieldsOf } from './multus/contract.ts';
+import { MultusFiles } from './multus/files.ts';
 import { slipsIn } from './strict-checks.ts';
 
 /** A fault in a file. */
@@ -83,11 +86,13 @@ class Validator {
   readonly #result: Validation = { checked: 0, faults: [], notes: [] };
   readonly #classes = new Map<string, ConfigEntry[]>();
   readonly #claims: ClaimToCheck[] = [];
+  readonly #multus: MultusFiles<Document>;
   /** Notes that several objects share, each with its first place. */
   readonly #shared = new Map<string, { place: TextPlace & { file: string }; more: number }>();
 
   constructor(options: ValidateOptions) {
     this.#options = options;
+    this.#multus = new MultusFiles(options.driverName);
   }
 
   async run(files: readonly string[]): Promise<Validation> {
@@ -101,6 +106,10 @@ class Validator {
       else this.#result.notes.push(`${file}: ${nothing}`);
     }
     for (const claim of this.#claims) this.#checkWithClasses(claim);
+    for (const { document, isNote, ...fault } of this.#multus.faults()) {
+      if (isNote) this.#note(document, fault.path, `${fault.field}: ${fault.message}`);
+      else this.#report(document, [fault], []);
+    }
     for (const [note, { place, more }] of this.#shared) {
       const message = `${note}${more === 0 ? '' : ` (and ${more} more)`}`;
       if (this.#options.strict) this.#result.faults.push({ ...place, field: 'document', message });
@@ -133,6 +142,7 @@ class Validator {
   #check(document: Document, value: unknown, path: readonly PropertyKey[]): void {
     const fields = fieldsOf(value);
     const { apiVersion, kind, items, inventoryPolicy } = fields;
+    this.#multus.add(document, fields, path);
     if (Array.isArray(items)) {
       for (const [index, item] of items.entries()) this.#check(document, item, [...path, 'items', index]);
     } else if (String(apiVersion).startsWith('resource.k8s.io/')) {
@@ -195,6 +205,7 @@ class Validator {
     schema: typeof inventoryPolicySchema | typeof networkDevicePolicySchema = inventoryPolicySchema,
   ): void {
     this.#result.checked++;
+    this.#multus.addPolicy(policy);
     const { faults = [] } = checkSchema<unknown>(schema, policy, 'docs/inventory.md');
     this.#report(document, faults, path);
   }
@@ -319,29 +330,4 @@ class Validator {
 function hasAddresses({ opaque }: ConfigEntry): boolean {
   const { addresses } = fieldsOf(opaque?.parameters);
   return Array.isArray(addresses) && addresses.length > 0;
-}
-
-/**
- * Returns the requests of a claim with their classes, each alternative of `firstAvailable` separately, without requests
- * that only monitor devices.
- */
-function requestsOf({ requests }: Record<string, unknown>) {
-  return (Array.isArray(requests) ? requests : []).flatMap((request, index) => {
-    // Before resource.k8s.io/v1beta2 there is no `exactly`.
-    const { name, firstAvailable, exactly = request } = fieldsOf(request);
-    const alternatives = Array.isArray(firstAvailable) ? firstAvailable : [];
-    if (fieldsOf(exactly).adminAccess === true) return [];
-    const found = [{ name: `${name}`, fields: fieldsOf(exactly), path: ['requests', index] }];
-    for (const [at, each] of alternatives.entries()) {
-      const fields = fieldsOf(each);
-      found.push({ name: `${name}/${fields.name}`, fields, path: ['requests', index, 'firstAvailable', at] });
-    }
-    return found.flatMap(({ fields: { deviceClassName: className }, ...rest }) =>
-      typeof className === 'string' ? [{ className, ...rest }] : [],
-    );
-  });
-}
-
-function fieldsOf(value: unknown): Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) ? { ...value } : {};
 }

@@ -46,6 +46,12 @@ export const resources: readonly Resource[] = [
   { group: 'resource.k8s.io', plural: 'deviceclasses', kind: 'DeviceClass', namespaced: false },
   { group: '', plural: 'namespaces', kind: 'Namespace', namespaced: false },
   { group: 'resource.k8s.io', plural: 'devicetaintrules', kind: 'DeviceTaintRule', namespaced: false },
+  {
+    group: 'admissionregistration.k8s.io',
+    plural: 'mutatingwebhookconfigurations',
+    kind: 'MutatingWebhookConfiguration',
+    namespaced: false,
+  },
   { group: 'resource.k8s.io', plural: 'resourceslices', kind: 'ResourceSlice', namespaced: false },
   {
     group: 'netdra.dev',

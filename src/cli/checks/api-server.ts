@@ -2,6 +2,7 @@ import type { CniUse } from '../../driver/api/cni-uses.ts';
 import { isKubeError, type KubeClient, ResourceApi } from '../../framework/kube/index.ts';
 import { explain } from '../../lib/errors.ts';
 import { named, ok, problem, type Verdict, warning } from '../finding.ts';
+import { checkMultus } from './multus.ts';
 
 /** Time limit, ample for a running server. */
 const timeoutMs = 5_000;
@@ -81,7 +82,7 @@ export interface DriverPermissions {
 }
 
 /**
- * Checks that the API server is reachable, serves the API of claims, and allows what the driver does.
+ * Checks that the API server is reachable, serves the API of claims, and allows what the driver does; and what Multus expects.
  * @param open returns `undefined` if there is neither a kubeconfig nor a service account
  */
 export async function checkApiServer(
@@ -107,7 +108,8 @@ export async function checkApiServer(
     const release = Number.parseInt(minor, 10);
     const asked = permissionsOf(driver).filter(({ since = 0 }) => !(release < since));
     const denied = await findDenied(client, asked);
-    return [ok(`Kubernetes ${gitVersion}, resource.k8s.io/${version}`), ...denied];
+    const ofMultus = (await checkMultus(driver.driverName, client)).map((verdict) => named('Multus', verdict));
+    return [ok(`Kubernetes ${gitVersion}, resource.k8s.io/${version}`), ...denied, ...ofMultus];
   } catch (error) {
     return [problem(explain(error), fixOf(error))];
   }

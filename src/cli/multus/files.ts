@@ -1,0 +1,239 @@
+import {
+  type Fields,
+  fieldsOf,
+  isInjector,
+  isObserved,
+  keyOf,
+  limitsDevices,
+  listOf,
+  type MultusErrorCode,
+  networksOf,
+  pageOf,
+  resourceAnnotation,
+  resourceOf,
+  selectorsOf,
+  selectsByResource,
+} from './contract.ts';
+
+/** An object in a file. `Document`: what the caller knows it by. */
+interface Placed<Document> {
+  document: Document;
+  /** Path of the object in its document. */
+  at: readonly PropertyKey[];
+  key: string;
+}
+
+export interface MultusFault<Document> {
+  document: Document;
+  path: PropertyKey[];
+  field: string;
+  message: string;
+  /** Whether an object that is not in the files could make it right. */
+  isNote: boolean;
+}
+
+interface RequestOfFile {
+  name: string;
+  /** Names of the classes: those of its alternatives, or one. */
+  classes: string[];
+  selectors: string;
+  /** `undefined`: unknown. */
+  count: number | undefined;
+  isObserved: boolean;
+}
+
+interface ClassOfFile<Document> extends Placed<Document> {
+  selectors: string;
+  isObserved: boolean;
+}
+
+type ClaimOfFile<Document> = Placed<Document> & { requests: RequestOfFile[] };
+
+/** A pod, or the template of pods, with networks and claims. */
+interface PodOfFile<Document> extends Placed<Document> {
+  namespace: string;
+  networks: string[];
+  /** Its `resourceClaims`. */
+  claims: Fields[];
+}
+
+/** Compares objects of files with what Multus expects of claims: docs/migration.md, "Multus stays". */
+export class MultusFiles<Document> {
+  readonly #driver: string;
+  readonly #networks: (Placed<Document> & { resource: string })[] = [];
+  readonly #classes = new Map<string, ClassOfFile<Document>>();
+  readonly #claims = new Map<string, ClaimOfFile<Document>>();
+  readonly #pods: PodOfFile<Document>[] = [];
+  readonly #injectors: Placed<Document>[] = [];
+  /** Resource name of each rule, with the rule's name for people. */
+  readonly #rules: { rule: string; resource: unknown }[] = [];
+
+  constructor(driver: string) {
+    this.#driver = driver;
+  }
+
+  /** Adds an object of any kind. */
+  add(document: Document, object: Fields, at: readonly PropertyKey[]): void {
+    const place = { document, at, key: keyOf(object) };
+    const spec = fieldsOf(object.spec);
+    if (object.kind === 'NetworkAttachmentDefinition') {
+      const resource = resourceOf(object);
+      if (resource !== undefined) this.#networks.push({ ...place, resource });
+    } else if (object.kind === 'DeviceClass') this.#addClass(place, object, spec);
+    else if (object.kind === 'ResourceClaim') this.#addClaim('ResourceClaim', place, spec);
+    else if (object.kind === 'ResourceClaimTemplate') this.#addClaim(object.kind, place, fieldsOf(spec.spec));
+    else if (object.kind === 'MutatingWebhookConfiguration' && isInjector(object)) this.#injectors.push(place);
+    else this.#addPod(place, object, spec);
+  }
+
+  /** @param policy an inventory policy, or a NetworkDevicePolicy */
+  addPolicy(policy: unknown): void {
+    const whole = fieldsOf(policy);
+    const { pfs = [{}], nics, resourceName } = fieldsOf(whole.spec ?? whole);
+    for (const [list, rules] of Object.entries({ pfs, nics })) {
+      for (const [index, rule] of listOf(rules).entries()) {
+        const resource = fieldsOf(rule).resourceName ?? resourceName;
+        this.#rules.push({ rule: `${list}[${index}]`, resource });
+      }
+    }
+  }
+
+  /** Returns the faults of all objects, and notes on them; none unless files have networks with devices, and claims that Multus serves. */
+  faults(): MultusFault<Document>[] {
+    const requests = [...this.#claims.values()].flatMap((each) => each.requests);
+    const isServing = [...requests, ...this.#classes.values()].some(({ isObserved }) => isObserved);
+    if (this.#networks.length === 0 || !isServing) return [];
+    const injector = 'network-resources-injector adds devices of networks to pods whose claims have one: switch it off';
+    return [
+      ...this.#unnamed(),
+      ...this.#unknown(),
+      ...this.#injectors.map((each) => faultOf('multus-injector', each, ['metadata'], injector)),
+      ...this.#pods.flatMap((pod) => [...this.#byName(pod), ...this.#tooFew(pod)]),
+    ];
+  }
+
+  #addClass(place: Placed<Document>, object: Fields, spec: Fields): void {
+    const observed = listOf(spec.config).some((each) => isObserved(fieldsOf(each), this.#driver));
+    const name = `${fieldsOf(object.metadata).name}`;
+    this.#classes.set(name, { ...place, selectors: selectorsOf(spec), isObserved: observed });
+  }
+
+  #addClaim(kind: string, place: Placed<Document>, spec: Fields): void {
+    const { requests, config } = fieldsOf(spec.devices);
+    const observing = listOf(config)
+      .map(fieldsOf)
+      .filter((each) => isObserved(each, this.#driver));
+    const isFor = (entry: Fields, name: unknown) =>
+      listOf(entry.requests).length === 0 || listOf(entry.requests).some((each) => `${each}`.split('/')[0] === name);
+    const read = listOf(requests).map((each): RequestOfFile => {
+      const { name, exactly = each, firstAvailable } = fieldsOf(each);
+      const one = fieldsOf(exactly);
+      const alternatives = firstAvailable === undefined ? [one] : listOf(firstAvailable).map(fieldsOf);
+      const isCounted = firstAvailable === undefined && one.allocationMode !== 'All';
+      return {
+        name: `${name}`,
+        classes: alternatives.map(({ deviceClassName }) => `${deviceClassName}`),
+        selectors: alternatives.map(selectorsOf).join(' || '),
+        count: isCounted ? Number(one.count ?? 1) : undefined,
+        isObserved: observing.some((entry) => isFor(entry, name)),
+      };
+    });
+    this.#claims.set(`${kind} ${place.key}`, { ...place, requests: read });
+  }
+
+  #addPod(place: Placed<Document>, object: Fields, spec: Fields): void {
+    const template =
+      object.kind === 'Pod' ? undefined : fieldsOf(fieldsOf(fieldsOf(spec.jobTemplate).spec ?? spec).template);
+    const pod = template ?? object;
+    const namespace = `${fieldsOf(object.metadata).namespace ?? 'default'}`;
+    const networks = networksOf(pod, namespace);
+    const claims = listOf(fieldsOf(pod.spec).resourceClaims).map(fieldsOf);
+    if (networks.length > 0 && claims.length > 0) this.#pods.push({ ...place, networks, claims, namespace });
+  }
+
+  #isServed({ isObserved, classes }: RequestOfFile): boolean {
+    return isObserved || classes.some((name) => this.#classes.get(name)?.isObserved === true);
+  }
+
+  /** Returns the CEL that devices of a request meet. */
+  #selectorsOf({ classes, selectors }: RequestOfFile): string {
+    return [selectors, ...classes.map((name) => this.#classes.get(name)?.selectors ?? '')].join(' ');
+  }
+
+  #unnamed(): MultusFault<Document>[] {
+    const without = this.#rules.find(({ resource }) => resource === undefined);
+    if (without === undefined) return [];
+    const claims = [...this.#claims.values()];
+    const used = new Set(claims.flatMap(({ requests }) => requests).flatMap(({ classes }) => classes));
+    const open = [
+      // Claims can select further.
+      ...[...this.#classes].flatMap(([name, each]) =>
+        each.isObserved && !used.has(name) && !limitsDevices(each.selectors) ? [{ of: each, what: 'the class' }] : [],
+      ),
+      ...claims.flatMap((of) =>
+        of.requests
+          .filter((each) => this.#isServed(each) && !limitsDevices(this.#selectorsOf(each)))
+          .map(({ name }) => ({ of, what: `request ${name}` })),
+      ),
+    ];
+    return open.map(({ of, what }) => {
+      const why = `${what} also selects devices without k8s.cni.cncf.io/resourceName, with which Multus fails a pod`;
+      const todo = `set resourceName in ${without.rule} of the policy, or select by it`;
+      return faultOf('multus-device-unnamed', of, ['spec'], `${why}: ${todo}`);
+    });
+  }
+
+  #unknown(): MultusFault<Document>[] {
+    if (this.#rules.length === 0) return [];
+    const offered = new Set(this.#rules.map(({ resource }) => resource));
+    return this.#networks
+      .filter(({ resource }) => !offered.has(resource))
+      .map((network) => {
+        const why = `no policy gives devices the resourceName ${JSON.stringify(network.resource)}`;
+        const path = ['metadata', 'annotations', resourceAnnotation];
+        return faultOf('multus-resource-unknown', network, path, `${why}: set it there, or correct it here`);
+      });
+  }
+
+  #byName({ claims, namespace, ...pod }: PodOfFile<Document>): MultusFault<Document>[] {
+    return claims.flatMap(({ resourceClaimName: name }) => {
+      const claim = this.#claims.get(`ResourceClaim ${namespace}/${name}`);
+      if (claim === undefined || !claim.requests.some((each) => this.#isServed(each))) return [];
+      const why = `Multus does not see claim ${name}, which the pod names itself: use a ResourceClaimTemplate`;
+      return [faultOf('multus-claim-by-name', pod, ['spec'], why)];
+    });
+  }
+
+  /** Compares numbers only where files have all claims of a pod, and each request names its resource. */
+  #tooFew({ claims, namespace, networks, ...pod }: PodOfFile<Document>): MultusFault<Document>[] {
+    const templates = claims.map(({ resourceClaimTemplateName: name }) =>
+      this.#claims.get(`ResourceClaimTemplate ${namespace}/${name}`),
+    );
+    if (templates.includes(undefined)) return [];
+    const requests = templates.flatMap((each) => each?.requests ?? []);
+    const wanted = networks.flatMap((name) => this.#networks.find(({ key }) => key === name)?.resource ?? []);
+    return [...Map.groupBy(wanted, (resource) => resource)].flatMap(([resource, { length }]) => {
+      const named = (request: RequestOfFile) => this.#selectorsOf(request).includes(JSON.stringify(resource));
+      const counts = requests.filter((each) => named(each) || !selectsByResource(this.#selectorsOf(each)));
+      const given = counts.reduce((sum, { count = Number.POSITIVE_INFINITY }) => sum + count, 0);
+      if (given >= length) return [];
+      const why = `the pod has ${length} networks of ${resource}, and its claims have ${given} such devices`;
+      return [faultOf('multus-too-few-devices', pod, ['spec'], `${why}: give each network a request`)];
+    });
+  }
+}
+
+function faultOf<Document>(
+  code: MultusErrorCode,
+  { document, at }: Placed<Document>,
+  path: readonly PropertyKey[],
+  message: string,
+): MultusFault<Document> {
+  return {
+    document,
+    path: [...at, ...path],
+    field: path.join('.'),
+    isNote: code === 'multus-resource-unknown',
+    message: `${message} (${pageOf(code)})`,
+  };
+}
