@@ -38,7 +38,8 @@ export async function addVfPod(
   return pod;
 }
 
-const pathInContainer = (claim: string) =>
+/** Path of the metadata of {@link addVfPod}. */
+export const pathInContainer = (claim: string): string =>
   `/var/run/kubernetes.io/dra-device-attributes/resourceclaims/${claim}/vf/${testDriver}-metadata.json`;
 
 /** Checks that a container reads correct metadata. @returns the generation */

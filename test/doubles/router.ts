@@ -1,6 +1,14 @@
-import { parseCidr, parseIpAddress } from '../../src/node/netlink/index.ts';
+import { type Link, type NetnsHandle, parseCidr, parseIpAddress } from '../../src/node/netlink/index.ts';
+import { EtherType, PacketSocket } from '../../src/node/netlink/packet-socket.ts';
 
-export interface Advertisement {
+/** Sends a router advertisement into the network of a link. @param prefixes see {@link Advertisement} */
+export function advertise(netns: NetnsHandle, link: Pick<Link, 'index' | 'hardwareAddress'>, prefixes: string[]): void {
+  const { index, hardwareAddress = '' } = link;
+  using socket = new PacketSocket(netns, index, EtherType.none);
+  socket.send(routerAdvertisement({ from: 'fe80::bad', hardwareAddress, prefixes }));
+}
+
+interface Advertisement {
   /** Link-local address of the sender. */
   from: string;
   hardwareAddress: string;
@@ -9,7 +17,7 @@ export interface Advertisement {
 }
 
 /** An Ethernet frame with a router advertisement, as every host of a network can send one. Source: RFC 4861, 4.2 and 4.6.2. */
-export function routerAdvertisement(options: Advertisement): Buffer {
+function routerAdvertisement(options: Advertisement): Buffer {
   const lifetimeSeconds = 1_800;
   const header = Buffer.of(134, 0, 0, 0, 64, 0, ...octets16(lifetimeSeconds), ...Buffer.alloc(8));
   const onLinkAndAutonomous = 0xc0;

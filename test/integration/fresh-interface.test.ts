@@ -3,9 +3,8 @@ import type { VfConfig } from '../../src/driver/model/index.ts';
 import { type Difference, findDifferences } from '../../src/driver/vf/claim-differences.ts';
 import { configureLink, type LinkConfig } from '../../src/driver/vf/configure-link.ts';
 import { KernelNetworks, type NetworkState, toNetworkState } from '../../src/node/netlink/index.ts';
-import { EtherType, PacketSocket } from '../../src/node/netlink/packet-socket.ts';
 import { TestNetns } from '../doubles/netns.ts';
-import { routerAdvertisement } from '../doubles/router.ts';
+import { advertise } from '../doubles/router.ts';
 
 /** A pod's namespace with net1, and one with p1, the other end of its network. */
 class Network implements Disposable {
@@ -48,11 +47,9 @@ class Network implements Disposable {
     // Until duplicate address detection is over, the kernel takes no advertisement.
     const usable = () => this.#addresses('-6', 'addr', 'show', 'dev', 'net1', 'scope', 'link', '-tentative');
     await expect.poll(usable).toHaveLength(1);
-    const [{ ifindex, address }] = this.peer.ip('link', 'show', 'dev', 'p1');
+    const [{ ifindex: index, address: hardwareAddress }] = this.peer.ip('link', 'show', 'dev', 'p1');
     using netns = this.peer.open();
-    using socket = new PacketSocket(netns, ifindex, EtherType.none);
-    if (prefixes.length === 0) prefixes.push('2001:db8:bad::/64');
-    socket.send(routerAdvertisement({ from: 'fe80::bad', hardwareAddress: address, prefixes }));
+    advertise(netns, { index, hardwareAddress }, prefixes.length === 0 ? ['2001:db8:bad::/64'] : prefixes);
     const received = () => this.pod.exec('cat', '/proc/net/dev_snmp6/net1');
     await expect.poll(received).toMatch(/^Icmp6InRouterAdvertisements\s+[1-9]/m);
   }
