@@ -56,6 +56,7 @@ type ClaimSettings =
       allMulticast?: boolean;
       rules?: object[];
       neighbors?: object[];
+      slaac?: object;
       ipam?: object;
       mtu?: number;
       bond?: { name: string };
@@ -698,7 +699,7 @@ export class Checks {
     const { id } = sandbox;
     const { mtu, bond, ipam, vf: ofPf = {}, ...wanted } = config as NonNullable<ClaimSettings>;
     const { interfaceName: pattern = '', macAddress: mac, addresses = [], routes = [], allMulticast } = wanted;
-    const { rules = [], neighbors = [] } = wanted;
+    const { rules = [], neighbors = [], slaac } = wanted;
     const isNamed = pattern === '' || link.name === pattern || link.name.replace(/\d+$/, '%d') === pattern;
     const has = [...link.used.addresses.keys()];
     const asked = [...routes.map(({ destination }) => destination), ...this.#leasedRoutesOf(id, has)];
@@ -715,6 +716,7 @@ export class Checks {
       ...(rules.length === 0 || link.used.namespace.rules.size > 0 ? [] : ['no rule']),
       ...(!allMulticast || isChanged || link.used.flags.includes('allMulticast') ? [] : ['no multicast']),
       ...(ipam === undefined || this.#leasesOf(id).some((cidr) => has.includes(cidr)) ? [] : ['no leased address']),
+      ...(slaac === undefined || isChanged || hasRouterAddress(link.used) ? [] : ['no address from a router']),
       ...this.#excessOf(sandbox, link),
       ...(link.up && link.used.up ? [] : ['down']),
       ...(bond === undefined || link.used.name === bond.name ? [] : ['in no bond']),
@@ -1011,6 +1013,10 @@ export class Checks {
       `${by} takes ${link.parentDevice} from the running pod in ${sandbox.id}`,
     );
   }
+}
+
+function hasRouterAddress({ addresses }: SimLink): boolean {
+  return [...addresses.values()].some(({ dynamic, tentative }) => dynamic && !tentative);
 }
 
 /** Bonds that the driver has made, also those that have no name of their own yet. */

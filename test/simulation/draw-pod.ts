@@ -69,6 +69,20 @@ export function drawProperties(tape: Tape, pods: PodPlan[]): PodPlan[] {
   }));
 }
 
+/** On some nodes a router announces addresses, for which some claims wait. */
+export function drawSlaac(tape: Tape, pods: PodPlan[], hasIpv6: boolean): PodPlan[] {
+  if (!hasIpv6) return pods;
+  return pods.map((pod) => ({
+    ...pod,
+    claims: pod.claims.map((claim) => {
+      const slaac = claim.attach === 'netlink' && !claim.isBroken && tape.chance(0.5, 'router');
+      return slaac
+        ? { ...claim, config: { ...claim.config, slaac: { waitSeconds: tape.pick([5, 1], 'router') } } }
+        : claim;
+    }),
+  }));
+}
+
 /** Some pods get CPUs of their own, on either socket or on both. */
 export function drawCpus(tape: Tape, pods: PodPlan[]): PodPlan[] {
   if (!tape.chance(0.15, 'numa')) return pods;

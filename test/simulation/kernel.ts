@@ -284,7 +284,7 @@ export class Kernel {
     const { namespace } = link;
     if (link.master !== undefined || (link.parentDevice === undefined && link.kind !== 'bond')) return;
     const cidr = `2001:db8::${(1 + Number.parseInt(link.hardwareAddress.slice(-2), 16)).toString(16)}/64`;
-    const address = { cidr, scope: 'global' as const, tentative: true, dadFailed: false };
+    const address = { cidr, scope: 'global', tentative: true, dadFailed: false, dynamic: true } as const;
     link.addresses.set(cidr, address);
     simulator.schedule(1_000 + 1_000 * simulator.tape.fraction('dad'), undefined, 'address is ready', () => {
       if (link.namespace !== namespace || link.addresses.get(cidr) !== address) return;

@@ -20,6 +20,7 @@ import {
   drawProperties,
   drawReuse,
   drawSeveral,
+  drawSlaac,
 } from './draw-pod.ts';
 import { drawLosses, type SettingsLoss } from './kept-settings.ts';
 import type { Tape } from './tape.ts';
@@ -344,6 +345,7 @@ function drawMore(tape: Tape, plan: Pick<Plan, 'pods' | 'faults' | 'slowShare'>)
   // A boot takes the VFs away again, and claims with them.
   const outages = drawOutages(tape);
   const hasNoVfs = tape.chance(0.04, 'numvfs') && faults.every(({ kind }) => kind !== 'reboot');
+  const hasIpv6 = tape.chance(0.1, 'dad');
   return {
     writesInVain: hasNoVfs ? tape.below(3, 'numvfs') : undefined,
     faults: [
@@ -359,11 +361,15 @@ function drawMore(tape: Tape, plan: Pick<Plan, 'pods' | 'faults' | 'slowShare'>)
     instantShare: tape.chance(0.15, 'more') ? 0.7 : 0,
     lockedRate: tape.chance(0.12, 'lock') ? 0.2 : 0,
     reusesNames,
-    hasIpv6: tape.chance(0.1, 'dad'),
+    hasIpv6,
     settings: drawSettings(tape),
-    pods: drawProperties(
+    pods: drawSlaac(
       tape,
-      drawCpus(tape, tape.chance(0.25, 'more') ? pods.map((pod, index) => drawMoreOfPod(tape, pod, index)) : pods),
+      drawProperties(
+        tape,
+        drawCpus(tape, tape.chance(0.25, 'more') ? pods.map((pod, index) => drawMoreOfPod(tape, pod, index)) : pods),
+      ),
+      hasIpv6,
     ),
   };
 }

@@ -29,6 +29,7 @@ export type ChoiceKind =
   | 'end'
   | 'vf'
   | 'dad'
+  | 'router'
   | 'back'
   | 'several'
   | 'once'

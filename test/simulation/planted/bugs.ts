@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { closeSync, fchmodSync, openSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { PodSandbox } from '../../../nri/index.ts';
-import type { StoredDevice } from '../../../src/driver/model/index.ts';
+import type { StoredDevice, VfConfig } from '../../../src/driver/model/index.ts';
 import { toVfWanted } from '../../../src/driver/vf/vf-wanted.ts';
 import { formatGate } from '../../../src/framework/metadata/gate/gate.ts';
 import { formatDeviceKey } from '../../../src/framework/metadata/index.ts';
@@ -84,6 +84,18 @@ function devicesOf(store: Parameters<Parameters<typeof inStore>[0]>[0], uid: str
 
 /** Defects of earlier versions, as the driver would behave with them, and one of each other kind. */
 export const plantedBugs: readonly PlantedBug[] = [
+  {
+    name: 'routers-are-not-awaited',
+    what: 'containers start before a router has given their interface an address',
+    needs: pod(({ claims }) => claims.some(({ config }) => (config as VfConfig).slaac !== undefined)),
+    plant: inStore((store) => ({
+      claim(uid) {
+        const claim = store.claim(uid);
+        const devices = claim?.devices.map(({ config: { slaac: _, ...config }, ...device }) => ({ ...device, config }));
+        return claim && { ...claim, devices: devices ?? [] };
+      },
+    })),
+  },
   {
     name: 'blocked-by-a-name',
     what: 'a name that cannot be restored keeps the claim from being unprepared (B1)',
