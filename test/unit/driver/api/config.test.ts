@@ -99,7 +99,7 @@ const properties: { [P in keyof NonNullable<VfConfig['vf']>]-?: [unknown, unknow
 };
 
 describe('resolveVfConfig', () => {
-  it('is tested with every schema field', () => {
+  it('has a test value for every field of the schema', () => {
     const { apiVersion: _apiVersion, kind: _kind, ...fields } = vfConfigSchema.shape;
     expect(Object.keys(samples).sort()).toEqual(Object.keys(fields).sort());
     expect(Object.keys(properties).sort()).toEqual(Object.keys(fields.vf.unwrap().shape).sort());
@@ -268,7 +268,7 @@ describe('restricted fields', () => {
     );
   });
 
-  it('of a claim are all named in one error', () => {
+  it('are all named in one error if a claim sets several', () => {
     expect(() => resolve([fromClaim({ driver: 'kernel', macAddress: '02:00:00:00:00:01' })])).toThrow(
       /may not set driver, macAddress/,
     );

@@ -144,7 +144,7 @@ describe('class limits', () => {
     expect(() => resolve([limited(limits), fromClaim(refused)])).toThrow(`and limits.${name} of its DeviceClass is `);
   });
 
-  it('are combined from all entries of the class', () => {
+  it('are combined from all configuration entries of the class', () => {
     const [ranges, routes] = [limited({ addressRanges: ['192.0.2.0/24'] }), limited({ maxRoutes: 0 })];
     const inside = { addresses: ['192.0.2.10/24'] };
     expect(resolve([ranges, routes, fromClaim(inside)])).toEqual(inside);
@@ -152,7 +152,7 @@ describe('class limits', () => {
     expect(() => resolve([ranges, narrower, routes, fromClaim(inside)])).toThrow('limits.maxRoutes');
   });
 
-  it('apply to the sum of all entries of a claim', () => {
+  it('apply to the sum of all configuration entries of a claim', () => {
     const config = [
       limited({ addressRanges: ['192.0.2.0/25'], maxRoutes: 1 }),
       fromClaim({ routes: [{ destination: '198.51.100.0/24' }] }),
@@ -182,16 +182,19 @@ describe('class limits', () => {
       '10.1.99.99/8',
       'claim default/fast-net may not set the address 10.1.99.99/8, which adds a route to 10.0.0.0/8, a network of the node',
     ],
-  ])('%j: the error for address %s names the network that the address adds a route to', (limits, address, message) => {
-    const refused = () => resolve([limited(limits), fromClaim({ addresses: [address] })]);
-    expect(refused).toThrow(message);
-    expect(refused).toThrow(
-      expect.objectContaining({
-        code: 'config-invalid',
-        hint: expect.stringMatching(/limits\.(addressRanges|routes)/),
-      }),
-    );
-  });
+  ])(
+    '%j: the error about address %s names the network that the kernel adds a route for',
+    (limits, address, message) => {
+      const refused = () => resolve([limited(limits), fromClaim({ addresses: [address] })]);
+      expect(refused).toThrow(message);
+      expect(refused).toThrow(
+        expect.objectContaining({
+          code: 'config-invalid',
+          hint: expect.stringMatching(/limits\.(addressRanges|routes)/),
+        }),
+      );
+    },
+  );
 
   it.each([
     '0.0.0.0/0',

@@ -122,7 +122,7 @@ describe('checkAllocation', () => {
     expect(await outcome(claim)).toContain('DeviceClass class-of-orphan-vf does not exist any more');
   });
 
-  it('runs before anything is prepared, and does not run again for prepared claims', async () => {
+  it('checks a claim before anything is prepared, and does not check a prepared claim again', async () => {
     using bench = new DriverBench();
     const claim = store('prepared');
     bench.checkAllocation = (each) => check(each);

@@ -12,7 +12,7 @@ import { bench, cdiFiles, deviceNodes, refusal, useDriverBench } from './driver-
 useDriverBench();
 
 describe('a repeated prepare', () => {
-  it('keeps attachment, snapshot and config of the VF without reading them again', async () => {
+  it('keeps the stored place, original state and configuration of a VF without reading them again', async () => {
     const claim = allocated('c', ['dev-1'], { config: [fromClass({ vf: { trust: true } })] });
     await bench.prepare(claim);
     const [device] = bench.store.claim(claim.identity.uid)?.devices ?? [];
@@ -133,7 +133,7 @@ describe('VFs of a claim', () => {
     expect(bench.control.calls[1]).toBe(`apply 0000:00:00.1 ${JSON.stringify(wanted)}`);
   });
 
-  it('stay with a claim whose prepare failed midway, and a retry keeps the first snapshot', async () => {
+  it('stay with a claim whose prepare failed midway; a retry keeps their first snapshot', async () => {
     const claim = allocated('c', ['dev-1', 'dev-2', 'dev-3'], trusted);
     const error = new Error('card says no');
     bench.control.failures.set('apply 0000:00:00.2', error);

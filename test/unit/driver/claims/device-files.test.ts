@@ -76,7 +76,7 @@ describe('device files', () => {
     expect(bench.control.count('apply 0000:00:00.1 {"vf":{}}')).toBe(1);
   });
 
-  it('that are missing on the node fail the claim, but do not prevent its unprepare', async () => {
+  it('fail the claim if they are missing on the node, but do not prevent its unprepare', async () => {
     const error = new Error('this node has no device file for vhost-net');
     bench.control.failures.set('access', error);
     const claim = allocated('c', ['dev-1'], { config: [fromClass({ vhost: true })] });
@@ -114,7 +114,7 @@ describe('an IOMMU group', () => {
     expect(await bench.prepare(first)).toMatchObject({ devices: [{}] });
   });
 
-  it('is not split by a claim that wants an interface, unless the device already has an interface', async () => {
+  it('is not split by a claim that needs an interface, unless the device already has one', async () => {
     bench.control.groups.push(['0000:00:00.1', '0000:00:00.2', '0000:00:00.3']);
     bench.control.drivers.set('0000:00:00.2', 'vfio-pci');
     const first = allocated('first', ['dev-1'], vfio);

@@ -57,7 +57,7 @@ describe('a request whose class enables older dialects', () => {
     ]);
   });
 
-  it('is named by its base name in variables if it has alternatives', async () => {
+  it('is named without its subrequest in variables if it has alternatives', async () => {
     const claim = allocated('c', [], {
       requests: [{ name: 'nic/fast', devices: ['dev-1'] }],
       config: [fromClass({ dialects: { sriovNetwork: {} } }, ['nic'])],
@@ -65,7 +65,7 @@ describe('a request whose class enables older dialects', () => {
     expect(await prepared(claim)).toEqual([[dialectId(claim, 'nic')]]);
   });
 
-  it('gets a device-info file per device, which containers do not see', async () => {
+  it('gets a device-info file on the host for each device, not visible in containers', async () => {
     const config = [fromClass({ dialects: { deviceInfo: { resourceName } } })];
     expect(await prepared(allocated('c', ['dev-1', 'dev-2'], { config }))).toEqual([]);
     expect(infoFiles()).toEqual([1, 2].map((index) => `intel.com-nic-0000:00:00.${index}-device.json`));
@@ -164,7 +164,7 @@ describe('two requests with conflicting values for a variable', () => {
     expect([bench.control.count('apply'), bench.store.claims(), files(bench.cdiDir)]).toEqual([0, [], []]);
   });
 
-  it('are allowed for two containers with one extended resource', async () => {
+  it('are allowed for two containers that use the same extended resource', async () => {
     const requests = [0, 1].map((index) => ({ name: `container-${index}-request-0`, devices: [`dev-${index}`] }));
     const extendedResources = new Map(requests.map(({ name }) => [name, [resourceName]]));
     const pods = [buildPod('app')];
@@ -211,7 +211,7 @@ describe('two requests with conflicting values for a variable', () => {
     expect(bench.store.claims()).toHaveLength(1);
   });
 
-  it('are rejected with the network names that differ', async () => {
+  it('are rejected, naming the networks that differ', async () => {
     const of = (networkAttachmentDefinition: string, request: string) =>
       fromClass({ dialects: { sriovNetwork: { networkAttachmentDefinition } } }, [request]);
     const requests = ['a', 'b'].map((name, index) => ({ name, devices: [`dev-${index}`] }));

@@ -269,7 +269,7 @@ describe('a prepared device', () => {
     expect(await bench.prepare(allocated('third', ['dev-2']))).toEqual({ devices: [] });
   });
 
-  it('is read for the next claim only after it has been restored', async () => {
+  it('has its state read for the next claim only after it has been restored', async () => {
     const [first, second] = ['first', 'second'].map((name) => allocated(name, ['dev-1'])) as [
       AllocatedClaim,
       AllocatedClaim,
@@ -387,7 +387,7 @@ describe('a VF with guaranteed bandwidth', () => {
     );
   });
 
-  it('counts the bandwidth of an earlier claim with the same name until that is unprepared', async () => {
+  it('still counts for an earlier claim of the same name until that claim is unprepared', async () => {
     bench.bandwidth = { guaranteedMbps: 600, portMbps: 1000 };
     expect(await bench.prepare(allocated('a', ['dev-1']))).not.toHaveProperty('error');
     const next = allocated('a', ['dev-2']);
@@ -412,7 +412,7 @@ describe('a claim for several pods', () => {
     expect(bench.control.calls).toEqual([]);
   });
 
-  it('stays prepared for its pod, and passes to the next pod when only that pod reserves it', async () => {
+  it('stays prepared for its pod, and passes to the next pod once only that pod is in reservedFor', async () => {
     const [first, second] = pods.map(({ metadata }) => metadata.uid);
     const claim = allocated('shared', ['dev-1'], { pods: pods.slice(0, 1) });
     expect(await bench.prepare(claim)).toEqual({ devices: [] });
@@ -441,7 +441,7 @@ describe('a request with admin access', () => {
       config: [fromClass({ vf: { trust: true } })],
     });
 
-  it('describes a device of another claim without touching device or claim', async () => {
+  it('describes a device of another claim without changing device or claim', async () => {
     const user = allocated('user', ['dev-1'], { config: [fromClass({ vf: { trust: true } })] });
     await bench.prepare(user);
     const before = [...bench.control.calls];

@@ -19,7 +19,7 @@ describe('a result with a share of a device', () => {
     expect(await bench.prepare(allocated('monitor', [], { requests }))).toMatchObject({ devices: [{ shareId }] });
   });
 
-  it('is rejected beside another share of the same VF', async () => {
+  it('is rejected if the claim has another share of the same VF', async () => {
     const shares = [shareId, '0c3be3a3-4b2a-4b39-9a0c-6f2f4f2c0002'];
     const requests = shares.map((shareID, index) => ({ name: `vf-${index}`, devices: [{ device: 'dev-1', shareID }] }));
     expect(await bench.prepare(allocated('both', [], { requests }))).toMatchObject(

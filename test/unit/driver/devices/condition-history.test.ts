@@ -104,7 +104,7 @@ describe('ConditionHistory', () => {
     expect(changes).toBe(22);
   });
 
-  it('continues after a restart, even if the condition cleared in between', (link) => {
+  it('knows open conditions after a restart, even if the fault ended in between', (link) => {
     /** The next process of the driver. @returns what is in force after its first look */
     const restart = (isPresent: boolean | undefined) => {
       link.restart();
@@ -123,7 +123,7 @@ describe('ConditionHistory', () => {
     expect(restart(false)).toEqual(['no-carrier 60']);
   });
 
-  it('ends the conditions of a removed function', (link) => {
+  it('ends the conditions of a removed PCI function', (link) => {
     link.see(true);
     link.see(undefined, ['0000:3b:00.0']);
     link.pass(10);
@@ -151,7 +151,7 @@ describe('ConditionHistory', () => {
     expect(link.see(undefined)).toEqual([]);
   });
 
-  it('works while the store rejects changes, and logs that once', (link, path) => {
+  it('keeps working while the store rejects changes, and logs that once', (link, path) => {
     link.see(false);
     using other = new DatabaseSync(path);
     other.exec('BEGIN IMMEDIATE');

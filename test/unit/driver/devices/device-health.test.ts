@@ -47,7 +47,7 @@ describe('deviceHealth', () => {
 });
 
 describe('reportDevices', () => {
-  it('sends one list when one of 100 devices gets its first taint, and includes the time of the check', () => {
+  it('sends one list when one of 100 devices gets its first taint, with the time of the check', () => {
     const scannedAt = new Date(7);
     const offered: Device[] = Array.from({ length: 100 }, (_, index) => ({ name: `d-${index}`, attributes: {} }));
     const [publish, setHealth] = [vi.fn(), vi.fn()];

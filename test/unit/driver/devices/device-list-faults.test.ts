@@ -163,7 +163,7 @@ describe('DeviceList for a card whose VFs cannot be listed', () => {
     expect(names()).toContain('0000-01-10-0');
   });
 
-  it('does not rescan more often for a persistent problem', async () => {
+  it('does not scan more often because a problem persists', async () => {
     const clock = new ManualClock();
     node.vfInfoErrors[pf] = new NetlinkError('netlink-refused', 'message too long (EMSGSIZE)', { errno: 'EMSGSIZE' });
     await using source = open(undefined, { clock, watchHost: () => ({ [Symbol.dispose]: () => {} }) });
@@ -209,7 +209,7 @@ describe('DeviceList on a node whose devices cannot be listed', () => {
     expect(logger.messages('error').concat(logger.messages('warn'))).toEqual(Array(2).fill('devices cannot be listed'));
   });
 
-  it('reports even an empty first list, since slices of an earlier run may exist', async () => {
+  it('reports its first list even if it is empty, since slices of an earlier run may exist', async () => {
     using empty = new TestNode([]);
     const clock = new ManualClock();
     const host = { ...empty.connection, links: () => links() } as unknown as RtnlConnection;
@@ -222,7 +222,7 @@ describe('DeviceList on a node whose devices cannot be listed', () => {
     await vi.waitFor(() => expect(changes).toBe(1), 5_000);
   });
 
-  it('does not treat devices as removed: claims are prepared again once the devices are listed', async () => {
+  it('treats no device as removed: claims are prepared again once the devices are listed', async () => {
     const source = await start();
     expect(() => source.findUsable('0000-01-10-0')).toThrow(expect.objectContaining(unlisted));
     expect(() => source.attributesOf(first)).toThrow(expect.objectContaining(unlisted));
@@ -252,7 +252,7 @@ describe('DeviceList on a node whose devices cannot be listed', () => {
     expect([source.isListed, source.state.policyOrigin]).toEqual([true, { name: 'a', generation: 1 }]);
   });
 
-  it('does not start if the policy is invalid or an internal error occurs', async () => {
+  it('fails to start if the policy is invalid or an internal error occurs', async () => {
     const path = join(node.root, 'policy.yaml');
     writeFileSync(path, 'apiVersion: broken');
     await expect(start({ policy: new PolicyFile(path, textFiles) })).rejects.toMatchObject({

@@ -69,7 +69,7 @@ describe('DeviceList', () => {
     expect(source.offered()).toEqual(before);
   });
 
-  it('reads the device plugin checkpoint once for all devices of a claim, and withdraws allocated ones at the next scan', async () => {
+  it('reads the device plugin checkpoint once for all devices of a claim, and withdraws a device of a plugin at the next scan', async () => {
     const givenOut = new Map<string, string>();
     let reads = 0;
     const read = async () => {
@@ -252,7 +252,7 @@ describe('DeviceList', () => {
     });
   });
 
-  it('offers a VF that another instance prepares during the first scan with its attributes from before the claim', async () => {
+  it('offers a VF with its attributes from before the claim if another instance prepares it during the first scan', async () => {
     const offered = (await scanned()).find('0000-01-10-0')!;
     let isReserved = false;
     const held = () => {
@@ -268,7 +268,7 @@ describe('DeviceList', () => {
     expect(attributes).toMatchObject({ driver: { string: 'igbvf' }, mac: { string: link.hardwareAddress } });
   });
 
-  it('neither offers nor moves back a real VF that another component moved away', async () => {
+  it('neither offers nor takes back a real VF that another component moved to another namespace', async () => {
     node.takeAway('enp1s0f0v0');
     rmSync(join(node.root, 'bus/pci/devices', first, 'net/enp1s0f0v0'), { recursive: true });
     const source = await scanned();
@@ -405,7 +405,7 @@ describe('DeviceList', () => {
     ]);
   });
 
-  it('does not scan a busy node more often if a change arrives while it decides whether to scan', async () => {
+  it('scans a busy node no more often if a change arrives while it decides whether to scan', async () => {
     const clock = new ManualClock();
     const watchHost = (onChange: () => void): Disposable => {
       queueMicrotask(onChange);

@@ -115,7 +115,7 @@ describe('PfDriftSweep', () => {
     expect(bench.record.conditionOf('u0', 'vf0')).toMatchObject({ status: 'False', reason: 'SettingsChanged' });
   });
 
-  it('does not report drift that other work on the claim repaired meanwhile', async () => {
+  it('does not report a difference that other work on the claim has repaired meanwhile', async () => {
     using bench = new DriftBench();
     const device = await bench.prepare(0, tenant);
     await bench.card.host.setVf(5, 0, reset);
@@ -128,7 +128,7 @@ describe('PfDriftSweep', () => {
     expect(bench.counts).toEqual(['rate restored']);
   });
 
-  it('stops with its driver while other work holds the claim', async () => {
+  it('stops with the driver even while other work holds the lock of the claim', async () => {
     using bench = new DriftBench();
     await bench.prepare(0, tenant);
     await bench.card.host.setVf(5, 0, reset);
@@ -140,7 +140,7 @@ describe('PfDriftSweep', () => {
     await expect(round).rejects.toThrow('aborted');
   });
 
-  it('reads the VF list of a PF once per round, however many of its VFs are in pods', async () => {
+  it('reads the VF list of a PF once for all its VFs that are in pods', async () => {
     using bench = new DriftBench({ vfs: 8 });
     for (let vf = 0; vf < 8; vf++) await bench.prepare(vf, tenant);
     await bench.round();
@@ -175,7 +175,7 @@ describe('PfDriftSweep, if restored settings are rejected or lost again', () => 
     expect(bench.conditions).toEqual(['c0', 'c0']);
   });
 
-  it('restores the settings of other VFs of the PF', async () => {
+  it('still restores the settings of other VFs of the PF', async () => {
     using bench = new DriftBench();
     await bench.prepare(0, tenant);
     await bench.prepare(1, tenant);

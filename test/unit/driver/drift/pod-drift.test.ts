@@ -18,7 +18,7 @@ const device = (more: Partial<StoredDevice['config']> = {}): StoredDevice =>
   storedDevice({ pciAddress: '0000:01:10.0', name: 'vf0', config: { ...config, ...more } });
 
 describe('podDriftOf', () => {
-  it('finds no drift if MAC, MTU and addresses match in any notation, and ignores settings that the claim lacks', () => {
+  it('finds no difference if MAC, MTU and addresses match in any notation, and ignores settings that the claim lacks', () => {
     expect(podDriftOf(device(), asAsked)).toEqual([]);
     const more = { ...asAsked, ips: [...asAsked.ips, '198.51.100.1/24'] };
     expect(podDriftOf(device(), more)).toEqual([]);
@@ -62,7 +62,7 @@ describe('podDriftOf', () => {
 });
 
 describe('DriftReport.podCompared', () => {
-  it('reports each change once, leaves the device health alone, and resets the condition when the drift ends', async () => {
+  it('reports each change once, without changing the health of the device, until it ends', async () => {
     using bench = new DriftBench();
     const vf = await bench.prepare(0, {});
     const [claim] = bench.store.claims();

@@ -48,7 +48,7 @@ describe('withClaimEvents', () => {
     });
   });
 
-  it('reports unreleased devices only on the claim, since the pod may be gone', async () => {
+  it('reports only on the claim that unprepare could not release devices, since the pod may be gone', async () => {
     const { events, reported } = record();
     await withClaimEvents(failing(error), events).unprepareResourceClaims([identity], { signal });
     expect(reported()).toEqual(['ResourceClaim fast-net DeviceNotReturned']);
@@ -110,7 +110,7 @@ describe('withPodEvents', () => {
 
 describe('FailureEvents', () => {
   // B13
-  it('keeps reporting on a pod when its old sandbox is removed and it has a new one', () => {
+  it('still writes events on a pod with a new sandbox when its old sandbox is removed', () => {
     const { events, reported } = record();
     for (const id of ['s-1', 's-2']) events.sandboxSeen({ id, ...pod });
     events.sandboxGone({ id: 's-1', ...pod });

@@ -57,7 +57,7 @@ async function startBench() {
 const it = itWith(startBench);
 
 describe('NodeViewWriter', () => {
-  it('combines the changes of some seconds into one object owned by the Node', async ({ own }) => {
+  it('writes the changes of some seconds together, to one object owned by the Node', async ({ own }) => {
     own.writer.note();
     expect(own.clock.sleeping()).toEqual([6_000]);
     own.change({ problems: ['late'] });
@@ -116,7 +116,7 @@ describe('NodeViewWriter', () => {
     expect(own.stored()?.status.conditions[1]?.message).toBe('other');
   });
 
-  it('writes nothing after a restart if the object is current, and recreates the object of an earlier Node', async ({
+  it('writes nothing after a restart if the object is current, and replaces the object of an earlier Node', async ({
     own,
   }) => {
     own.writer.note();

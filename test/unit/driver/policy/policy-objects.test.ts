@@ -84,7 +84,9 @@ describe('PolicyObjects', () => {
     expect(own.api.requests(({ path, isWatch }) => path === '/api/v1/nodes' && !isWatch)).toHaveLength(1);
   });
 
-  it('applies the file if no object selects the node, and again when the object is deleted', async ({ own }) => {
+  it('applies the policy file while no object selects the node, and again after the object is deleted', async ({
+    own,
+  }) => {
     own.writeFile();
     const follow = own.open(own.filePath);
     await follow();
@@ -174,7 +176,7 @@ describe('PolicyObjects', () => {
     await until(follow, () => expect(own.seen.at(-1)).toEqual(['a', { name: 'a', generation: 2 }]));
   });
 
-  it('uses the file in a cluster without the CustomResourceDefinition, but not if it lacks permission to read objects', async ({
+  it('uses the policy file if the CustomResourceDefinition is missing, but not if it lacks permission to read objects', async ({
     own,
   }) => {
     own.writeFile();

@@ -59,7 +59,7 @@ describe('CniCleanUp', () => {
     expect(logger.messages('warn')).toContain('deleting CNI attachment of a removed sandbox failed');
   });
 
-  it('stops with the driver', async () => {
+  it('stops when the driver stops', async () => {
     const { cleanUp, deleted } = create([cached('s1', 'net1')], []);
     cleanUp.start();
     await cleanUp[Symbol.asyncDispose]();

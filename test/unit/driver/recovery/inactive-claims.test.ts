@@ -134,7 +134,7 @@ describe('InactiveClaims', () => {
     expect([asked, wantedMeanwhile.reclaimed]).toEqual([3, []]);
   });
 
-  it('does not release a claim that turns out to be needed just before its release', async () => {
+  it('does not release a claim if its last check finds that the claim is needed', async () => {
     let asked = 0;
     const answer = () => (++asked === 4 ? object : refuse('api-not-found')());
     const { reclaimed } = await sweep(answer, { sweeps: 3 });

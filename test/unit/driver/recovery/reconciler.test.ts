@@ -75,7 +75,7 @@ describe('Reconciler', () => {
       ]);
     });
 
-    it('still runs a round at once after another change', async () => {
+    it('runs a round at once after a change from outside', async () => {
       await using bench = createNudging();
       await pauses(bench, 3);
       await settled();
@@ -111,7 +111,7 @@ describe('Reconciler', () => {
     });
   });
 
-  it('continues after a failed task, and names it', async () => {
+  it('continues after a failed task, and logs its name', async () => {
     const done: string[] = [];
     const { logger, reconciler } = create([
       { name: 'bad', run: () => Promise.reject(new Error('no')) },

@@ -40,7 +40,7 @@ describe('concurrent kubelet calls with serialize: false', () => {
     expect((await unprepare).claims[slow.uid]?.error).toBe('');
   });
 
-  it('do not deadlock on the same claims in another order', async () => {
+  it('do not deadlock if they name the same claims in different orders', async () => {
     await using bench = await startBench({}, { serialize: false });
     const client = bench.kubelet.client(testDriver);
     const wires = ['a', 'b', 'c'].map((name) => bench.addPod(name).wire);
@@ -52,7 +52,7 @@ describe('concurrent kubelet calls with serialize: false', () => {
 });
 
 describe('prepareAgain', () => {
-  it('prepares a claim for the pods that reserve it now, if still necessary', async () => {
+  it('prepares a claim for the pods that its reservedFor names now, if that is still wanted', async () => {
     const podUids: string[][] = [];
     await using bench = await startBench({
       prepareResourceClaims: async (claims) => {
@@ -71,7 +71,7 @@ describe('prepareAgain', () => {
 });
 
 describe('reclaim', () => {
-  it('unprepares a claim with its files if the claim is still unneeded', async () => {
+  it('unprepares a claim and removes its files unless a pod needs it again', async () => {
     await using bench = await startBench();
     const { wire } = await bench.preparePod('gone');
     expect(bench.claimDirs()).toEqual(['default_gone']);

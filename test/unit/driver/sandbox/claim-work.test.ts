@@ -147,7 +147,7 @@ describe('ClaimWork for the VFs of a claim', () => {
   const file = (request: string) => readFileSync(join(claimDir(), request, 'metadata.json'), 'utf8').trim();
   const dataOf = (index: number) => metadata.read(identity, `vf-${index}`)?.devices[0]?.networkData;
 
-  it('keeps their numaAligned attribute until the next sandbox, even after a restart', async () => {
+  it('keeps the attribute numaAligned until the next sandbox, even after a restart', async () => {
     const aligned = () => metadata.read(identity, 'vf-1')?.devices[0]?.attributes?.numaAligned;
     alignment = 'unknown';
     await serve();
@@ -166,7 +166,7 @@ describe('ClaimWork for the VFs of a claim', () => {
     expect(aligned()).toBeUndefined();
   });
 
-  it('leaves them on the host if the claim was unprepared while ClaimWork waited for the lock', async () => {
+  it('leaves the VFs on the host if the claim was unprepared while it waited for the lock', async () => {
     const unprepare = await locks.acquire(claimKey(identity));
     const served = serve();
     await setImmediate();
@@ -199,7 +199,7 @@ describe('ClaimWork for the VFs of a claim', () => {
     expect([gate(), file('vf-2')]).toEqual(['none', expect.stringContaining('192.0.2.23')]);
   });
 
-  it('withdraws the metadata of a VF that left although the VF before it is unreadable', async () => {
+  it('withdraws the metadata of a VF that left the pod even if it cannot read another VF', async () => {
     await serve();
     pod.set('dev-1', new Error('no answer'));
     pod.delete('dev-2');
@@ -207,7 +207,7 @@ describe('ClaimWork for the VFs of a claim', () => {
     expect([gate(), file('vf-2'), dataOf(2)]).toEqual(['none', '', undefined]);
   });
 
-  it('removes the metadata of the earlier sandbox if attaching the VFs in the next one fails', async () => {
+  it('withdraws the metadata of the earlier sandbox if attaching the VFs in the next one fails', async () => {
     await serve();
     for (const name of ['dev-1', 'dev-2']) pod.set(name, new Error(`${name} is busy`));
     await work.serve(identity, { ...place, sandboxId: 's2' }, links as never, never, progress);
@@ -236,7 +236,7 @@ describe('ClaimWork for the VFs of a claim', () => {
     expect(gate()).toBe('none');
   });
 
-  it('keeps retrying while the metadata of a VF that left cannot be withdrawn', async () => {
+  it('retries to withdraw the metadata of a VF that left the pod until that succeeds', async () => {
     await serve();
     pod.delete('dev-1');
     withdrawError = new Error('read-only file system');
@@ -247,7 +247,7 @@ describe('ClaimWork for the VFs of a claim', () => {
     expect([gate(), file('vf-1'), dataOf(1)]).toEqual(['none', '', undefined]);
   });
 
-  it('hides the metadata of VFs that left at the next attempt if its withdrawal failed', async () => {
+  it('empties the metadata file of a VF that left the pod at the next attempt, if the first attempt could not', async () => {
     await serve();
     const path = join(claimDir(), 'vf-1', 'metadata.json');
     const before = file('vf-1');
@@ -336,7 +336,7 @@ describe('ClaimWork for the VFs of a claim', () => {
     });
   });
 
-  it('detaches the other VFs even if one fails, and reports each failure', async () => {
+  it('detaches all other VFs if detaching one fails, and reports each failure', async () => {
     await serve();
     calls.length = 0;
     detachErrors.set('dev-1', new Error('dev-1 is busy'));

@@ -56,7 +56,7 @@ describe('containerAdjustment', () => {
     );
   });
 
-  it("changes neither the pod's other containers nor containers of other pods", async () => {
+  it('changes no other container of the pod, and no container of other pods', async () => {
     using bench = new DriverBench();
     const { adjust } = await stage(bench);
     expect([adjust('main'), adjust('other'), adjust('setup', 'another')]).toEqual([undefined, undefined, undefined]);

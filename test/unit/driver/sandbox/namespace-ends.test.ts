@@ -21,7 +21,7 @@ describe('NamespaceEnds', () => {
     ended = [];
   });
 
-  it('reports each removed namespace once, and keeps watching all others', async () => {
+  it('reports each removed network namespace once, and keeps watching all others', async () => {
     for (const path of networks.list()) watch(path);
     await second();
     expect(ended).toEqual([]);

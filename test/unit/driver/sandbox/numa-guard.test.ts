@@ -103,7 +103,7 @@ describe('NumaGuard', () => {
     expect(calls).toHaveLength(4);
   });
 
-  it('reports the worst placement among the containers of a device', () => {
+  it('reports for a device the worst placed of its containers', () => {
     expect(guard.check(pod, containerOf('0', undefined, { name: 'init' }))).toBe(true);
     expect([alignment(), condition()?.status]).toEqual(['aligned', 'True']);
     expect(guard.check(pod, containerOf('4'))).toBe(true);
@@ -185,7 +185,7 @@ describe('NumaGuard', () => {
     ['of its own claim', ['DRA_CPUSET_uid-nic=0-1']],
     ['of its own claim, behind a thousand others', [...Array(1_000).fill('DRA_CPUSET_x=0-1'), 'DRA_CPUSET_uid-nic=0']],
     ['that fills a megabyte', [`DRA_CPUSET_uid-nic=${'0-65535,'.repeat(131_072)}0`]],
-  ])('compares the CPUs that the runtime set, not the CPUs in a variable %s', (_, env) => {
+  ])('compares the CPUs that the runtime sets, not the CPUs in a variable %s', (_, env) => {
     claims = [claimOf('nic', [deviceOf('vf-0', 0, 'require')])];
     const where = 'its CPUs 4-5 are on NUMA node 1, and device vf-0 is on NUMA node 0';
     const start = process.cpuUsage();

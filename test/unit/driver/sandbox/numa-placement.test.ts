@@ -98,7 +98,7 @@ describe('compareNodes', () => {
     expect(placement && compareNodes(1, [1], placement, only)).toBe('misaligned');
   });
 
-  it('describes the placement of a container', () => {
+  it('describes in words where CPUs and memory of a container are', () => {
     expect(describePlacement(place('2-3'))).toBe('its CPUs 2-3 are on NUMA node 0');
     expect(describePlacement(place('3,4', '1'))).toBe(
       'its CPUs 3-4 are on NUMA nodes 0-1, its memory is on NUMA node 1',

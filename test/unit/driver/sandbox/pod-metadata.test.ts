@@ -48,7 +48,7 @@ describe('toDeviceMetadata', () => {
     });
   });
 
-  it('returns the current driver, and the RDMA device that the claim requested', () => {
+  it('returns the kernel driver that the VF has now, and the RDMA device that the claim requested', () => {
     const { attributes: shown } = tell({ driver: 'iavf', rdmaDevice: 'irdma1', nodes: ['/dev/infiniband/uverbs1'] });
     expect(shown).toMatchObject({
       driver: { string: 'iavf' },
@@ -61,7 +61,7 @@ describe('toDeviceMetadata', () => {
     expect(shown).not.toHaveProperty('vlan');
   });
 
-  it('includes the rates of a VF if it has any', () => {
+  it('includes the rates of a VF, if it has any', () => {
     const config = { vf: { minTxRate: 0, maxTxRate: 400 } };
     const { attributes: shown } = toDeviceMetadata({ ...device, config }, attributes, state);
     expect(shown).toMatchObject({ maxTxRate: { int: 400 } });

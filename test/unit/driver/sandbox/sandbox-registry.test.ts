@@ -105,7 +105,7 @@ describe('SandboxRegistry', () => {
     expect([registry.isFresh, registry.has('s1')]).toEqual([false, true]);
   });
 
-  it('serves a pod only in the sandbox with its containers while an earlier sandbox is still listed', async () => {
+  it('serves a pod in the sandbox that has its containers, while an earlier sandbox is still listed', async () => {
     put('a', 'pod');
     registry.synchronize([facts('s1', 'pod'), facts('s2', 'pod')], new Set(['s2']));
     await requeue(2);
@@ -115,7 +115,7 @@ describe('SandboxRegistry', () => {
     expect(new Set(done)).toEqual(new Set(['serve a in s2']));
   });
 
-  it('checks ready sandboxes a few at a time, and none once disposed of', async () => {
+  it('checks ready sandboxes a few at a time, and none after it is disposed of', async () => {
     const names = Array.from({ length: 10 }, (_, index) => `s${index + 10}`);
     for (const name of names) {
       networks.paths.add(pathOf(name));
@@ -189,7 +189,7 @@ describe('SandboxRegistry', () => {
     expect([done, ended]).toEqual([['detach a from s1'], new Set()]);
   });
 
-  it('does not consider an ended sandbox of a pod current', async () => {
+  it('does not take an ended sandbox for the current one of its pod', async () => {
     for (const sandboxId of ['s1', 's2']) registry.adopt(facts(sandboxId, 'p'), false);
     await turns();
     expect([registry.find('s1'), registry.mayBeCurrent(facts('s1', 'p'))]).toEqual([undefined, false]);
@@ -204,7 +204,7 @@ describe('SandboxRegistry', () => {
     expect(done.filter((each) => each.startsWith('detach'))).toEqual([]);
   });
 
-  it('serves a sandbox again that was treated as removed, once its VFs have left it', async () => {
+  it('serves a sandbox that it took for removed again once its VFs have left it', async () => {
     put('a', 'pod-s1', 's1');
     registry.synchronize([], none);
     clock.advance(10_000);
@@ -217,7 +217,7 @@ describe('SandboxRegistry', () => {
     expect(registry.find('s1')).toMatchObject({ isEnding: false, phase: 'ready' });
   });
 
-  it('ends the containers of a sandbox that is stopped after being treated as removed', async () => {
+  it('ends the waiting containers of a sandbox that is stopped after it was taken for removed', async () => {
     put('a', 'pod-s1', 's1');
     registry.synchronize([], none);
     clock.advance(10_000);
@@ -236,7 +236,7 @@ describe('SandboxRegistry', () => {
     expect(done).toEqual([]);
   });
 
-  it("ends a sandbox that is missing in the runtime's next list", async () => {
+  it('ends a sandbox that is missing in the next list of the runtime', async () => {
     put('a', 'pod-s1');
     registry.synchronize([facts('s1')], none);
     await turns();
@@ -257,7 +257,7 @@ describe('SandboxRegistry', () => {
     expect(done).toEqual(['detach a from s2', 'serve a in s1']);
   });
 
-  it('does not consider a sandbox current while the pod or its VFs are in another sandbox', async () => {
+  it('does not take a sandbox for the current one while the pod or its VFs are in another sandbox', async () => {
     const mayBe = (...ids: string[]) => ids.map((id) => registry.mayBeCurrent(facts(id, 'pod')));
     put('a', 'pod', 's2');
     expect(mayBe('s1', 's2')).toEqual([false, true]);
@@ -302,7 +302,7 @@ describe('SandboxRegistry', () => {
     expect(done).toContain('detach a from s1');
   });
 
-  it('serves a pod whose VFs are recorded in a removed sandbox', async () => {
+  it('serves a pod whose VFs are stored as attached to a removed sandbox', async () => {
     put('a', 'pod', 's1');
     networks.gone.add(pathOf('s1'));
     await list([facts('s2', 'pod')]);
@@ -310,7 +310,7 @@ describe('SandboxRegistry', () => {
     expect(registry.find('s2')?.phase).toBe('ready');
   });
 
-  it('does not count the pod of a stopped sandbox as running, even if its VFs cannot be detached', async () => {
+  it('does not count a pod as running after its sandbox is stopped, even if its VFs cannot be detached', async () => {
     put('a', 'pod-s1', 's1');
     registry.synchronize([facts('s1')], new Set(['s1']));
     await turns();
@@ -320,7 +320,7 @@ describe('SandboxRegistry', () => {
     expect([registry.hasPod('pod-s1'), registry.mayHaveContainers('pod-s1')]).toEqual([false, false]);
   });
 
-  it('retries failed detaching of an ended sandbox, and then drops the sandbox', async () => {
+  it('retries to detach the VFs of an ended sandbox, and forgets the sandbox once that succeeds', async () => {
     put('a', 'pod-s1', 's1');
     detachFailure = new Error('no space left on device');
     networks.gone.add(pathOf('s1'));

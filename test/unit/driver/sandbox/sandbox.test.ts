@@ -183,7 +183,7 @@ describe('Sandbox', () => {
     ]);
   });
 
-  it('repeats the report only after the pod was ready in between', async () => {
+  it('reports again what the pod waits for only if the pod was ready in between', async () => {
     const attach = () => {
       work.hold = clock.sleep(10_000);
       return sandbox.refresh();
@@ -236,7 +236,7 @@ describe('Sandbox', () => {
     expect(work.done.filter((call) => call.startsWith('serve'))).toEqual([]);
   });
 
-  it('serves a claim without own VFs in a pod on the host network', async () => {
+  it('serves a claim that only monitors devices, although the pod is on the host network', async () => {
     const { netnsPath: _, ...onHost } = facts;
     claims = [claim('monitor', []), claim('a')];
     sandbox = open(false, onHost);
@@ -396,7 +396,7 @@ describe('Sandbox', () => {
       expect(logger.messages('warn')).toHaveLength(3);
     });
 
-    it('answers with the failures of all claims, each with the name of the claim', async () => {
+    it('answers with the failure of each claim, and the name of the claim', async () => {
       for (const name of ['a', 'b']) work.failures.set(name, new Error(`not yet ${name}`));
       await expect(sandbox.want('ready')).rejects.toMatchObject({
         code: 'several-failures',
@@ -437,7 +437,7 @@ describe('Sandbox', () => {
       expect([done(), sandbox.failureOf('a')]).toEqual([['serve a'], undefined]);
     });
 
-    it('is no longer ready when a VF leaves the pod, reports it, and attaches the VF again', async () => {
+    it('is not ready after a VF left the pod, reports that, and attaches the VF again', async () => {
       await sandbox.want('ready');
       claims = [claim('a')];
       work.answer = { withdrawn: left };
@@ -450,7 +450,7 @@ describe('Sandbox', () => {
       expect([sandbox.phase, sandbox.isReady('a'), clock.sleeping()]).toEqual(['ready', true, []]);
     });
 
-    it('drops an unprepared claim, and serves the claim if it is prepared again', async () => {
+    it('forgets a claim that is unprepared, and serves it when it is prepared again', async () => {
       await sandbox.want('ready');
       claims = [claim('b')];
       await sandbox.refresh();

@@ -62,7 +62,7 @@ describe('StartGuard', () => {
     guard.check(pod, container([variable]), sandbox(false, { error: busy, attempts: 2 }));
   });
 
-  it('lets a container wait if only the container, not the runtime, can name the network namespace', () => {
+  it('lets a container wait if it, not the runtime, can name the network namespace', () => {
     const unknown = new SandboxError('netns-unknown', 'which network namespace?', { retriable: true });
     guard.check(pod, container([variable]), sandbox(false, { error: unknown, attempts: 9 }));
   });
@@ -167,7 +167,7 @@ describe('StartGuard', () => {
     );
   });
 
-  it('lets the hook answer early only if all containers of the pod can wait themselves', () => {
+  it('lets the hook answer early only if all containers of the pod can wait in their start gate', () => {
     expect(guard.mayReturnEarly(pod)).toBe(false);
     const other = { namespace: 'ns', name: 'other', uid: 'claim-2' };
     const devices = [{ ...device, pciAddress: '0000:01:10.1', name: 'dev-2' }];

@@ -144,7 +144,7 @@ describe('WaitingSandboxes', () => {
       'where the pod announces two',
       () => announced.push(announcement('a', { sandboxId: 's-a2', netnsPath: '/netns/a2' })),
     ],
-  ])('leaves a sandbox to the runtime %s', async (_what, arrange) => {
+  ])('until the runtime reports it, does not serve a sandbox %s', async (_what, arrange) => {
     announced = [announcement('a'), announcement('b')];
     arrange();
     await waiting.serve();
@@ -159,7 +159,7 @@ describe('WaitingSandboxes', () => {
     expect(ids()).toEqual(['s-a']);
   });
 
-  it('leaves a failed sandbox to its own retries', async () => {
+  it("leaves a sandbox that has failed to the sandbox's own retries", async () => {
     const asked: string[] = [];
     serve = async (id) => void asked.push(id);
     announced = [announcement('a'), announcement('b')];

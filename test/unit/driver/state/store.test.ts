@@ -53,7 +53,7 @@ describe('Store', () => {
     expect(store.claims()).toEqual([{ ...claim, state: 'unpreparing' }]);
   });
 
-  it('commits several changes together, and rolls back a single failed change', async ({ path }) => {
+  it('commits several changes together, and undoes a change that fails', async ({ path }) => {
     using store = new Store(path);
     using other = new Store(path);
     const put = (uid: string, index: number) => {
@@ -79,7 +79,7 @@ describe('Store', () => {
     expect(uids()).toEqual(['u', 'w']);
   });
 
-  it('indexes pods with claims at once, and soon sees writes of another process', async ({ path }) => {
+  it('finds claims by pod at once, and soon also those that another process stores', async ({ path }) => {
     using store = new Store(path);
     expect(store.claimsOfPod('p')).toEqual([]);
     store.putClaim(storedClaim({ identity, podUids: ['p', 'q'] }));
@@ -195,7 +195,7 @@ describe('Store', () => {
     expect(store.claims()).toEqual([]);
   });
 
-  it('keeps the location of a VF when the claim is stored again with older data', ({ path }) => {
+  it('keeps the stored place of a VF when the claim is stored again with older data', ({ path }) => {
     using store = new Store(path);
     const put = (each: StoredDevice) => store.putClaim(storedClaim({ identity, devices: [each] }));
     put(device);
@@ -224,7 +224,7 @@ describe('Store', () => {
     store.putClaim(next);
   });
 
-  it('reads unrestored VFs again after a change by this or another driver instance', async ({ path }) => {
+  it('notices changes of unrestored VFs by this or another driver instance', async ({ path }) => {
     using store = new Store(path);
     using other = new Store(path);
     const reasons = () => store.unrestored().map(({ reason }) => reason);
@@ -247,7 +247,7 @@ describe('Store', () => {
     expect(reasons()).toEqual([]);
   });
 
-  it('drops unrestored VFs after a reboot', ({ path }) => {
+  it('forgets unrestored VFs after a reboot', ({ path }) => {
     {
       using store = new Store(path, { bootId: 'boot-1' });
       store.putUnrestored({ device, reason: 'x' });

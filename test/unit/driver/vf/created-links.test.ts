@@ -51,7 +51,7 @@ describe('createOnce', () => {
     expect([made, calls]).toMatchObject([{ index: 9, name: 'bond0', alias }, [[9, { name: 'bond0', alias }]]]);
   });
 
-  it('returns nothing for a link that the pod deletes at once', async () => {
+  it('returns nothing for a new link that the pod deletes at once', async () => {
     const { made, calls } = await create(undefined, false);
     expect([made, calls]).toEqual([undefined, [expect.stringMatching(/^netdra-[0-9a-f]{8}$/)]]);
   });

@@ -30,12 +30,12 @@ describe('changesOf', () => {
 });
 
 describe('linkOnHost', () => {
-  it('is the snapshot while the claim has changed nothing', () => {
+  it('returns the snapshot if the claim has changed nothing', () => {
     expect(linkOnHost({ before, attachment: { ...place, host: changesOf(link, { before }) } })).toEqual(link);
     expect(linkOnHost({ before })).toEqual(link);
   });
 
-  it('is undefined for a VF that netdra does not move', () => {
+  it('returns undefined for a VF that netdra does not move', () => {
     expect(linkOnHost({ before, attachment: place })).toBeUndefined();
   });
 });

@@ -44,14 +44,14 @@ describe('restore', () => {
     expect(await outcomeOf({ vf: {}, link })).toEqual({ calls: ['detach', 'restore', 'forget'], outcome: 'restored' });
   });
 
-  it('keeps the stored location of a VF that could be neither detached nor restored', async () => {
+  it('keeps the stored place of a VF that could be neither detached nor restored', async () => {
     expect(await outcomeOf({ vf: {}, link }, new Error('the PF refuses'))).toEqual({
       calls: ['detach', 'restore'],
       outcome: 'the PF refuses',
     });
   });
 
-  it('detaches once more after a failed restore if the snapshot has no interface', async () => {
+  it('tries to detach the VF again after a failed restore if the snapshot has no interface', async () => {
     expect(await outcomeOf({ vf: {} })).toEqual({
       calls: ['detach', 'restore', 'detach'],
       outcome: 'cannot restore hardwareAddress',

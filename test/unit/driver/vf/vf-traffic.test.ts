@@ -118,7 +118,7 @@ describe('TrafficReader', () => {
     expect(missing).toEqual({ limit: 0, unreadable: 1 });
   });
 
-  it('reports zeros as they are if the PF counts traffic of another VF', async () => {
+  it('reports counters of zero if the PF counts traffic of another VF', async () => {
     vfTraffic = async () => [
       { vfIndex: 0, ...counters },
       { vfIndex: 1, ...zeros },
@@ -136,7 +136,7 @@ describe('TrafficReader', () => {
     expect([samples.length, missing]).toEqual([512, { limit: 88, unreadable: 0 }]);
   });
 
-  it('counts VFs whose PF does not report them, logs a failure once until it ends, and continues', async () => {
+  it('counts VFs that their PF does not report, and logs a failure once until it ends', async () => {
     devices = [vf(0), vf(1), vf(2)];
     const own = reader();
     expect((await own.read()).missing).toEqual({ limit: 0, unreadable: 1 });
