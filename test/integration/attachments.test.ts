@@ -209,7 +209,7 @@ describe('a VF that an earlier attempt moved to its pod', () => {
     expect(inPod(pod)).toMatchObject([{ ifname: 'fast0' }]);
   });
 
-  it('keeps the name that its pod has given it, even if it is down', async () => {
+  it('keeps the name that its pod has given it, even if its link is down', async () => {
     const pod = await leaveDownAs('mine');
     expect(await bench.attach('c', pod)).toMatchObject([{ interfaceName: 'mine' }]);
   });

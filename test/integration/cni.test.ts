@@ -122,7 +122,7 @@ const globalAddresses = (link: { addr_info: AddressInfo[] }) =>
     .sort();
 
 describe('host-local alone', () => {
-  it('assigns an IPv4 and an IPv6 address from its ranges, different ones per container, and releases them', async () => {
+  it('assigns each container other IPv4 and IPv6 addresses from its ranges, and releases them', async () => {
     const ipam = parseCniIpam(setup.ipam(), 'test', { name: 'fast' });
     const attachment = { ipam, containerId: 'sandbox1', netnsPath: setup.pod.path, ifName: 'net1' };
     const other = { ...attachment, containerId: 'sandbox2' };
@@ -211,7 +211,7 @@ describe('a device moved by host-device and set up by tuning', () => {
     expect((await setup.runner.cachedAttachments()).attachments).toEqual([]);
   });
 
-  it('returns with the CNI cache alone if the driver was killed during ADD', async () => {
+  it('is returned to the host from the CNI cache alone if the driver was killed during ADD', async () => {
     using _vf = createVf();
     const pidFile = setup.writeHangingPlugin();
     const attachment = setup.attachment([...chainOf(), { type: 'hang' }]);

@@ -87,7 +87,7 @@ describe('KernelSocket', () => {
     expect(await connection.addresses(999)).toEqual([]);
   });
 
-  it('closes its descriptor once, after pending requests', async () => {
+  it('closes its descriptor exactly once, after all pending requests', async () => {
     using own = NetnsHandle.own();
     const before = openDescriptors();
     const connection = RtnlConnection.open(own);

@@ -143,7 +143,7 @@ describe('a link that moves out of its pod', () => {
   const inOwnSysfs = (netns: TestNetns, script: string) =>
     netns.exec('unshare', '--mount', 'sh', '-c', `mount -t sysfs sysfs /sys && cd /sys/class/net && ${script}`).trim();
 
-  it('loses state that belongs to the namespace: the kernel removes it during the move', async () => {
+  it('loses addresses, routes and other state that the kernel keeps per namespace', async () => {
     const { pod, host } = setup;
     const { before, inPod } = await setup.toPod();
     const sysctl = (netns: TestNetns, name: string) => netns.exec('cat', `/proc/sys/net/ipv4/conf/${name}/arp_ignore`);
@@ -231,7 +231,7 @@ describe('a link on its way back to the host', () => {
     return link;
   }
 
-  it('drops alternative names, so that the move neither fails nor takes names from the host', async () => {
+  it('loses alternative names, which could be taken on the host', async () => {
     const { before, inPod: link } = await setup.toPod();
     // peer0 is another link of the host: since Linux 6.7 a link with such a name cannot be moved.
     for (const name of ['br-ex', 'peer0', 'x'.repeat(127)]) inPod('property', 'add', 'dev', 'net1', 'altname', name);
@@ -241,7 +241,7 @@ describe('a link on its way back to the host', () => {
     onHost('add', 'br-ex', 'type', 'bridge');
   });
 
-  it('drops alternative names that are not valid text', async () => {
+  it('loses alternative names that are not valid text', async () => {
     const { before, inPod: link } = await setup.toPod();
     setup.pod.exec('bash', '-c', "ip link property add dev net1 altname $'caf\\xe9' altname $'\\xff\\xfe'");
     expect((await setup.podConnection.link({ index: link.index }))?.altNames).toHaveLength(2);
@@ -332,7 +332,7 @@ describe('a link on its way back to the host', () => {
     }
   });
 
-  it('is not touched if it is already in its original state', async () => {
+  it('is not changed if it is already in its original state', async () => {
     const { index } = await setup.vf();
     await setup.hostConnection.setLink(index, { up: true });
     const before = await setup.state(index);

@@ -172,14 +172,14 @@ describe('a link on its way into a pod and back', () => {
     expect(await setup.podConnection.link({ name: 'net1' })).toMatchObject({ kind: 'bridge' });
   });
 
-  it('can have a name in the pod that another link has on the host', async () => {
+  it('can get a name in the pod that another link has on the host', async () => {
     const vf = await setup.createPair();
     await setup.hostConnection.createBridge({ name: 'net1' });
     const moved = await moveLink(setup.hostConnection, vf, setup.podTarget, { name: 'net1' });
     expect(moved.kind).toBe('veth');
   });
 
-  it('returns although another link in the pod has its host name', async () => {
+  it('returns although another link in the pod has the name that it had on the host', async () => {
     const vf = await setup.createPair();
     await setup.podConnection.createBridge({ name: 'vf0' });
     const moved = await moveLink(setup.hostConnection, vf, setup.podTarget, { name: 'net1' });

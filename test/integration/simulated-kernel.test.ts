@@ -151,7 +151,7 @@ async function simulated(): Promise<Line[]> {
 }
 
 describe('the simulated kernel', () => {
-  it('answers like the real kernel, and leaves links in the same state', async () => {
+  it('answers requests like the real kernel, and leaves links in the same state', async () => {
     const [real, simulation] = [await onKernel(), await simulated()];
     expect(real.map(([step]) => step).length).toBeGreaterThan(20);
     for (const [at, line] of real.entries()) expect(simulation[at]).toEqual(line);

@@ -64,7 +64,7 @@ describe('SimulatedNic.start', () => {
     expect(lasting([vfOf(await inPod.links(), first)!])).toEqual(lasting([link]));
   });
 
-  it('does not confuse a host link with a VF that has the same index in its pod', async () => {
+  it('tells a link of the host from a VF that has the same index in its pod', async () => {
     const nic = await startNic();
     const pod = stack.use(new TestNetns('pod'));
     const handle = stack.use(pod.open());
@@ -165,7 +165,7 @@ describe('SimulatedNic.ensureVf', () => {
 });
 
 describe('simulated VFs', () => {
-  it('are withdrawn when a default route uses one', async () => {
+  it('are no longer offered when a default route uses one of them', async () => {
     const nic = await startNic();
     const { index } = vfOf(await connection.links(), second)!;
     await connection.setLink(index, { up: true });

@@ -84,7 +84,7 @@ describe('the chart', () => {
     },
   );
 
-  it("has a helm test pod that reads its VF's file in any layout, and that no selector of the chart matches", () => {
+  it("has a pod for helm test that reads its VF's file in any layout, and that no selector of the chart matches", () => {
     const testPod = (values: Record<string, unknown>) => {
       const objects = parseObjects(renderChart({ values, withTests: true }));
       return objects.find(({ kind }) => kind === 'Pod') as V1Pod | undefined;

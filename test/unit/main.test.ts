@@ -83,7 +83,7 @@ describe('netdra', () => {
     expect(status).toBe(1);
   });
 
-  it('rejects an empty variable as a directory', () => {
+  it('rejects an empty environment variable that names a directory', () => {
     const { status, stderr } = netdra(['claims'], { NETDRA_STATE_DIR: '' });
     expect(stderr).toMatch("value '' from env 'NETDRA_STATE_DIR' is invalid. an absolute path is needed");
     expect(status).toBe(2);

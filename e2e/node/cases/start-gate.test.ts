@@ -201,7 +201,7 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     await expectServed();
   });
 
-  it("delay the deletion of their pod at most until the gate's timeout while the driver is dead", async () => {
+  it("delay the deletion of their pod while the driver is dead, but no longer than the gate's timeout", async () => {
     await startDriver();
     const pod = await addVfPod(bench, 'ended', 0, ipam());
     await bench.prepare(pod);

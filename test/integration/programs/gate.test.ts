@@ -336,7 +336,7 @@ describe('a waiting container', () => {
     expect([...(await once(child, 'close')), await stderr]).toEqual([0, null, '']);
   });
 
-  it('needs no announcement if it does not have to wait', async () => {
+  it('is not announced if its sandbox is served already', async () => {
     await serve();
     utimesSync(claimDir, new Date(0), new Date(0));
     expect(await run(stateOf(ofContainerd))).toMatchObject({ code: 0 });

@@ -125,7 +125,7 @@ describe('netdra-metadata eal-args', () => {
     expect(pinned.stdout).toBe(`-a 0000:3b:02.1 --lcores=0@${cpus.at(-1)}\n`);
   });
 
-  it('derives --file-prefix from the first device, which no other container has', async () => {
+  it('derives --file-prefix from the first device, so that it is unique among containers', async () => {
     await root.prepare({ claim: 'dpdk', devices: [vf(1), vf(3)] });
     await root.prepare({ claim: 'kernel', devices: [vf(2, 'igbvf')] });
     expect(run('eal-args', '--file-prefix').stdout).toBe(

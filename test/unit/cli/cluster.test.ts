@@ -200,7 +200,7 @@ describe('readStatus', () => {
     expect((await bench.status()).nodes).toMatchObject([{ tainted: 3 }]);
   });
 
-  it('names the node that a pending pod does not fit, and the reason', async () => {
+  it('names the node of a driver pod that is pending, and the reason', async () => {
     await using bench = await startCluster();
     installOn(bench.api, 'node-1', {
       phase: 'Pending',
@@ -286,7 +286,7 @@ describe('readStatus', () => {
 describe('listing many objects', () => {
   const names = Array.from({ length: 1_001 }, (_, index) => `c-${index}`);
 
-  it('reads page by page, and everything at once if the resource version of the pages keeps expiring', async () => {
+  it('reads page by page, or everything at once if the resource version of the pages keeps expiring', async () => {
     await using bench = await startCluster();
     const { api, cluster } = bench;
     for (const name of names) allocate(api, name, ['vf-0']);

@@ -74,7 +74,7 @@ describe('runDoctor', () => {
     expect((await findingOf('CDI', faults))?.fix).toContain(`enable_cdi = true in [plugins."${section}"]`);
   });
 
-  it('names VFs that are withheld because a device plugin offers them', async () => {
+  it('names VFs that are not offered because a device plugin offers them', async () => {
     using node = new BrokenNode();
     const RegisteredDevices = { 'intel.com/sriov': ['0000:3b:02.0', '0000:3b:02.1'], 'gpu.example.com/gpu': ['GPU-1'] };
     node.write('device-plugins/kubelet_internal_checkpoint', JSON.stringify({ Data: { RegisteredDevices } }));
@@ -192,7 +192,7 @@ describe('runDoctor', () => {
     expect(await diagnose(faults)).toEqual([expect.stringMatching(expected)]);
   });
 
-  it('detects whether later namespace mounts propagate into the container', async () => {
+  it('detects whether network namespaces that are mounted later become visible in the container', async () => {
     const mount = (path: string, optional: string) => `41 40 0:4 / ${path} rw${optional} - tmpfs tmpfs rw`;
     using node = new BrokenNode();
     const levelWith = (optional: string) => {
@@ -302,7 +302,7 @@ describe('runDoctor, checking the API server', () => {
     expect(found).toEqual(expect.arrayContaining(needed));
   });
 
-  it("checks the permission on the driver's claim status entries since Kubernetes 1.36", async () => {
+  it("checks the permission to write the driver's own status entries if Kubernetes is 1.36 or newer", async () => {
     const verbs = ['associated-node:patch', 'arbitrary-node:patch'];
     const entries = { resource: 'resourceclaims/driver', name: 'sriov.netdra.dev' };
     await using api = await ApiServer.start();

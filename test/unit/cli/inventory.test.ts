@@ -61,7 +61,7 @@ describe('takeInventory', () => {
     expect(text).toContain("0000:3b:02.0  0000:3b:00.0  ensA       the node's default route goes through its PF");
   });
 
-  it('lists the reason why a VF is unrestored or hangs, and whether it is tainted or withdrawn', async () => {
+  it('lists why a VF is not restored or hangs, and whether it is tainted or withdrawn', async () => {
     const vlan = { device: device('0000:3b:02.0'), reason: 'the PF has not taken VLAN 0' };
     const write = { device: '0000:3b:02.1', path: '/sys/bus/pci/drivers/iavf/unbind', text: '0000:3b:02.1' };
     const state = { hungWrites: [write], keepsTaints: true };
@@ -102,7 +102,7 @@ describe('takeInventory', () => {
     );
   });
 
-  it('prints the policy in force, and that the policy file is rejected', async () => {
+  it('prints the policy in force, and reports that the policy file is rejected', async () => {
     const policy = { pfs: [{ select: {}, vfs: '1' }] };
     const policyFault = 'inventory policy /etc/netdra/p.yaml is invalid: pfs: expected array';
     const view = await take({ state: { policy, policyFault, hungWrites: [], keepsTaints: true } });
@@ -127,7 +127,7 @@ describe('takeInventory', () => {
     );
   });
 
-  it('applies the policy without enabling VFs', async () => {
+  it('applies the policy without enabling the VFs that it asks for', async () => {
     const policyPath = join(node.root, 'policy.yaml');
     const rules = 'pfs: [{ select: { name: ensB }, numVfs: 4 }, { select: {}, vfs: "1" }]';
     writeFileSync(policyPath, `apiVersion: netdra.dev/v1alpha1\nkind: InventoryPolicy\n${rules}\n`);

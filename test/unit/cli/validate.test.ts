@@ -201,7 +201,7 @@ describe('validateFiles', () => {
     ]);
   });
 
-  it('prints one note for all claims whose class is the same missing class', async () => {
+  it('prints one note for all claims of the same missing class', async () => {
     expect(await linesFor(Array.from({ length: 1000 }, () => claim('tenant', 'mtu: 1500')))).toEqual([
       'note: 0:9: DeviceClass tenant is in none of the files, or is not valid: the claim was not compared with it (and 999 more)',
       '1000 objects checked, 0 faults',

@@ -24,7 +24,7 @@ describe('deploy/manifests/netdra.yaml', () => {
     expect(container.resources?.limits).toEqual({ memory: '512Mi' });
   });
 
-  it('has classes that select VFs, with spoof check and without trust', () => {
+  it('has classes that select only VFs, and set spoof check on and trust off', () => {
     const classes = manifestObjects.filter(({ kind }) => kind === 'DeviceClass') as V1DeviceClass[];
     expect(classes.map(({ metadata }) => metadata?.name)).toEqual(['netdra-kernel', 'netdra-dpdk']);
     for (const { spec } of classes) {

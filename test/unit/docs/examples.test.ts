@@ -70,7 +70,7 @@ describe('addresses of the examples', () => {
     expect(all.filter((address, index) => all.indexOf(address) !== index)).toEqual([]);
   });
 
-  it('are not in templates, and a claim with addresses is used by one pod', () => {
+  it('are not in claim templates, and a claim with addresses is used by one pod', () => {
     const withSome = claims.filter(({ object }) => addressesIn(object).length > 0);
     expect(withSome.filter(({ object }) => object.kind === 'ResourceClaimTemplate').map(({ name }) => name)).toEqual(
       [],

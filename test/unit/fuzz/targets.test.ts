@@ -19,7 +19,9 @@ afterAll(() => {
 /** `npm run fuzz` runs as many as there is time for. */
 const numRuns = 30;
 
-describe.each(targetNames())('fuzz target %s', async (name) => {
+const names = targetNames();
+
+describe.each(names)('fuzz target %s', async (name) => {
   const target = await loadTarget(name);
 
   it('has the name of its file', () => expect(target.name).toBe(name));

@@ -15,9 +15,12 @@ describe('flags', () => {
     expect(parseSimulation('2x4@0:1')).toEqual({ pfs: 2, vfsPerPf: 4, numaNodes: [0, 1] });
   });
 
-  it.each(['0', '9x1', '1x129', 'x', '', '-1', '2x', '1e3', '8@', '8@-1', '8@0,1'])('rejects %j VFs', (text) => {
-    expect(() => parseSimulation(text)).toThrow(/such as 8 or 2x4/);
-  });
+  it.each(['0', '9x1', '1x129', 'x', '', '-1', '2x', '1e3', '8@', '8@-1', '8@0,1'])(
+    'rejects %j as the number of VFs to simulate',
+    (text) => {
+      expect(() => parseSimulation(text)).toThrow(/such as 8 or 2x4/);
+    },
+  );
 
   it('removes duplicate layouts', () => {
     const parseLayouts = namesAmong(layoutNames);

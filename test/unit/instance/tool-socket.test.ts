@@ -41,7 +41,7 @@ describe('the socket for tools', () => {
     expect(await askDriver(dir.path, 'who')).toBe('newer');
   });
 
-  it('can be missing while the driver runs and logs a warning; a tool reports another program in its place', async () => {
+  it('is optional for the driver, which then logs a warning; a tool reports any other program that listens on it', async () => {
     using dir = tempDir();
     const logger = new RecordingLogger();
     writeFileSync(join(dir.path, 'file'), '');

@@ -14,7 +14,7 @@ describe('Backoff', () => {
     retry = new Backoff(clock, pauses.sandbox, () => runs++);
   });
 
-  it('repeats work after growing pauses, and knows whether a repetition is due', async () => {
+  it('repeats work after growing pauses, and tells whether a repetition is due', async () => {
     expect([1, 2, 3, 4, 5, 6].map(() => retry.schedule())).toEqual([500, 1_000, 2_000, 4_000, 5_000, 5_000]);
     expect([retry.attempts, retry.isScheduled, clock.sleeping()]).toEqual([6, true, [5_000]]);
     clock.advance(5_000);
@@ -41,7 +41,7 @@ describe('Backoff', () => {
     expect([runs, retry.isScheduled]).toEqual([1, false]);
   });
 
-  it('resets to the shortest pause after a success and ten quiet seconds, but not after a quick failure', () => {
+  it('starts again with the shortest pause after a success and ten quiet seconds, but not after a quick failure', () => {
     retry.schedule();
     retry.reset();
     expect([retry.attempts, retry.schedule(), retry.attempts]).toEqual([0, 1_000, 1]);

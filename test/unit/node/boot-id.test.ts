@@ -5,7 +5,7 @@ import { readBootId } from '../../../src/node/boot-id.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
 
 describe('readBootId', () => {
-  it("returns the kernel's boot ID, and fails without one", async () => {
+  it("returns the kernel's boot ID, and throws an error if the kernel has none", async () => {
     using dir = tempDir();
     const path = join(dir.path, 'boot_id');
     writeFileSync(path, 'd3c1…\n');

@@ -26,7 +26,7 @@ describe('backoffMs()', () => {
 });
 
 describe('the options of a plugin', () => {
-  it('have their defaults even if set to undefined', () => {
+  it('have their defaults even if they are set to undefined', () => {
     const plugin = { name: 'test', index: '10', handlers: {} };
     const { random, ...defaults } = resolveOptions(plugin).backoff;
     const nothing = { initialMs: undefined, maxMs: undefined, dialMaxMs: undefined, stableAfterMs: undefined };

@@ -31,7 +31,7 @@ function launch(): Launched {
 }
 
 describe('a plugin launched by the runtime', () => {
-  it('counts as connected without Synchronize, since an old runtime does not send it', async () => {
+  it('counts as connected even without Synchronize, since an old runtime does not send it', async () => {
     const { socket, lines, ended } = launch();
     const runtime = new FakeRuntime({ nriVersion: undefined, pods: [{ id: 'old' }] });
     runtime.launch(socket);

@@ -195,7 +195,7 @@ describe('a connected plugin', () => {
     expect(runtime.plugins).toEqual([]);
   });
 
-  it('only logs failures that it cannot report to the runtime', async () => {
+  it('logs failures that it cannot report to the runtime', async () => {
     const fail = (what: string) => () => {
       throw new Error(what);
     };
@@ -215,7 +215,7 @@ describe('a connected plugin', () => {
     expect(errors).toEqual(['connected', 'synchronize', 'disconnected']);
   });
 
-  it('finds handlers on a class prototype, too', async () => {
+  it('calls handlers that are methods of a class, too', async () => {
     class Handlers {
       readonly pods: string[] = [];
       runPodSandbox(seen: PodSandbox): void {
@@ -278,7 +278,7 @@ describe('disposing of a plugin', () => {
     expect(() => plugin.start()).toThrow(expect.objectContaining({ code: 'connection-closed' }));
   });
 
-  it('waits for a running synchronization', async () => {
+  it('waits until a running synchronization has ended', async () => {
     const release = Promise.withResolvers<void>();
     const { plugin } = await stage({ handlers: { synchronize: () => release.promise }, disposeTimeoutMs: 5000 });
     await plugin.whenConnected();
@@ -303,7 +303,7 @@ describe('disposing of a plugin', () => {
     }
   });
 
-  it('rejects pending waits for a connection', async () => {
+  it('rejects promises that wait for a connection', async () => {
     await using plugin = createPlugin({ name: 'a', index: '00', handlers: {}, socketPath: '/nowhere/nri.sock' });
     const reason = new Error('enough');
     await expect(plugin.whenConnected(AbortSignal.abort(reason))).rejects.toBe(reason);

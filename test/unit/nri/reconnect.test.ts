@@ -64,7 +64,7 @@ describe('a plugin that the runtime rejects', () => {
     expect(arrivals).toHaveLength(final);
   });
 
-  it('counts a lasting connection as success, which resets the delay', async () => {
+  it('resets the delay after a connection that lasted', async () => {
     const delays: number[] = [];
     const random = () => {
       delays.push(0);

@@ -232,7 +232,7 @@ describe('a simulation mode', () => {
 });
 
 describe('shrink', () => {
-  it('finds the smallest tape with the same outcome', async () => {
+  it('finds the smallest list of random choices with the same outcome', async () => {
     const values = Array.from({ length: 300 }, (_, index) => 1_000 + index);
     const isTenBeforeTwenty = (tape: readonly number[]) => {
       const at = tape.findIndex((value) => value >= 10);

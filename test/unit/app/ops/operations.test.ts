@@ -54,7 +54,7 @@ describe('Operations', () => {
     expect(await ready()).toBe(200);
   });
 
-  it('detects another program on its address, at start or later, and exits with an error', async () => {
+  it('exits with an error if another program has its address, at start or later', async () => {
     using dir = tempDir();
     const token = InstanceToken.open(join(dir.path, 'token'));
     for (const status of [200, 404]) {

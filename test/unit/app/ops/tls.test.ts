@@ -149,7 +149,7 @@ describe('metrics and probes over HTTPS', () => {
     });
   });
 
-  it('recognize another instance on the address, with or without TLS', async () => {
+  it('recognize another driver instance on their address, with or without TLS', async () => {
     mount(filesOf(createCertificate('netdra')));
     using state = tempDir();
     const token = InstanceToken.open(join(state.path, 'token'));

@@ -134,7 +134,7 @@ describe('netdra convert', () => {
     ['a driver whose name contains it', 'device.driver == "gpu.dra.net"', ''],
     ['a resource name that contains it', 'device.driver == "gpu.example.com"', ', extendedResourceName: dra.net/gpu'],
     ['a driver that only mentions it', 'device.driver == "gpu.example.com" && device.attributes["x.dra.net"].a', ''],
-  ])('recognizes a DRANET class only by its driver name, not by %s', async (_, expression, more) => {
+  ])('recognizes a class of DRANET only by its driver name, not by %s', async (_, expression, more) => {
     const { yaml, remarks } = await convertText(deviceClass(expression, more));
     expect(yaml).toBe('');
     expect(remarks).not.toContain('DeviceClass');

@@ -6,14 +6,14 @@ import { testDriver } from '../../../doubles/objects.ts';
 import { it, ready } from './claim-status-bench.ts';
 
 describe('ClaimStatusWriter on failures', () => {
-  it('counts a conflict without another writer as a failure', async ({ own: bench }) => {
+  it('treats a conflict without another writer as a failure', async ({ own: bench }) => {
     bench.api.failNext('PATCH /status', 409, { times: Infinity });
     bench.start().set(bench.createClaim(), [ready('vf-0')]);
     await poll(bench.warnings).toMatchObject([{ code: 'status-failed', claim: 'default/fast-net' }]);
     expect(bench.patches()).toHaveLength(1);
   });
 
-  it('counts constant conflicts with another writer as a failure', async ({ own: bench, claim }) => {
+  it('treats constant conflicts with another writer as a failure', async ({ own: bench, claim }) => {
     const { status = {} } = bench.api.get<ResourceClaim>('ResourceClaim', claim.name) ?? {};
     let version = 0;
     const api: ClaimStatusApi = {
@@ -38,7 +38,7 @@ describe('ClaimStatusWriter on failures', () => {
     expect(version).toBe(6);
   });
 
-  it('retries with growing pauses, each time with the latest state', async ({ own: bench, claim }) => {
+  it('retries with growing pauses, and writes the latest state each time', async ({ own: bench, claim }) => {
     bench.api.failNext('PATCH /status', 500, { times: 3 });
     const writer = bench.start();
     writer.set(claim, [ready('vf-0', { data: { n: 1 } })]);

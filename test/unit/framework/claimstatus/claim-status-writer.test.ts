@@ -63,7 +63,7 @@ describe('ClaimStatusWriter', () => {
     expect(bench.patches()).toHaveLength(2);
   });
 
-  it('reads a status again once the replaced instance has stopped, since that instance may have written last', async ({
+  it('reads the status again when the instance that it replaces has ended, since that may have written last', async ({
     own: bench,
     claim,
   }) => {
@@ -82,7 +82,10 @@ describe('ClaimStatusWriter', () => {
     expect(bench.api.requests('GET /resourceclaims/')).toHaveLength(reads);
   });
 
-  it('keeps the time of readiness, and updates it on changes', async ({ own: bench, claim }) => {
+  it('keeps the transition time of the condition Ready, and updates it when Ready changes', async ({
+    own: bench,
+    claim,
+  }) => {
     const before = '2026-01-01T00:00:00Z';
     bench.api.edit<ResourceClaim>('ResourceClaim', claim.name, ({ status }) => {
       const condition = { type: 'Ready', status: 'True', reason: 'Old', message: '', lastTransitionTime: before };
@@ -179,7 +182,7 @@ describe('ClaimStatusWriter', () => {
     expect(bench.entries('bad')).toHaveLength(1);
   });
 
-  it('waits up to three seconds for a state that is about to change', async ({ own: bench }) => {
+  it('waits up to three seconds if a state is about to change', async ({ own: bench }) => {
     const [claim, other] = [bench.createClaim(), bench.createClaim('other')];
     const writer = bench.start();
     writer.set(claim, [ready('vf-0', { networkData: { interfaceName: 'net1' } })], false);
@@ -222,7 +225,11 @@ describe('ClaimStatusWriter', () => {
     expect([bench.patches().length - patches, bench.failures, bench.warnings()]).toEqual([0, [], []]);
   });
 
-  it('writes nothing to an unprepared claim that was deallocated meanwhile', async ({ own: bench, claim, writer }) => {
+  it('writes nothing to an unprepared claim whose allocation has been removed', async ({
+    own: bench,
+    claim,
+    writer,
+  }) => {
     writer.set(claim, [ready('vf-0')]);
     await poll(bench.entries).toHaveLength(1);
     writer.remove(claim);
@@ -306,7 +313,7 @@ describe('ClaimStatusWriter', () => {
     expect(Math.max(...parallel)).toBe(4);
   });
 
-  it('stops at once without leaving work behind', async ({ own: bench }) => {
+  it('stops at once, without unfinished requests', async ({ own: bench }) => {
     const claims = Array.from({ length: 8 }, (_, n) => bench.createClaim(`claim-${n}`));
     bench.api.failNext('/claim-0', 500, { times: Infinity });
     using _hanging = bench.api.hang('/claim-1');

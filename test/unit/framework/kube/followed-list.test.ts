@@ -51,7 +51,7 @@ describe('FollowedList', () => {
     expect(own.api.requests(path).map(({ isWatch }) => isWatch)).toEqual([false, true]);
   });
 
-  it('applies the response of a write unless the watch already reported a later change', async () => {
+  it('takes the object from the response of a write, unless the watch has reported a later change', async () => {
     await using own = await startBench();
     own.api.create(buildNode('a') as never);
     own.list.start();
@@ -128,7 +128,7 @@ describe('FollowedList', () => {
     }
   });
 
-  it('reconnects soon after occasional disconnects, and later each time after short connections', async () => {
+  it('reconnects soon after an occasional disconnect, and later each time if connections are short', async () => {
     await using own = await startBench();
     own.list.start();
     const cut = async (afterMs: number, pauseMs: number) => {
@@ -143,7 +143,7 @@ describe('FollowedList', () => {
     await cut(300_000, 6_000);
   });
 
-  it('ignores an older state in a new list', async () => {
+  it('ignores an object in a new list that is older than the one it has', async () => {
     await using own = await startBench();
     own.api.create(buildNode('a') as never);
     own.list.start();

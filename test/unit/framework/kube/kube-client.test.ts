@@ -133,7 +133,7 @@ describe('KubeClient', () => {
     expect(error.message).toBe(`GET ${nodes}/n: no answer from the API server within 20 ms`);
   });
 
-  it("stops with the caller's abort reason, also while waiting for a busy server", async ({ own: bench }) => {
+  it("stops with the reason of the caller's abort, also while it waits for a busy server", async ({ own: bench }) => {
     const reason = new Error('the pod is gone');
     const abort = new AbortController();
     using hanging = bench.api.hang(nodes);
@@ -211,7 +211,7 @@ describe('KubeClient', () => {
     server.closeAllConnections();
   });
 
-  it('resends on a new connection if its idle connections lead to a server that was replaced at its address', async () => {
+  it('resends a request on a new connection if its idle ones lead to a replaced server', async () => {
     let isOther = false;
     const known = new Set<Socket>();
     const waiting: (() => void)[] = [];
@@ -234,7 +234,7 @@ describe('KubeClient', () => {
 });
 
 describe('KubeClient.watch', () => {
-  it('yields events from a version on until it is aborted', async ({ own: bench }) => {
+  it('yields events from the given version on, until it is aborted', async ({ own: bench }) => {
     const list = await bench.client.request<{ metadata: { resourceVersion: string } }>({ method: 'GET', path: nodes });
     bench.api.create(buildNode('a'));
     const abort = new AbortController();
@@ -256,7 +256,7 @@ describe('KubeClient.watch', () => {
     await poll(() => bench.api.watchCount).toBe(0);
   });
 
-  it('ends without an error when the server ends it', async ({ own: bench }) => {
+  it('ends without an error when the server ends the watch', async ({ own: bench }) => {
     const events: WatchEvent<Node>[] = [];
     const watching = (async () => {
       for await (const event of bench.client.watch<Node>({ path: nodes })) events.push(event);

@@ -34,7 +34,7 @@ describe('ResourceApi', () => {
     expect(bench.resources.version).toBe('v1');
   });
 
-  it('requests only a claim, whatever characters its name has', async () => {
+  it("requests only the path of a claim, whatever characters the claim's name has", async () => {
     await using bench = await startBench();
     const odd = { namespace: '../../../../api/v1/nodes/x?', name: 'a/status#' };
     await expect(bench.resources.readClaim(odd.namespace, odd.name)).rejects.toMatchObject({ code: 'api-not-found' });
@@ -56,7 +56,7 @@ describe('ResourceApi', () => {
     expect(bench.api.log).toEqual([]);
   });
 
-  it('does not try other versions for a missing object', async () => {
+  it('tries no other API versions for a missing object', async () => {
     await using bench = await startBench();
     await expect(bench.resources.readClaim('default', 'absent')).rejects.toMatchObject({ code: 'api-not-found' });
     expect(bench.versions()).toEqual(['v1 404']);

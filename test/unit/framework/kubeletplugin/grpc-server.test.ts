@@ -23,7 +23,7 @@ describe('GrpcServer', () => {
     expect(statSync(join(dir.path, 'a.sock')).mode & 0o777).toBe(0o600);
   });
 
-  it('removes its socket as soon as it drains, but not the socket of a successor', async () => {
+  it('removes its socket as soon as it stops accepting calls, but not the socket of a successor', async () => {
     using dir = tempDir();
     const path = join(dir.path, 'a.sock');
     using first = await GrpcServer.start(path, []);

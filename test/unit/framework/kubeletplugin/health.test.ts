@@ -201,7 +201,7 @@ describe('HealthBoard', () => {
     expect(sent?.message.endsWith('...')).toBe(message.length > 1024 || bytes < 1024);
   });
 
-  it("copies the driver's list, so that later changes have no effect", () => {
+  it('copies the list that the driver passes, so that later changes have no effect', () => {
     const board = new HealthBoard();
     const list = [device('a')];
     board.set(list);

@@ -202,7 +202,7 @@ describe('registration', () => {
     await expect.poll(() => bench.logger.messages('error')).toEqual(['callback failed']);
   });
 
-  it('fails pending waits if no kubelet has connected', async ({ own: bench }) => {
+  it('rejects whenRegistered at its deadline if no kubelet has connected', async ({ own: bench }) => {
     bench.kubelet[Symbol.dispose]();
     await using helper = await startKubeletPlugin(testPlugin({}), bench.options());
     using deadline = systemClock.deadline(20);
@@ -248,7 +248,7 @@ describe('stopping the helper', () => {
     slow.finish();
   });
 
-  it("aborts the driver's own calls, too", async ({ own: bench }) => {
+  it('aborts calls that the driver itself has started, too', async ({ own: bench }) => {
     const slow = slowDriver();
     const helper = await bench.startHelper(slow.behaviour, { drainMs: 30 });
     const { wire } = bench.addPod('a');

@@ -166,7 +166,7 @@ describe('a claim created by the scheduler for extended resources', () => {
     spec: extendedResourceName === undefined ? {} : { extendedResourceName },
   });
 
-  it('has its files under the resource names, in containers and after an update', async () => {
+  it('has its files under the names of the resources, in containers and after an update', async () => {
     await using bench = await startBench();
     bench.api.create(deviceClass('vfs', 'intel.com/intel_sriov_netdevice'));
     const { pod, wire } = await bench.preparePod('a', { annotations, requests: [request] });
@@ -265,7 +265,7 @@ describe('a claim created by the scheduler for extended resources', () => {
     });
   });
 
-  it('is not prepared while its class is unreadable; classes of other claims are not read', async () => {
+  it('is not prepared while its class is unreadable, although classes of other claims are not read', async () => {
     await using bench = await startBench();
     using _down = bench.api.failNext('/deviceclasses/', 500, { times: Number.POSITIVE_INFINITY });
     const claim = bench.addPod('a', { annotations, requests: [request] }).wire;

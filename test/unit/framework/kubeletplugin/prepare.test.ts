@@ -147,7 +147,7 @@ describe('NodePrepareResources', () => {
     await expect(client.nodeUnprepareResources([wire])).rejects.toThrow(`unprepare resource claims: ${message}`);
   });
 
-  it('keeps the metadata of a claim that a call names twice', async ({ own: bench }) => {
+  it('keeps the metadata of a claim although a call names the claim twice', async ({ own: bench }) => {
     const { wire } = bench.addPod('a');
     const client = bench.kubelet.client(testDriver);
     const once = await client.nodePrepareResources([wire]);
@@ -219,7 +219,7 @@ describe('NodePrepareResources', () => {
     expect(bench.cdiSpecs()).toEqual([]);
   });
 
-  it('numbers calls to correlate log lines', async ({ own: bench }) => {
+  it('gives each call a number, which its log lines have', async ({ own: bench }) => {
     for (const name of ['a', 'b']) await bench.preparePod(name);
     const lines = bench.logger.lines.filter(({ message }) => message === 'claim prepared');
     expect(lines.map(({ fields }) => fields)).toMatchObject([
@@ -279,7 +279,7 @@ describe('concurrent calls', () => {
     expect(most()).toBe(1);
   });
 
-  it("hold the driver's own locks of claims until files are written", async () => {
+  it('hold the locks that the driver provides for claims until their files are written', async () => {
     const { calls, behaviour } = heldDriver();
     const locks = new KeyedMutex();
     await using bench = await startBench(behaviour, { locks, serialize: false });
@@ -362,7 +362,7 @@ describe('concurrent calls', () => {
     calls[0]?.finish();
   });
 
-  it("continue in the driver after the kubelet disconnects, and finish before the kubelet's retry", async () => {
+  it("continue after the kubelet disconnects, and end before the kubelet's retry", async () => {
     const { calls, behaviour } = heldDriver();
     // Our own time stands still: it is the caller who ends the call.
     await using bench = await startBench(behaviour, { clock: new ManualClock() });

@@ -22,7 +22,7 @@ describe('removeDeadSockets', () => {
     expect(problems).toMatchObject([{ code: 'socket-unavailable', path, hint: expect.any(String) }]);
   });
 
-  it("keeps regular files, other programs' sockets and sockets with a listener", async () => {
+  it('keeps regular files, sockets of other programs, and sockets with a listener', async () => {
     using dir = tempDir();
     writeFileSync(join(dir.path, 'dra-file'), '');
     mkdirSync(join(dir.path, 'dra-directory'));

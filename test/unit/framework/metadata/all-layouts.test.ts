@@ -106,7 +106,7 @@ describe('the layout attributes-json', () => {
 });
 
 describe('the layout downward-api', () => {
-  it('is written for each pod of the claim, and mounted from the directory of the first pod', async () => {
+  it('has a file for each pod of the claim, and mounts the file of the first pod', async () => {
     const metadata = await written({ layouts: ['downward-api'] });
     const pods = () => bench.files(bench.downwardApiDir);
     const filesOf = (...uids: string[]) => uids.map((uid) => `${uid}/fast-net.vf.json`);
@@ -159,7 +159,7 @@ describe('the layout downward-api', () => {
 });
 
 describe('a driver started with other layouts', () => {
-  it("keeps a claim's layouts, updates, withdraws and removes their files, and adds its own layouts", async () => {
+  it("maintains the files of a claim's earlier layouts until it removes them, and adds its own layouts", async () => {
     const had = ['v1', 'attributes-json', 'downward-api'] as const;
     const before = bench.start({ layouts: had, ...published(attributes) });
     await before.prepare(record, new Map());
@@ -220,7 +220,7 @@ describe('unprepare without a readable record', () => {
       'a damaged record',
       () => writeFileSync(join(bench.dataDir, 'dra-device-metadata/default_fast-net/claim.json'), '{'),
     ],
-  ])('with %s: finds the files of the claim, and no others, by name', async (_what, damage) => {
+  ])("with %s: finds the claim's files by their names, and removes no others", async (_what, damage) => {
     const metadata = await written();
     const others = [
       `attributes/${driver}-other-uid-vf.json`,
@@ -253,7 +253,7 @@ describe('a claim that is prepared again', () => {
     expect(bench.mounts(claim.uid).size).toBe(layoutNames.length);
   });
 
-  it('hides deferred metadata of an earlier boot, and continues the generations', async () => {
+  it('withdraws metadata of an earlier boot, and continues its generations', async () => {
     await written({ bootId: 'one' });
     const second = bench.start({ bootId: 'two' });
     await second.prepare(record, new Map());
@@ -417,7 +417,7 @@ describe("ClaimMetadata, looking for a container's claims", () => {
     }
   });
 
-  it('counts a container with too many mounts or variables as a user of every claim, at low cost', () => {
+  it('treats a container with too many mounts or variables as a user of every claim, at low cost', () => {
     const metadata = bench.start({ marker: 'CLAIM_' });
     let reads = 0;
     const counted = (env: string[]) => ({

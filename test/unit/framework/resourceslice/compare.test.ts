@@ -37,7 +37,7 @@ describe('isSameSpec', () => {
     expect(same(consumes('1'), consumes('1000m'))).toBe(false);
   });
 
-  it('compares the times of taints to the second, and only times that the driver sets', () => {
+  it('compares times of taints to the second, and only if the driver sets them', () => {
     const at = '2026-05-01T10:00:00Z';
     expect(same(taint(at), taint())).toBe(true);
     expect(same(taint(at), taint('2026-05-01T10:00:00.900Z'))).toBe(true);

@@ -54,7 +54,7 @@ describe('SlicePublisher on failures', () => {
     await expect.poll(() => bench.errors.slice(1)).toMatchObject([{ code: 'api-invalid' }]);
   });
 
-  it('waits longer after each failure, but publishes new devices at once', async ({ own: bench }) => {
+  it('waits longer after each failure, but publishes changed devices at once', async ({ own: bench }) => {
     const broken = bench.api.failNext('POST /resourceslices', 500, { times: Infinity });
     const publisher = bench.start();
     publisher.publish(onePool(devices(1)));
@@ -99,7 +99,9 @@ describe('SlicePublisher on failures', () => {
     expect(bench.errors).toEqual([]);
   });
 
-  it('names the owner of a slice name that stays taken', async ({ own: bench }) => {
+  it('reports the slice name that a slice of another driver still has after several attempts', async ({
+    own: bench,
+  }) => {
     bench.api.create({
       kind: 'ResourceSlice',
       metadata: { name: `${testNode}-${testDriver}-0000` },
@@ -173,7 +175,7 @@ describe('SlicePublisher on failures', () => {
     });
   });
 
-  it("passes the server's permission error on to the driver, and retries less often", async ({ own: bench }) => {
+  it('reports the permission error of the server to the driver, and retries less often', async ({ own: bench }) => {
     bench.api.failNext('GET /resourceslices', 403, { times: Infinity, message: 'resourceslices is forbidden' });
     const publisher = bench.start();
     publisher.publish(onePool(devices(1)));
@@ -186,7 +188,7 @@ describe('SlicePublisher on failures', () => {
     expect(bench.logger.lines[0]?.fields.reason).toMatch(/resourceslices is forbidden \(the driver's role lacks/);
   });
 
-  it.each([401, 403])('keeps its retry pace if a restarted API server answers %i at first', async (status) => {
+  it.each([401, 403])('retries as often as before if a restarted API server answers %i at first', async (status) => {
     await using bench = await startBench();
     const away = bench.api.failNext('GET /resourceslices', 503, { times: Infinity });
     bench.start().publish(onePool(devices(1)));
@@ -203,7 +205,7 @@ describe('SlicePublisher on failures', () => {
     expect(await bench.settle(() => bench.clock.advance(30_000))).toEqual(['POST']);
   });
 
-  it('keeps its retry pace while unauthorized, until a new token is read', async ({ own: bench }) => {
+  it('retries as often as before while unauthorized, until a new token is read', async ({ own: bench }) => {
     bench.api.failNext('GET /resourceslices', 401, { times: Infinity });
     bench.start().publish(onePool(devices(1)));
     for (const pauseMs of [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]) {
@@ -212,7 +214,7 @@ describe('SlicePublisher on failures', () => {
     }
   });
 
-  it('does not overwrite the slices of the other instance in a rolling update because of fields that the server drops', async ({
+  it('leaves the slices of the other instance in a rolling update alone, although the server drops fields', async ({
     own: bench,
   }) => {
     using _old = bench.api.admit('ResourceSlice', (slice) => {
@@ -229,9 +231,7 @@ describe('SlicePublisher on failures', () => {
     expect(bench.writes()).toHaveLength(4);
   });
 
-  it('does not rewrite a slice for fields that the server drops, or for the times that it adds to taints', async ({
-    own: bench,
-  }) => {
+  it('leaves a slice alone if the server only drops fields, or adds times to taints', async ({ own: bench }) => {
     using _old = bench.api.admit('ResourceSlice', (slice) => {
       for (const device of (slice as unknown as ResourceSlice).spec.devices ?? []) {
         delete device.bindsToNode;
@@ -244,7 +244,7 @@ describe('SlicePublisher on failures', () => {
     expect(await bench.settle(() => publisher.recheck())).toEqual([]);
   });
 
-  it('reports once which fields a server drops, and does not keep rewriting the slice', async ({ own: bench }) => {
+  it('reports once which fields a server drops, and leaves the slice as it is', async ({ own: bench }) => {
     using _old = bench.api.admit('ResourceSlice', (slice) => {
       for (const device of (slice as unknown as ResourceSlice).spec.devices ?? []) delete device.taints;
     });

@@ -25,7 +25,10 @@ describe('SlicePublisher, when other clients change its slices', () => {
     expect(generations(bench.slices())).toEqual([1, 1, 1, 1]);
   });
 
-  it('checks its slices at once on request, as after a registration', async ({ own: bench, publisher }) => {
+  it('checks its slices at once when asked to, as after a registration with the kubelet', async ({
+    own: bench,
+    publisher,
+  }) => {
     await bench.settle(() => publisher.publish(onePool(devices(1))));
     remove(bench, 0);
     publisher.recheck();
@@ -56,7 +59,10 @@ describe('SlicePublisher, when other clients change its slices', () => {
     expect(bench.slices()).toEqual([mine]);
   });
 
-  it('continues above a generation set by another client', async ({ own: bench, publisher }) => {
+  it('publishes with a higher pool generation than one that another client has set', async ({
+    own: bench,
+    publisher,
+  }) => {
     await bench.settle(() => publisher.publish(onePool(devices(200))));
     const name = bench.slices()[0]?.metadata.name ?? '';
     const raise = (slice: ResourceSlice) => {
@@ -66,7 +72,7 @@ describe('SlicePublisher, when other clients change its slices', () => {
     expect(generations(bench.slices())).toEqual([71, 71]);
   });
 
-  it('backs off further each time another client repeats the same change', async ({ own: bench, publisher }) => {
+  it('waits longer each time another client repeats the same change', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool(devices(1))));
     for (const pauseMs of [1_000, 2_000, 4_000]) {
       expect(await disturb(bench, pauseMs, () => remove(bench, 0))).toEqual(['POST']);
@@ -75,7 +81,7 @@ describe('SlicePublisher, when other clients change its slices', () => {
     expect(await disturb(bench, 1_000, () => remove(bench, 0))).toEqual(['POST']);
   });
 
-  it('recognizes its own writes', async ({ own: bench, publisher }) => {
+  it('takes its own writes for no change by another client', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool(devices(300))));
     await bench.settle(() => publisher.publish(onePool(devices(200))));
     await bench.settle(() => publisher.publish({ pools: {} }));

@@ -47,7 +47,7 @@ describe('CniCache', () => {
     await cache.remove(entryOf());
   });
 
-  it('distinguishes kinds, networks, containers and interfaces of any name', async () => {
+  it('keeps entries of different kinds, networks, containers and interfaces apart, whatever their names', async () => {
     const entries = [
       entryOf(),
       entryOf({ kind: 'ipam' }),
@@ -67,7 +67,7 @@ describe('CniCache', () => {
     expect(statSync(onlyFile()).mode & 0o777).toBe(0o600);
   });
 
-  it('removes leftovers of a crash together with the entry', async () => {
+  it('removes files that a crash left behind together with the entry', async () => {
     await cache.write(entryOf());
     writeFileSync(`${onlyFile()}.0b1c.tmp`, '{"version":');
     expect((await cache.list()).entries).toHaveLength(1);

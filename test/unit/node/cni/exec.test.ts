@@ -41,7 +41,7 @@ describe('createExec', () => {
     });
   });
 
-  it('accepts a program that ends without reading a long input', async () => {
+  it('accepts a program that ends without reading all of a long input', async () => {
     expect(await run('echo done', { stdin: 'x'.repeat(1 << 20) })).toMatchObject({ exitCode: 0, stdout: 'done\n' });
   });
 
@@ -79,7 +79,7 @@ describe('createExec', () => {
     expect(more.stdout.length).toBeLessThanOrEqual(maxStdoutBytes);
   });
 
-  it('keeps the tail of a long standard error', async () => {
+  it('keeps the last part of a long standard error', async () => {
     const { stderr } = await run(`head -c 300000 /dev/zero | tr '\\0' x >&2; echo end >&2`);
     expect(stderr).toBe(`${'x'.repeat(maxStderrBytes - 4)}end\n`);
   });

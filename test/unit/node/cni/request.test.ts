@@ -25,7 +25,7 @@ describe('formatRequest', () => {
     expect(requestOf(plugin)).toEqual({ type: 'tuning', name: 'fast', cniVersion: '0.4.0', mtu: 9000 });
   });
 
-  it('overrides the configured device for every plugin', () => {
+  it("passes the claim's device to every plugin, instead of a configured one", () => {
     expect(requestOf({ type: 'sriov', deviceID: '0000:00:00.0' }, { deviceId })).toEqual({
       type: 'sriov',
       name: 'fast',
@@ -35,7 +35,7 @@ describe('formatRequest', () => {
     });
   });
 
-  it('does not override the device of host-device if the configuration names it in another way', () => {
+  it('leaves the device of host-device alone if the configuration names it in another way', () => {
     const request = requestOf({ type: 'host-device', device: 'veth0' }, { deviceId });
     expect(request).toMatchObject({ device: 'veth0', deviceID: deviceId });
     expect(request).not.toHaveProperty('pciBusID');
@@ -64,7 +64,7 @@ describe('createEnvironment', () => {
     searchPath: '/bin',
   };
 
-  it('has an empty CNI_ARGS without arguments, and IgnoreUnknown if requested', () => {
+  it('sets CNI_ARGS to an empty text without arguments, and adds IgnoreUnknown if requested', () => {
     expect(createEnvironment(attachmentOf({ type: 'x' }), options).CNI_ARGS).toBe('');
     const strict = attachmentOf({ type: 'x' }, { args: { IgnoreUnknown: 'false' } });
     expect(createEnvironment(strict, options).CNI_ARGS).toBe('IgnoreUnknown=false');

@@ -37,7 +37,7 @@ describe('CNI DEL', () => {
     expect(readdirSync(join(dir.path, 'cache'))).toEqual([]);
   });
 
-  it('is idempotent: without a cache entry it calls the plugins, and only logs their errors', async () => {
+  it('calls the plugins even without a cache entry, and then only logs their errors', async () => {
     plugins.writeResult('sriov', first);
     plugins.writeError('tuning', 'DEL', { code: 100, msg: 'no net1 here' });
     await runner.delete(attachmentOf(['sriov', 'tuning']), never);
@@ -45,7 +45,7 @@ describe('CNI DEL', () => {
     expect(logger.messages('warn')).toEqual(['CNI DEL failed; probably nothing to delete']);
   });
 
-  it('does not treat an ambiguous error as success', async () => {
+  it('treats an ambiguous error as a failure', async () => {
     plugins.writeError('sriov', 'DEL', { code: 11, msg: 'busy' });
     expect(await failureOf(runner.delete(attachmentOf(['sriov']), never))).toMatchObject({ pluginCode: 11 });
   });
@@ -131,18 +131,18 @@ describe('CNI DEL without the namespace', () => {
     },
   );
 
-  it('accepts an empty path from the caller', async () => {
+  it('accepts an empty namespace path from the caller', async () => {
     await runner.delete(attachmentOf([withIpam], { netnsPath: '' }), never);
     expect(plugins.summary()).toEqual(['sriov DEL', 'leases DEL']);
   });
 
-  it('does not release addresses for a plugin whose namespace exists', async () => {
+  it('releases no addresses of a plugin whose namespace exists', async () => {
     await runner.add(attachmentOf([withIpam]), never);
     await runner.delete(attachmentOf([withIpam]), never);
     expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL']);
   });
 
-  it('accepts an IPAM type that is not a plugin', async () => {
+  it('accepts an IPAM section whose type is no plugin', async () => {
     await runner.add(attachmentOf([{ type: 'sriov', ipam: { type: 'built-in' } }], { netnsPath }), never);
     await runner.delete(attachmentOf([{ type: 'sriov', ipam: { type: 'built-in' } }], { netnsPath }), never);
     expect(await cachedCount()).toBe(0);

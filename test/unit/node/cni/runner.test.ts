@@ -54,7 +54,7 @@ describe('CNI ADD', () => {
     }
   });
 
-  it('caches the attachment before the first plugin runs, and the result before reporting it', async () => {
+  it('stores the attachment before the first plugin runs, and the result before it is returned', async () => {
     const cacheDir = join(dir.path, 'cache');
     plugins.write('sriov', `cp ${cacheDir}/*.json ${dir.path}/seen.json; echo '${JSON.stringify(first)}'`);
     const attachment = attachmentOf(['sriov']);
@@ -69,14 +69,14 @@ describe('CNI ADD', () => {
     });
   });
 
-  it('returns the result of an earlier ADD without running a plugin', async () => {
+  it('returns the stored result of an earlier ADD without running a plugin', async () => {
     plugins.writeResult('sriov', first);
     const result = await runner.add(attachmentOf(['sriov']), never);
     expect(await createRunner().add(attachmentOf(['sriov']), never)).toEqual(result);
     expect(plugins.summary()).toEqual(['sriov ADD']);
   });
 
-  it('deletes the old attachment first if the configuration differs', async () => {
+  it('deletes the earlier attachment first if its configuration differs', async () => {
     plugins.writeResult('sriov', first);
     await runner.add(attachmentOf([{ type: 'sriov', vlan: 5 }]), never);
     await runner.add(attachmentOf([{ type: 'sriov', vlan: 6 }]), never);
@@ -243,7 +243,7 @@ describe('CNI ADD with a hanging plugin', () => {
     expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL', 'sriov ADD']);
   });
 
-  it('limits the time for undoing, and starts no plugin afterwards', async () => {
+  it('gives up undoing after a limited time, and starts no plugin afterwards', async () => {
     await replaceRunner({ undoTimeoutMs: 1000 });
     plugins.writeResult('sriov', first);
     plugins.write('tuning', 'sleep 1000');

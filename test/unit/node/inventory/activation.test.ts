@@ -59,7 +59,7 @@ describe('Inventory enabling VFs', () => {
     expect([node.links.find(({ name }) => name === 'ensB')?.up, numbers()]).toEqual([true, []]);
   });
 
-  it('does not touch a card in use by the node, unless the policy allows it', async () => {
+  it('changes no card that the node uses, unless the policy allows it', async () => {
     node.routes = [defaultRoute(30)];
     await node.inventory(policy).scan();
     expect([numbers(), node.links.find(({ name }) => name === 'ensC')?.up]).toEqual([[], false]);
@@ -67,7 +67,7 @@ describe('Inventory enabling VFs', () => {
     expect(numbers()).toEqual(['4']);
   });
 
-  it('does not touch a card allocated as a whole', async () => {
+  it('changes no card that a claim has as a whole', async () => {
     await node.inventory(policy).scan(new Map([[pfC, {}]]));
     expect(numbers()).toEqual([]);
   });

@@ -30,7 +30,7 @@ describe('Inventory of VFs', () => {
     expect(addresses(await inventory.scan())).toContain(a0);
   });
 
-  it('offers a VF without an interface in any network namespace', async () => {
+  it('offers a VF that has no interface in any network namespace', async () => {
     node.takeAway('ensAv0');
     rmSync(file(a0, 'net'), { recursive: true });
     expect(addresses(await node.inventory().scan())).toContain(a0);
@@ -76,13 +76,13 @@ describe('Inventory of VFs', () => {
     ]);
   });
 
-  it('does not confuse link indexes of different namespaces', async () => {
+  it('keeps links with the same index in different namespaces apart', async () => {
     node.addLink(20, 'macvlan0', { kind: 'macvlan', lower: node.indexOf('ensAv0'), lowerNetnsId: 0 });
     node.routes = [defaultRoute(20)];
     expect(await node.offered()).toEqual([a0, a1, b0]);
   });
 
-  it('terminates for links stacked in a cycle', async () => {
+  it('ends for links that are stacked in a cycle', async () => {
     node.addLink(20, 'x', { lower: 21 });
     node.addLink(21, 'y', { lower: 20, master: 20 });
     node.routes = [defaultRoute(20)];
@@ -135,7 +135,7 @@ describe('Inventory of VFs', () => {
     expect(after).toEqual(before.devices.map(({ interfaceName: _, ...rest }) => rest));
   });
 
-  it('asks the PF only for the address of a VF without an interface', async () => {
+  it('asks the PF for a MAC only if a VF has no interface', async () => {
     await node.inventory().scan();
     expect(node.vfInfoRequests).toBe(0);
     node.takeAway('ensAv0');
@@ -179,7 +179,7 @@ describe('Inventory of a VF whose driver is rebound repeatedly', () => {
     expect(await scanWith(inventory, { mtuBytes: 9_000 })).toBe(`${address(19)} 9000`);
   });
 
-  it('still omits the MAC after a claim held the VF or its interface was missing', async () => {
+  it('still omits the MAC after a claim held the VF, or its interface was missing', async () => {
     const inventory = node.inventory();
     for (const n of [0, 1, 2]) await scanWith(inventory, { hardwareAddress: address(n) });
     await inventory.scan(new Map([[a0, {}]]));
@@ -192,7 +192,7 @@ describe('Inventory of a VF whose driver is rebound repeatedly', () => {
 });
 
 describe('Inventory of an InfiniBand PF', () => {
-  it("does not report the start of the PF's address, which IPoIB reports for each VF, as a MAC", async () => {
+  it("reports no MAC for its VFs: IPoIB reports for each VF only the start of the PF's address", async () => {
     const hardwareAddress = '00:00:10:29:fe:80:00:00:00:00:00:00:24:8a:07:03:00:a4:65:9a';
     node.change('ensA', { hardwareAddress });
     writeFileSync(file(pfA, 'net/ensA/type'), '32\n');
@@ -279,7 +279,7 @@ describe('Inventory of a PF whose VFs cannot be listed', () => {
     ]);
   });
 
-  it('keeps the MACs that it could list before', async () => {
+  it('keeps the MACs that it could read before', async () => {
     const watched = node.inventory();
     node.vfInfos.ensA = [{ vfIndex: 0, hardwareAddress: '02:00:00:00:00:cc' }];
     const before = await watched.scan();
@@ -290,7 +290,7 @@ describe('Inventory of a PF whose VFs cannot be listed', () => {
 });
 
 describe('Inventory with a policy', () => {
-  it('guarantees bandwidth of the port to VFs, and offers no VF whose guarantee would fail', async () => {
+  it("gives VFs their share of the port's bandwidth, and offers no VF whose guarantee would fail", async () => {
     const policy = (bandwidth: object): InventoryPolicy => ({
       pfs: [
         { select: { name: 'ensA' }, vfs: '0', bandwidth: { guaranteedMbps: 30_000, ...bandwidth } },

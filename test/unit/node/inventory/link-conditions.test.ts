@@ -52,7 +52,7 @@ describe('readConditions', () => {
     expect(read([])).toEqual([]);
   });
 
-  it('treats a card with two ports as up, or connected, if one of its ports is', () => {
+  it('treats a card with two ports as up, or as connected, if one port is', () => {
     const ports = (one: Partial<Link>, other: Partial<Link>) => read([link('p0', one), link('p1', other)]);
     expect(ports(noCarrier, {})).toContain('-no-carrier of PF p0');
     expect(ports(noCarrier, noCarrier)).toContain('no-carrier of PF p0');
@@ -66,7 +66,7 @@ describe('readConditions', () => {
     expect(read([link('ens1f0', { lacpPartnerInSync: false })])).toContain('lacp-partner-lost of PF ens1f0');
   });
 
-  it('reads the representor of each VF, not their uplink', () => {
+  it("reads the carrier of each VF's representor, not that of the uplink", () => {
     const uplink = link('ens1f0', { portName: 'p0' });
     const of = (vfIndex: number, more: Partial<Link>) =>
       link(`rep${vfIndex}`, { portName: `pf0vf${vfIndex}`, ...more });

@@ -216,7 +216,7 @@ const planted: { kind: string; remembers?: boolean; plant?: () => void }[] = [
 describe('devices of a node with quirks', { timeout: 400 * runs + 15_000 }, () => {
   afterEach(() => void vi.restoreAllMocks());
 
-  it('keep their identity whatever happens to one card, and missing devices are reported', () =>
+  it('keep their identity whatever happens to one card; missing devices are reported', () =>
     assertRules({ numRuns: runs }));
 
   it.each(planted)('expose a faulty driver for which $kind', async ({ plant, remembers }) => {

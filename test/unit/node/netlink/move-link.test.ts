@@ -50,7 +50,7 @@ function open({ onMove }: { onMove: (host: Namespace, change: LinkChange, attemp
 }
 
 describe('moveLink, if a name is taken during the move', () => {
-  it('finds the link under its old name if the kernel moved it before failing', async () => {
+  it('finds the link under its old name in the target if the kernel moved it before it failed', async () => {
     const { pod, move } = open({
       onMove: (host) => {
         pod.links.pop();
@@ -73,7 +73,7 @@ describe('moveLink, if a name is taken during the move', () => {
     expect(await move(true)).toMatchObject({ name: 'netdra2-2', ...vf });
   });
 
-  it('gives up eventually, and at once if no other name is allowed', async () => {
+  it('gives up after some attempts, or at once if no other name is allowed', async () => {
     let attempts = 0;
     const refuse = () => {
       attempts++;
@@ -105,7 +105,7 @@ describe("moveLink, if another link in the pod now has the VF's index", () => {
     expect(host.links.map(({ name }) => name)).toEqual(['lo', 'pf0']);
   });
 
-  it('reports a link that took the name in the target', async () => {
+  it('reports a link that has taken the name in the target namespace', async () => {
     const { host, move } = open({
       onMove: (_host, { name = '' }) => host.add(name, { parentDevice: '0000:3b:02.7' }),
     });

@@ -86,7 +86,7 @@ describe('toNetworkState', () => {
     expect(ips.slice(-2)).toEqual(['192.0.2.1/24', '192.0.2.2/24']);
   });
 
-  it('stays within the API limit with a stable selection', () =>
+  it('reports at most as many addresses as the API allows, and always the same ones', () =>
     fc.assert(
       fc.property(fc.shuffledSubarray(Array.from({ length: 40 }, (_, i) => address(`10.0.0.${i}/24`))), (addresses) => {
         const { ips } = reportedAddresses(addresses);
@@ -126,7 +126,7 @@ describe('findVf', () => {
     expect(findVf([real, fake], key)).toEqual(real);
   });
 
-  it('prefers the bus address', () => {
+  it('finds a link by the bus address before anything else', () => {
     const right = link(2, { parentDevice: pciAddress });
     const links = [link(1, { alias: 'x', hardwareAddress }), right];
     expect(findVf(links, { pciAddress, alias: 'x', hardwareAddress })).toBe(right);
@@ -140,7 +140,7 @@ describe('findVf', () => {
     expect(findVf(links, { pciAddress, hardwareAddress: hardwareAddress.toUpperCase() })).toBe(byAddress);
   });
 
-  it('never returns a link of another device, even with the right address', () => {
+  it("never returns a link of another device, even if the link has the VF's address", () => {
     const other = link(1, { parentDevice: '0000:3b:02.2', hardwareAddress, alias: 'x' });
     expect(findVf([other], { pciAddress, alias: 'x', hardwareAddress })).toBeUndefined();
   });

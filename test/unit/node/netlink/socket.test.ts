@@ -134,7 +134,7 @@ describe('RequestSocket', () => {
     expect((await third!).map(({ data }) => data.toString())).toEqual(['last']);
   });
 
-  it('sends a table request alone in its turn, and at most 16 requests at once', async () => {
+  it('sends a request for a table alone, and otherwise at most 16 requests at once', async () => {
     const { kernel, socket } = connect();
     const requests = Array.from({ length: 17 }, () => socket.request(anyRequest, subject));
     const table = socket.dump(anyRequest, subject);
@@ -149,7 +149,7 @@ describe('RequestSocket', () => {
     await Promise.all([...requests, table, last]);
   });
 
-  it('sends a request with a large response alone in its turn, since several exceed the socket buffer', async () => {
+  it('sends a request with a large response alone, since several would exceed the socket buffer', async () => {
     const { kernel, socket } = connect();
     const large = { ...anyRequest, isLarge: true };
     const requests = [anyRequest, anyRequest, large, large, anyRequest].map((each) => socket.request(each, subject));
@@ -183,7 +183,7 @@ describe('RequestSocket', () => {
     expect((await answer).map(({ data }) => data.toString())).toEqual(['new!']);
   });
 
-  it('stops reading a table at the limit, without parsing the rest or restarting', async () => {
+  it('stops reading a table at the limit, without parsing the rest or asking again', async () => {
     const { kernel, answer } = await ask('dump', 3);
     kernel.answer([part(kernel.seq, 'one '), part(kernel.seq, 'two ')]);
     kernel.answer([part(kernel.seq, 'tre '), part(kernel.seq, 'four')]);

@@ -42,7 +42,7 @@ describe('DeviceNodes.rdma', () => {
     expect((await nodes.rdma(vf)).nodes).toEqual(['/dev/infiniband/uverbs3', '/dev/infiniband/rdma_cm']);
   });
 
-  it('names the missing device, or the missing kernel module for verbs', async () => {
+  it('names what is missing: the RDMA device, or the kernel module for its verbs', async () => {
     expect(await failure(nodes.rdma(vf))).toBe(
       '0000:3b:02.1 has no RDMA device (load the RDMA driver of the card, such as mlx5_ib)',
     );
@@ -84,7 +84,7 @@ describe('DeviceNodes.vhost', () => {
 });
 
 describe('DeviceNodes.vfio', () => {
-  it('reports a missing device, and supports kernels without groups', async () => {
+  it('reports a missing device, and returns devices on kernels without VFIO groups', async () => {
     write('kernel/iommu_groups/42/name', 'DMA\n');
     write(`bus/pci/devices/${vf}/class`, '0x020000\n');
     expect(await failure(nodes.vfio(vf))).toMatch(/0000:3b:02\.1 has no device file for vfio/);

@@ -35,7 +35,7 @@ describe('HostLinks.recreate', () => {
     expect(card.log).toEqual([`unbind ${vf}`, `bind ${vf} igbvf`]);
   });
 
-  it('ignores a VF that is on the host, or that the kernel returns in time', async () => {
+  it('leaves a VF alone that is on the host, or that the kernel returns in time', async () => {
     expect(await links.recreate(vf)).toBe(false);
     card.moveAway(0);
     const { links: list } = card.host;
@@ -47,7 +47,7 @@ describe('HostLinks.recreate', () => {
     expect(card.log).toEqual([]);
   });
 
-  it('completes an earlier attempt that failed', async () => {
+  it('completes an earlier attempt that failed midway', async () => {
     card.moveAway(0);
     card.failingDrivers.add('igbvf');
     await expect(links.recreate(vf)).rejects.toMatchObject({ code: 'binding-failed', device: vf });
@@ -58,7 +58,7 @@ describe('HostLinks.recreate', () => {
     expect(card.driverOf(vf)).toBe('igbvf');
   });
 
-  it('ignores a removed VF, and one in user space', async () => {
+  it('leaves a removed VF alone, and one in user space', async () => {
     await new DriverBinding(card.root, card.write).bind(vf, 'vfio-pci');
     expect(await links.recreate(vf)).toBe(false);
     expect(card.driverOf(vf)).toBe('vfio-pci');

@@ -54,7 +54,7 @@ describe('KernelWriter', () => {
     expect(writer.hung).toEqual([]);
   });
 
-  it('does not lose a write at the moment when its idle process times out', async () => {
+  it('makes a write that arrives when its idle process times out', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     using _ = { [Symbol.dispose]: () => vi.useRealTimers() };
     const { writer, file } = bench();

@@ -61,7 +61,7 @@ describe('VfHardware for a plain NIC', () => {
     expect((await control.snapshot(nic)).driver).toBe('igb');
   });
 
-  it('does not set the MAC of a claim, which is set in the pod, but rejects an invalid MAC', async () => {
+  it('leaves the MAC of a claim to be set in the pod, but rejects an invalid MAC', async () => {
     using node = new TestNode(withDriver('vfio-pci'));
     const control = hardwareOf(node);
     const vf = { hardwareAddress: '02:00:00:00:00:01' };

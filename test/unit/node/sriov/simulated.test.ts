@@ -85,7 +85,7 @@ describe('planSimulation', () => {
 });
 
 describe('simulatedSysfs', () => {
-  it('reads like the tree of real cards', async () => {
+  it('can be read like the sysfs of real cards', async () => {
     const plan = planSimulation({ pfs: 2, vfsPerPf: 3, namePrefix: 'nsim', nodeName });
     await writeFileTree(dir.path, simulatedSysfs(plan));
     const sysfs = new Sysfs(dir.path);

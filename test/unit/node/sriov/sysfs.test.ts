@@ -40,7 +40,7 @@ describe('Sysfs.networkFunctions', () => {
     expect([...(await sysfs.rdmaDevices()).keys()]).toEqual([pciAddress]);
   });
 
-  it('reads a function again that vanished during the scan, since another may replace it', async () => {
+  it('reads a function a second time if it vanished during the scan, since another may replace it', async () => {
     layFunction(dir.path, { pciAddress: pfAddress, totalVfs: 8 });
     rmSync(device(pfAddress, 'class'));
     const report = await sysfs.networkFunctions();
@@ -49,7 +49,7 @@ describe('Sysfs.networkFunctions', () => {
     expect((await sysfs.networkFunctions()).pfs).toEqual([pfAddress]);
   });
 
-  it('reads a function that was not a VF again, since its PF link can appear a moment later', async () => {
+  it('reads a function a second time if it is no VF, since the link to its PF can appear a moment later', async () => {
     layFunction(dir.path, { pciAddress: pfAddress, totalVfs: 8 });
     layFunction(dir.path, { pciAddress: '0000:3b:02.0' });
     expect((await sysfs.networkFunctions()).others).toEqual(['0000:3b:02.0']);
@@ -119,7 +119,7 @@ describe('Sysfs on repeated reads', () => {
     if (name !== undefined) symlinkSync(`../../../../bus/pci/drivers/${name}`, device(vfAddress, 'driver'));
   };
 
-  it('does not reread constants', async () => {
+  it('reads constants only once', async () => {
     lay('41');
     const first = await sysfs.pciFunction(vfAddress);
     writeFileSync(device(vfAddress, 'vendor'), 'not read');
@@ -137,7 +137,7 @@ describe('Sysfs on repeated reads', () => {
     expect(drivers).toEqual(['vfio-pci', undefined, 'iavf']);
   });
 
-  it('sees the IOMMU group that comes and goes with vfio on machines without an IOMMU', async () => {
+  it('sees an IOMMU group that exists only while vfio has the VF, as on machines without an IOMMU', async () => {
     layFunction(dir.path, { pciAddress: vfAddress, above, driver: 'iavf' });
     expect(await sysfs.pciFunction(vfAddress)).not.toHaveProperty('iommuGroup');
     setDriver('vfio-pci');
@@ -149,7 +149,7 @@ describe('Sysfs on repeated reads', () => {
     expect(await sysfs.pciFunction(vfAddress)).not.toHaveProperty('iommuGroup');
   });
 
-  it('detects a function recreated at the same address between two reads', async () => {
+  it('notices a function that was recreated at the same address between two reads', async () => {
     lay('41');
     expect(await sysfs.pciFunction(vfAddress)).toMatchObject({ vendor: '8086', iommuGroup: '41' });
     rmSync(join(dir.path, 'devices', above, vfAddress), { recursive: true });

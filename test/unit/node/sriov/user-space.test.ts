@@ -17,22 +17,25 @@ describe('user-space binding', () => {
     expect(await hardware.groupMembers(address)).toEqual([vfAddress(1), soundCard]);
   });
 
-  it.each([true, false])('is rejected for a VF whose group has unknown members: IOMMU %s', async (isOn) => {
-    const { card, hardware } = openVf({ iommu: isOn ? 'own' : 'none' });
-    card.writeText('module/vfio/parameters/enable_unsafe_noiommu_mode', 'Y\n');
-    if (!isOn) await new DriverBinding(card.root, card.write).bind(vfAddress(0), 'vfio-pci');
-    // A device of another bus, and one that was removed just now.
-    const members = ['0000:05:00.0', 'platform-dev.0'];
-    for (const member of members) card.writeText(`kernel/iommu_groups/40/devices/${member}`, '');
-    const before = await hardware.snapshot(card.address(0));
-    await expect(hardware.configure(card.address(0), { driver: 'vfio-pci' }, before)).rejects.toMatchObject({
-      code: 'iommu-group-shared',
-      message: expect.stringContaining(`group 40 with ${members.join(', ')}`),
-    });
-    expect(await hardware.groupMembers(card.address(0))).toEqual(members);
-  });
+  it.each([true, false])(
+    'is rejected for a VF whose IOMMU group has members that cannot be identified: IOMMU %s',
+    async (isOn) => {
+      const { card, hardware } = openVf({ iommu: isOn ? 'own' : 'none' });
+      card.writeText('module/vfio/parameters/enable_unsafe_noiommu_mode', 'Y\n');
+      if (!isOn) await new DriverBinding(card.root, card.write).bind(vfAddress(0), 'vfio-pci');
+      // A device of another bus, and one that was removed just now.
+      const members = ['0000:05:00.0', 'platform-dev.0'];
+      for (const member of members) card.writeText(`kernel/iommu_groups/40/devices/${member}`, '');
+      const before = await hardware.snapshot(card.address(0));
+      await expect(hardware.configure(card.address(0), { driver: 'vfio-pci' }, before)).rejects.toMatchObject({
+        code: 'iommu-group-shared',
+        message: expect.stringContaining(`group 40 with ${members.join(', ')}`),
+      });
+      expect(await hardware.groupMembers(card.address(0))).toEqual(members);
+    },
+  );
 
-  it('is rejected for a VF whose group cannot be listed, unlike one without a group', async () => {
+  it('is rejected for a VF whose IOMMU group cannot be listed, but not for a VF without a group', async () => {
     const { card, hardware } = openVf();
     card.writeText('module/vfio/parameters/enable_unsafe_noiommu_mode', 'Y\n');
     rmSync(card.path('kernel/iommu_groups/40/devices'), { recursive: true });
@@ -62,7 +65,7 @@ describe('user-space binding', () => {
     }
   });
 
-  it("needs the administrator's permission without an IOMMU, a mode that it recognizes by the group name", async () => {
+  it("needs the administrator's permission without an IOMMU, which the group's name shows", async () => {
     const { card, hardware, address, before } = await openWithSnapshot({ iommu: 'none' });
     expect(await failure(hardware.configure(address, { driver: 'vfio-pci' }, before))).toMatch(
       /0000:01:10\.0 has no IOMMU group, which vfio needs \(switch the IOMMU on, .*enable_unsafe_noiommu_mode=1\)/,
@@ -142,7 +145,7 @@ describe('a VF without an interface', () => {
     expect(card.state(0)).toEqual(state);
   });
 
-  it('keeps vfio bound by an administrator if its claim sets no driver', async () => {
+  it('keeps vfio as an administrator bound it if the claim sets no driver', async () => {
     const { card, hardware } = openVf();
     await unbound(card, 'vfio-pci');
     await hardware.configure(card.address(0), {}, await hardware.snapshot(card.address(0)));
@@ -224,7 +227,7 @@ describe('a sysfs write', () => {
 });
 
 describe('DriverBinding.bindDefault', () => {
-  it('fails if the kernel has no driver for a VF, or binds vfio to it', async () => {
+  it('fails if the kernel has no driver for a VF, or if it binds the VF to vfio', async () => {
     const { card, clock } = openVf();
     const binding = new DriverBinding(card.root, card.write, clock);
     await binding.bind(vfAddress(0), 'vfio-pci');

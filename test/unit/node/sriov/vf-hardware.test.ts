@@ -57,7 +57,7 @@ describe('VfHardware', () => {
     },
   );
 
-  it('sets the MAC that the VF chose again when it is configured again, in case its PF was reset', async () => {
+  it('sets the MAC that the VF chose for itself when it is configured again, in case its PF was reset', async () => {
     const { card, hardware } = openVf({ tellsOwnAddresses: true });
     const address = card.link(0)?.hardwareAddress;
     const before = await hardware.snapshot(card.address(0));
@@ -85,7 +85,7 @@ describe('VfHardware', () => {
     expect(changed.info).toMatchObject({ minTxRateMbps: 50, maxTxRateMbps: 200 });
   });
 
-  it('writes no unchanged setting, except to reset a VF', async () => {
+  it('writes no setting that has its value already, except to reset a VF', async () => {
     const plain = { trust: false, linkState: 'auto' as const, spoofCheck: true };
     const { card, hardware, address, before } = await openWithSnapshot({
       info: { ...plain, minTxRateMbps: 0, maxTxRateMbps: 0, vlan: { id: 7, priority: 0 } },
@@ -216,7 +216,7 @@ describe('a VF changed by its pod', () => {
     },
   );
 
-  it("has its driver and the administrator's override back after an interrupted restore", async () => {
+  it("gets its driver and the administrator's driver_override back after an interrupted restore", async () => {
     const { card, hardware, state, before } = await prepare();
     // SIGKILL between unbind and bind, and between bind and the end.
     await card.write(card.path('bus/pci/devices', vfAddress(0), 'driver_override'), 'igbvf');
@@ -252,7 +252,7 @@ describe('a VF changed by its pod', () => {
 describe('a pending rebind', () => {
   const wanted = { vf: { hardwareAddress: '02:aa:00:00:00:01' } };
 
-  it('is repeated if the driver was not bound again', async () => {
+  it('is completed by the next attempt if the driver was not bound again', async () => {
     const { card, hardware, address, before } = await openWithSnapshot();
     card.failingDrivers.add('igbvf');
     expect(await failure(hardware.configure(address, wanted, before))).toMatch(/has no driver instead of igbvf/);
@@ -276,7 +276,7 @@ describe('a pending rebind', () => {
     expect(card.link(0)?.hardwareAddress).toBe(wanted.vf.hardwareAddress);
   });
 
-  it('is not repeated after success', async () => {
+  it('is not repeated after it succeeded', async () => {
     const { card, hardware, address, before } = await openWithSnapshot();
     for (let n = 0; n < 3; n++) await hardware.configure(address, wanted, before);
     expect(card.log.filter((entry) => entry.startsWith('bind'))).toHaveLength(1);
@@ -294,7 +294,7 @@ describe('a pending rebind', () => {
 });
 
 describe('the RDMA device of a VF', () => {
-  it('is awaited after the VF is bound to its driver, and read again under its udev name', async () => {
+  it('is awaited after the VF is bound to its driver, and read again after udev renamed it', async () => {
     const { card, hardware, clock } = openVf();
     const dir = `bus/pci/devices/${vfAddress(0)}`;
     clock.after(40, () => card.writeText(`${dir}/infiniband/mlx5_24/node_type`, '1: CA\n'));
@@ -371,7 +371,7 @@ describe('a VF whose function is missing, as during error recovery, while its PF
     return { ...bench, comeBack: () => renameSync(`${bench.card.root}/away`, dir) };
   };
 
-  it('still loses the VLAN, trust and MAC of its claim', async () => {
+  it('loses the VLAN, trust and MAC of its claim all the same', async () => {
     const { card, hardware, address, before, comeBack } = await openAway();
     const found = { ...card.info(1), vfIndex: 0 };
     await hardware.restore(address, before, { changed: claimed });

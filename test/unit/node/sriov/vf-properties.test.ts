@@ -73,7 +73,7 @@ describe('the snapshot of a VF that its PF does not report', () => {
     },
   );
 
-  it('fails if another component can change PF settings, unless the PF reports no VF at all', async () => {
+  it('fails if a CNI plugin can change settings at the PF, unless the PF reports no VF at all', async () => {
     const { card, hardware, address } = openVf();
     card.leftOut.add(0);
     await expect(hardware.snapshot(address, { byOthers: true })).rejects.toMatchObject(unknown);
@@ -132,7 +132,7 @@ describe('a snapshot without a property that the claim changes', () => {
     },
   );
 
-  it('is sufficient while the VF already matches the claim, as after an upgrade', async () => {
+  it("is sufficient while the VF has the claim's setting already, as after an upgrade", async () => {
     const bench = openVf();
     const before = await empty(bench);
     await bench.card.host.setVf(5, 0, tenant.vf as VfChange);
@@ -318,7 +318,7 @@ describe('configuring a VF', () => {
 });
 
 describe('VfHardware.info', () => {
-  it('queries a PF once for all VFs read at a time, and again after a change', async () => {
+  it('asks a PF once for all VFs that are read at a time, and again after a change', async () => {
     const { card, hardware, clock } = openVf({ vfs: 16 });
     const { vfInfos } = card.host;
     let requests = 0;

@@ -81,7 +81,7 @@ describe('Mux', () => {
     expect(Buffer.concat(received)).toHaveLength(1_000_000 + 16);
   });
 
-  it('closes itself on an invalid frame, with the reason', async () => {
+  it('closes the connection on an invalid frame, with the reason', async () => {
     const { far, mux } = await openMux();
     const one = collect(mux.open(1));
     far.write('HTTP/1.1 400 Bad Request\r\n\r\n');

@@ -133,7 +133,7 @@ describe('TtrpcServer', () => {
     expect(longest?.payload).toHaveLength(maxDataBytes - 5);
   });
 
-  it('passes the method its deadline and aborts its signal afterwards, without answering', async () => {
+  it('passes the method its deadline, and aborts its signal after that without answering', async () => {
     const seen: { timeoutMs: number | undefined; aborted: boolean }[] = [];
     const { call, answers } = serve({
       wait: async (_, { timeoutMs, signal }) => {
@@ -231,7 +231,7 @@ describe('TtrpcServer', () => {
     expect(log.notable()).toMatchObject([{ level: 'warn', fields: { method: 'wait' } }]);
   });
 
-  it('waits a limited time for running methods', async () => {
+  it('waits for running methods when it stops, but only a limited time', async () => {
     const { call, server } = serve({ never });
     expect(await server.idle(1000)).toBe(true);
     call(1, 'never');

@@ -40,7 +40,7 @@ describe('encodeObject', () => {
     expect(JSON.parse(text).requests[0].devices).toEqual([{ driver: 'd', pool: 'p', name: 'n', networkData: {} }]);
   });
 
-  it('writes the set union members in the order of the Go type', () => {
+  it('writes the members of a union that are set, in the order of the Go type', () => {
     const attributes = { a: { versions: ['1.0.0'], string: 's', int: 1, colour: 'red' } as object };
     const device = { driver: 'd', pool: 'p', name: 'n', attributes };
     const [{ a }] = JSON.parse(encodeObject({ ...document, devices: [device] }, 'v1beta1')).requests[0].devices.map(
@@ -108,7 +108,7 @@ describe('decodeStream', () => {
     expect(() => decodeStream(text)).toThrow(MetadataError);
   });
 
-  it('does not fall back to an older version if a known newer one is invalid', () => {
+  it('rejects a known newer version that is invalid, instead of falling back to an older one', () => {
     const wrong = encodeObject(document, 'v1beta1').replace('"generation": 3', '"generation": "3"');
     expect(() => decodeStream(wrong + encodeObject(document, 'v1alpha1'))).toThrow(
       'metadata.generation: a whole number expected',

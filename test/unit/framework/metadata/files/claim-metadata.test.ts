@@ -120,7 +120,7 @@ describe('ClaimMetadata', () => {
     });
   });
 
-  it('rewrites a file in place, so that its bind mount shows both shorter and longer content', async () => {
+  it('rewrites a file in place, so that bind mounts show the new content, whether shorter or longer', async () => {
     await metadata.prepare(record, new Map());
     await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
     const { ino, size } = statSync(file);
@@ -147,7 +147,7 @@ describe('ClaimMetadata', () => {
     expect(await readMetadataFile(file)).toMatchObject({ generation: 2 });
   });
 
-  it('withdraws only the given requests', async () => {
+  it('withdraws only the requests that the caller names', async () => {
     const requests = { ...record.requests, other: { name: 'other', devices: [{ pool: 'node-1', name: 'dev-2' }] } };
     await metadata.prepare({ ...record, requests }, new Map([['other', [{ driver, pool: 'node-1', name: 'dev-2' }]]]));
     await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
@@ -238,7 +238,7 @@ describe('ClaimMetadata', () => {
       expect(await generationOf()).toBe(2);
     });
 
-    it('continues with the highest generation in any file, including disabled layouts', async () => {
+    it('continues the generations above the highest in any file, even of disabled layouts', async () => {
       writeFileSync(recordPath(), '');
       writeFileSync(file, readFileSync(file, 'utf8').slice(0, 50));
       const { ino } = statSync(otherFile());
@@ -249,14 +249,14 @@ describe('ClaimMetadata', () => {
       expect(statSync(otherFile()).ino).toBe(ino);
     });
 
-    it('continues with the highest generation if its files differ', async () => {
+    it('continues the generations above the highest if its files differ', async () => {
       writeFileSync(recordPath(), '');
       writeFileSync(otherFile(), readFileSync(otherFile(), 'utf8').replaceAll(/("generation": *)2/g, '$17'));
       await metadata.prepare(record, new Map());
       expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.3/24')])).toMatchObject({ generation: 8 });
     });
 
-    it('continues above any possible generation if no file shows it', async () => {
+    it('chooses a generation above any possible one if no file has the last one', async () => {
       await metadata.withdraw(claim);
       writeFileSync(recordPath(), '');
       await metadata.prepare(record, new Map());
@@ -265,7 +265,7 @@ describe('ClaimMetadata', () => {
       expect((await metadata.update(claim, 'vf', [deviceWith('192.0.2.4/24')])).generation).toBe(before.generation + 1);
     });
 
-    it('continues above any possible generation if one file is blank and another damaged', async () => {
+    it('chooses a generation above any possible one if one file is blank and another damaged', async () => {
       truncateSync(file);
       truncateSync(otherFile(), 50);
       writeFileSync(recordPath(), '');
@@ -274,7 +274,7 @@ describe('ClaimMetadata', () => {
       expect(generation).toBeGreaterThan(1_700_000_000);
     });
 
-    it('starts over if the files belong to an earlier claim of the same name', async () => {
+    it('starts with generation 1 if the files belong to an earlier claim of the same name', async () => {
       for (const damage of [() => writeFileSync(recordPath(), ''), () => unlinkSync(recordPath())]) {
         const uid = randomUUID();
         damage();

@@ -9,7 +9,7 @@ const claim = { namespace: 'default', name: 'nic', uid: 'uid-1' };
 const stateOf = (podUid: string) => ({ claim, podUid, layouts: [], requests: {}, servedBy: null });
 
 describe('the record of a claim', () => {
-  it('is parsed again only after a change, and is immutable for readers', () => {
+  it('is parsed again only after a change, and cannot be changed by readers', () => {
     using dir = tempDir();
     const states = new ClaimStates(new RecordFiles(dir.path), dir.path);
     states.write(stateOf('pod-1'));

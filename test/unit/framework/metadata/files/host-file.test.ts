@@ -210,7 +210,7 @@ describe('files and directories', () => {
     expect(bench.files().filter((file) => file.endsWith('.tmp'))).toEqual([]);
   });
 
-  it('survive the removal of their open directory by another process', () => {
+  it('are written again although another process removed their open directory', () => {
     using dir = tempDir();
     const files = ['a', 'b'].map((name) => ({ base: dir.path, parts: ['pod', name] }));
     holdDirectories(() => {

@@ -17,10 +17,12 @@ const deviceOf = (name: string, interfaceName = 'net1'): DeviceMetadata => {
 };
 const request = (name: string, device: string) => ({ name, devices: [{ pool, name: device }] });
 
-describe.each([
+const gates = [
   ['file', undefined],
   ['hook', { program: '/x/netdra-gate', timeoutSeconds: 100 }],
-])('a claim that is reallocated while prepared, with the start gate %s', (_mode, gate) => {
+] as const;
+
+describe.each(gates)('a claim that is reallocated while prepared, with the start gate %s', (_mode, gate) => {
   let dir: ReturnType<typeof tempDir>;
   let metadata: ClaimMetadata;
   beforeEach(() => {
@@ -50,7 +52,7 @@ describe.each([
   const prepare = (requests: ClaimRecord['requests'], contents = new Map<string, DeviceMetadata[]>()) =>
     metadata.prepare({ claim, requests }, contents);
 
-  it('hides its old device, delays containers, and continues its generations', async () => {
+  it('blanks the file of its old device, makes containers wait, and continues the generations', async () => {
     await prepare({ vf: request('vf', 'dev-1') });
     await metadata.update(claim, 'vf', [deviceOf('dev-1')], 's1');
     expect(fileOf('vf')).toContain('dev-1');
@@ -62,7 +64,7 @@ describe.each([
     expect(metadata.read(claim, 'vf')).toMatchObject({ generation: 2, devices: [{ name: 'dev-2' }] });
   });
 
-  it('shows only content of the new prepare, and hides a request that the new allocation lacks', async () => {
+  it('shows only content of the new devices, and blanks a request that the new allocation lacks', async () => {
     await prepare({ vf: request('vf', 'dev-1'), other: request('other', 'dev-3') });
     await metadata.update(claim, 'vf', [deviceOf('dev-1', 'net7')], 's1');
     await metadata.update(claim, 'other', [deviceOf('dev-3', 'net7')], 's1');
@@ -83,7 +85,7 @@ describe.each([
     expect(before).toContain('net1');
   });
 
-  it('keeps gate and content when prepared again after it lost a request by reallocation', async () => {
+  it('keeps gate and content if it is prepared again after it lost a request', async () => {
     const devices = [deviceOf('dev-1')];
     await prepare({ vf: request('vf', 'dev-1'), other: request('other', 'dev-3') });
     await prepare({ vf: request('vf', 'dev-1') });

@@ -64,7 +64,7 @@ describe('a driver that may be killed at any time', () => {
     expect([gateText(), hidden().every(isBlank)]).toEqual([undefined, true]);
   });
 
-  it('records a withdrawal before it empties the file', async () => {
+  it('stores a withdrawal before it empties the file', async () => {
     await prepareAndServe(a);
     {
       using _spy = killedAt(ClaimFiles, 'writeRequest');
@@ -130,7 +130,7 @@ describe('a driver started with or without a gate', () => {
     expect(gateOf()).toEqual({ state: 'served', sandboxId: a });
   });
 
-  it('records the gate as closed once content is withdrawn, so that no later start opens it', async () => {
+  it('stores that the gate is closed once content is withdrawn, so that no later start opens it', async () => {
     await prepareAndServe(a);
     const path = join(bench.dataDir, 'dra-device-metadata/default_fast-net/claim.json');
     const servedBy = () => JSON.parse(readFileSync(path, 'utf8')).servedBy;
@@ -139,7 +139,7 @@ describe('a driver started with or without a gate', () => {
     expect(servedBy()).toBeNull();
   });
 
-  it('removes hook, gate and empty files once the option is off', async () => {
+  it('removes hook, gate and empty files when it is started without a gate', async () => {
     await prepareAndServe(a);
     restart();
     await metadata.prepare(record, new Map());
@@ -175,7 +175,7 @@ describe('a driver started with or without a gate', () => {
     },
   );
 
-  it('opens the gate for a container that has been waiting since before the option was off', async () => {
+  it('opens the gate for a container that began to wait before the driver was restarted without a gate', async () => {
     await prepareAndServe(a);
     writeFileSync(join(bench.dataDir, `dra-device-metadata/default_fast-net/waiting.${b}.1`), 'netdra-waiting 1');
     restart();
@@ -211,7 +211,7 @@ describe('a gate with metadata disabled', () => {
     expect(bench.files()).toEqual([]);
   });
 
-  it('gets files when metadata is enabled, and is removed completely when the gate is off', async () => {
+  it('gets files when metadata is enabled, and is removed when the driver is started without a gate', async () => {
     await bench.start({ gate, enabled: false }).prepare(record, new Map());
     await metadata.prepare(record, new Map());
     expect(hidden().every(isBlank)).toBe(true);

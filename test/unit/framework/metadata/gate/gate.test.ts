@@ -46,7 +46,7 @@ describe('a claim with a start gate', () => {
     expect(existsSync(join(bench.path, request, '../other/metadata.json'))).toBe(false);
   });
 
-  it('is prepared with empty files, which keep their inode', async () => {
+  it('is prepared with empty files, whose inode never changes', async () => {
     await metadata.prepare(record, new Map());
     expect(hidden().map((path) => readFileSync(path, 'utf8'))).toEqual(['', '', '']);
     const inodes = hidden().map((path) => statSync(path).ino);
@@ -249,7 +249,7 @@ describe('a claim with a start gate', () => {
     expect(bench.files()).toEqual([]);
   });
 
-  it('has its gate closed when metadata is enabled, and opened with the content in the same sandbox', async () => {
+  it('has its gate closed when metadata is enabled, until the files have content in the same sandbox', async () => {
     restart({ gate, enabled: false });
     await metadata.prepare(record, new Map());
     await metadata.openGate(claim, a);
@@ -285,7 +285,7 @@ describe('a claim with a start gate', () => {
     expect(gateOf()).toEqual({ state: 'served', sandboxId: a });
   });
 
-  it('does not trust an open gate file that was left in its directory', async () => {
+  it('ignores an open gate file that was left in its directory', async () => {
     await prepareAndServe(a);
     rmSync(join(gatePath(), '../claim.json'));
     await metadata.prepare({ ...record, claim: { ...claim, uid: 'next' } }, new Map());
@@ -338,7 +338,7 @@ describe('a claim with a start gate', () => {
     expect(gateText()).toBeUndefined();
   });
 
-  it('keeps its gate and files, whatever is requested for another claim of the same name', async () => {
+  it('keeps its gate and files, whatever happens to another claim of the same name', async () => {
     await prepareAndServe(a);
     const files = () => bench.files().map((path) => [path, bench.read(path)]);
     const before = files();
@@ -369,7 +369,7 @@ describe('a claim with a start gate', () => {
     expect(gateOf()).toEqual({ state: 'ended', sandboxId: a });
   });
 
-  it('reports each prepare that delays containers, so that an existing sandbox is served again', async () => {
+  it('reports each prepare that makes containers wait, so that an existing sandbox is served again', async () => {
     const pending: string[] = [];
     const open = (enabled: boolean) => restart({ gate, enabled, onPending: ({ uid }) => pending.push(uid) });
     open(false);

@@ -25,7 +25,7 @@ describe.each(layoutNames)('the layout %s', (name) => {
     expect(files.sort()).toEqual(names.map((sampleName) => `${sampleName}.golden`).sort());
   });
 
-  it('is at the documented path', () => {
+  it('writes its file at the documented path', () => {
     const at = place(sample('dpdk'));
     const { base, parts } = layouts[name].hostFile(dirs, at);
     const plain = place(sample('kernel'));

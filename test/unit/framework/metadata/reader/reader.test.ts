@@ -68,7 +68,7 @@ describe('readMetadataFile', () => {
     await expect(readMetadata(path)).rejects.toMatchObject({ code: 'metadata-not-found', path, retriable: false });
   });
 
-  it('limits what it reads: a huge file, a directory, a pipe without a writer', async () => {
+  it('rejects a huge file, a directory and a pipe without a writer', async () => {
     const file = openSync(path, 'w');
     ftruncateSync(file, 64 * 1024 ** 3);
     closeSync(file);

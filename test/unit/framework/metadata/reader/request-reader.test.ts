@@ -87,7 +87,7 @@ describe('readRequestMetadata', () => {
     }
   });
 
-  it('merges the files of several drivers in any directory, ordered by driver name', async () => {
+  it('merges the files of several drivers in the order of driver names, whatever their directory', async () => {
     await container({ driver: 'b.example' });
     await container({ driver: 'c.example', layouts: ['v1'] });
     const { root } = await container({ driver: 'a.example', layouts: ['kep'] });
@@ -167,7 +167,7 @@ describe('readRequestMetadata', () => {
 });
 
 describe('listRequests', () => {
-  it("lists a container's requests, each once per name of its claim", async () => {
+  it('lists the requests of a container, each once per name of its claim', async () => {
     expect(await listRequests({ root: bench.path })).toEqual([]);
     await container({ driver: 'a.example' });
     await container({ driver: 'b.example', layouts: ['kep'], request: 'gpu/small' });

@@ -36,11 +36,13 @@ async function next(states: ReturnType<typeof watch>) {
   return [value.files[0]?.generation, value.devices[0]?.networkData?.ips];
 }
 
-describe.each([
+const modes = [
   ['the kernel reports changes', { pollMs: hour }],
   ['the kernel reports nothing', { notify: false, pollMs: 5 }],
-] as const)('watchRequestMetadata, while %s', (_what, options) => {
-  it('a watch yields the current content, and then every change', async () => {
+] as const;
+
+describe.each(modes)('watchRequestMetadata, while %s', (_what, options) => {
+  it('yields the current content, and then every change', async () => {
     const states = watch(options);
     expect(await next(states)).toEqual([1, ['192.0.2.1/24']]);
     for (let generation = 2; generation < 6; generation++) {
@@ -51,7 +53,7 @@ describe.each([
     await states.return(undefined as never);
   });
 
-  it('a watch misses no change that arrives while the caller handles the previous change', async () => {
+  it('misses no change that arrives while the caller handles the previous change', async () => {
     const states = watch(options);
     await next(states);
     await metadata.update(claim, 'vf', [withIp(2)]);
@@ -59,7 +61,7 @@ describe.each([
     expect(await next(states)).toEqual([3, ['192.0.2.3/24']]);
   });
 
-  it('a watch yields nothing while the file is withdrawn, and continues when it is written again', async () => {
+  it('yields nothing while the file is withdrawn, and continues when it is written again', async () => {
     const gated = bench.start({ layouts: ['v1'], gate: { program: '/bin/true', timeoutSeconds: 1 } });
     await gated.prepare(recordOf(kernel), new Map());
     const states = watch(options);
@@ -74,7 +76,7 @@ describe.each([
     await expect(watch(options).next()).rejects.toMatchObject({ code: 'metadata-not-found', retriable: true });
   });
 
-  it('a watch yields nothing if the same content is written again', async () => {
+  it('yields nothing if the same content is written again', async () => {
     const states = watch(options);
     await next(states);
     const pending = next(states);
@@ -85,7 +87,7 @@ describe.each([
     expect(await pending).toEqual([2, ['192.0.2.2/24']]);
   });
 
-  it('a watch follows a file that is replaced by rename, as the Go helper of 1.37 does', async () => {
+  it('follows a file that is replaced by rename, as the Go helper of 1.37 does', async () => {
     const states = watch(options);
     await next(states);
     const [containerPath = ''] = layouts.v1.containerPaths({ claim, request: 'vf', driver: device.driver });
@@ -105,7 +107,7 @@ describe.each([
     }
   });
 
-  it('a watch ends with the error when the file is removed', async () => {
+  it('ends with the error when the file is removed', async () => {
     const states = watch(options);
     await next(states);
     const pending = next(states);
@@ -114,7 +116,7 @@ describe.each([
     expect(await states.next()).toEqual({ done: true, value: undefined });
   });
 
-  it('a watch ends with the reason of its abort signal', async () => {
+  it('ends with the reason of its abort signal', async () => {
     const stop = new AbortController();
     const states = watch({ ...options, signal: stop.signal });
     await next(states);
