@@ -65,7 +65,7 @@ describe('a VF attached by CNI plugins', () => {
     macAddress: '02:aa:00:00:00:01',
   });
 
-  it('is reported with its state in the pod, and is restored and its address released when it leaves', async () => {
+  it('is reported with its state in the pod; when it leaves, it is restored and its address released', async () => {
     bench.createVf(1);
     bench.prepare('c', [{ index: 1, config: config() }]);
     const pod = bench.newPod();
@@ -96,7 +96,7 @@ describe('a VF attached by CNI plugins', () => {
     expect((await bench.runner.cachedAttachments()).attachments).toEqual([]);
   });
 
-  it('gets the first of the names net1, net2, … that no link and no claim of the pod uses, and keeps that name', async () => {
+  it('gets the first of the names net1, net2, … that nothing in its pod has, and keeps that name', async () => {
     for (const index of [1, 2]) bench.createVf(index);
     const pod = bench.newPod();
     pod.exec('ip', 'link', 'add', 'net1', 'type', 'veth', 'peer', 'name', 'net1p');

@@ -5,13 +5,13 @@ import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { buildClaim, buildPod, testDriver } from '../../../test/doubles/objects.ts';
 import { Bench, ipLinks, type RunningContainer } from '../bench.ts';
 import type { DriverProcess } from '../driver-process.ts';
-import { type ContainerdSeries, containerdSeries } from '../tools.ts';
+import { containerdSeries } from '../tools.ts';
 import { addVfPod, expectClean, expectTold, expectTruth } from '../vf-pod.ts';
 
 const attributesDir = '/var/run/kubernetes.io/dra-device-attributes';
 
 /** The main use case of netdra and the end-to-end list of KEP-5304, without a cluster. Part of `npm test`. */
-describe.each<ContainerdSeries>([...containerdSeries])('netdra on containerd %s', (version) => {
+describe.each([...containerdSeries])('netdra on containerd %s', (version) => {
   let bench: Bench;
   let driver: DriverProcess | undefined;
 

@@ -41,7 +41,7 @@ describe(`pods that take addresses from a router, on containerd ${version}`, () 
     return decodeStream(stdout).devices[0]?.networkData?.ips ?? [];
   }
 
-  it('start with the first address in generation 1, and get that of a further prefix in another one', async () => {
+  it('start with their first address in generation 1, and get the address of a further prefix in a later one', async () => {
     const pod = await addVfPod(bench, 'routed', 0, { slaac: { waitSeconds: 30 } });
     const sandbox = await bench.startPod(pod);
     await expect.poll(() => hasNet1(sandbox), patience).toBe(true);

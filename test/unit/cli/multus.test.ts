@@ -141,9 +141,12 @@ describe('netdra validate, with networks of Multus', () => {
     expect(await faultsIn(cni + policyOf('[{ select: {} }]') + injector)).toEqual([]);
   });
 
-  it.each(['"["', '5', "'[null, 5]'", "',,'"])('bears networks that Multus cannot read: %s', async (text) => {
-    expect(await faultsIn(replaced(['networks: fast\n', `networks: ${text}\n`]) + named)).toEqual([]);
-  });
+  it.each(['"["', '5', "'[null, 5]'", "',,'"])(
+    'ignores an annotation of networks that Multus cannot read: %s',
+    async (text) => {
+      expect(await faultsIn(replaced(['networks: fast\n', `networks: ${text}\n`]) + named)).toEqual([]);
+    },
+  );
 });
 
 describe('netdra doctor, with networks of Multus', () => {

@@ -189,7 +189,7 @@ describe('a connected plugin', () => {
     expect(outcomes).toEqual(fails ? ['event-failed', 'event-failed'] : ['goes on', 'goes on']);
   });
 
-  it('is rejected if its configuration fails', async () => {
+  it('loses its connection if its handler for Configure fails', async () => {
     const { runtime, log } = await stage({ handlers: { configure: () => Promise.reject(new Error('wrong runtime')) } });
     await until(() => log.entries.some(({ message }) => message === 'connection to the runtime lost'));
     expect(runtime.plugins).toEqual([]);

@@ -117,7 +117,7 @@ describe('a request whose class enables older dialects', () => {
     expect(infoFiles().sort()).toEqual(['intel.com-nic-0000:00:00.2-device.json', 'more.json']);
   });
 
-  it('fails if its device-info file cannot be written', async () => {
+  it('is not prepared if its device-info file cannot be written', async () => {
     writeFileSync(bench.deviceInfoDir, 'no directory');
     const config = [fromClass({ dialects: { deviceInfo: { resourceName } } })];
     expect(await bench.prepare(allocated('c', ['dev-1'], { config }))).toMatchObject({

@@ -61,7 +61,7 @@ describe('OtherDrivers', () => {
     expect(offered()).toEqual(known);
   });
 
-  it('keeps a function for five minutes after its slice is gone, even after a restart', async ({ own }) => {
+  it('remembers a function for five minutes after its slice is gone, even after a restart', async ({ own }) => {
     const { api, clock, others, offered, open, functions, statePath } = own;
     const pciAddress = '0000:3b:02.1';
     api.create(sliceOf(other, [{ pciAddress: { string: pciAddress } }]) as never);
@@ -83,7 +83,7 @@ describe('OtherDrivers', () => {
     });
   });
 
-  it('keeps a function while the API server is unreachable, and retries a failed write of its own file', async ({
+  it('remembers a function while the API server is unreachable, and retries a failed write of its own file', async ({
     own,
   }) => {
     const { client, clock, files, logger, open, functions, statePath } = own;
@@ -113,9 +113,7 @@ describe('OtherDrivers', () => {
     expect(readFileSync(statePath, 'utf8')).toBe('{}');
   });
 
-  it('holds back the publisher until the devices of other drivers are known', async ({
-    own: { client, resources },
-  }) => {
+  it('lets the publisher wait until the devices of other drivers are known', async ({ own: { client, resources } }) => {
     let knows = false;
     const api = afterOthers(createSliceApi(client, resources, { driver: testDriver, nodeName: testNode }), () => knows);
     const { signal } = new AbortController();

@@ -72,7 +72,7 @@ describe('a VF that another component left in a lost sandbox', () => {
     expect(await sweep(240_000)).toEqual(['vf-1']);
   });
 
-  it('is moved back by the next round, without another waiting time, if moving it back failed', async () => {
+  it('is moved back by the next round, without another waiting time, if the first attempt failed', async () => {
     const stuck = { ...device, name: 'vf-stuck' };
     const { sweep } = startBench({ ...prepared, devices: [stuck] });
     await sweep();

@@ -216,7 +216,7 @@ describe('Sandbox', () => {
     expect([sandbox.phase, reported.length, clock.sleeping().length]).toEqual(['gone', 2, 1]);
   });
 
-  it('aborts pending work when it ends, detaches, and never becomes ready again', async () => {
+  it('aborts pending work when its pod ends, detaches the VFs, and never becomes ready again', async () => {
     work.hold = new Promise(() => undefined);
     const ready = sandbox.want('ready');
     await turns();

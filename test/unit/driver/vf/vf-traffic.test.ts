@@ -94,7 +94,7 @@ describe('TrafficReader', () => {
     });
   });
 
-  it("reads the interface counters of a simulated VF, and only the PF's counters of a VF that left its pod", async () => {
+  it("reads the interface's counters of a simulated VF; of a VF that left its pod only those of the PF", async () => {
     podLinks = undefined;
     expect(await reader().read()).toEqual({ samples: [{ labels, counters }], missing: none, failures: [] });
     isSimulated = true;

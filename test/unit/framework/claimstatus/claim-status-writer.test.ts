@@ -242,7 +242,7 @@ describe('ClaimStatusWriter', () => {
     expect(bench.api.log.slice(before).map(({ method }) => method)).toEqual(['GET']);
   });
 
-  it('reads a prepared claim once unless it changed', async ({ own: bench }) => {
+  it('reads a prepared claim only once, unless the claim has changed', async ({ own: bench }) => {
     const [claim, changed] = [bench.createClaim(), bench.createClaim('changed')];
     const writer = bench.start();
     const prepared = { devices: [] };

@@ -362,7 +362,7 @@ describe('concurrent calls', () => {
     calls[0]?.finish();
   });
 
-  it("continue after the kubelet disconnects, and end before the kubelet's retry", async () => {
+  it('continue after the kubelet disconnects, and end before the kubelet calls again', async () => {
     const { calls, behaviour } = heldDriver();
     // Our own time stands still: it is the caller who ends the call.
     await using bench = await startBench(behaviour, { clock: new ManualClock() });

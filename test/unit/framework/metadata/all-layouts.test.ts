@@ -264,7 +264,7 @@ describe('a claim that is prepared again', () => {
     expect(existsSync(path('v1'))).toBe(true);
   });
 
-  it('keeps the content of an update if the driver knows less at prepare', async () => {
+  it('keeps updated content if prepare knows less', async () => {
     const metadata = bench.start();
     const identity = new Map([['vf', [device]]]);
     await metadata.prepare(record, identity);
@@ -281,7 +281,7 @@ describe('a claim that is prepared again', () => {
     });
   });
 
-  it('keeps its earlier requests, whose CDI IDs the kubelet may still use', async () => {
+  it('keeps the requests of an earlier prepare, whose CDI IDs the kubelet may still use', async () => {
     const metadata = bench.start();
     const both = { ...record.requests, gpu: { name: 'gpu', devices: [{ pool: 'p', name: 'g' }] } };
     await metadata.prepare({ ...record, requests: both }, new Map());

@@ -78,7 +78,7 @@ describe('DevicePlugins', () => {
     expect(await plugins.read()).toEqual({ givenOut: new Map() });
   });
 
-  it('parses a damaged file once, until it changes', async () => {
+  it('parses a damaged file only once until it changes', async () => {
     const plugins = new DevicePlugins(path);
     const damaged = '{"Data":';
     writeFileSync(path, damaged);

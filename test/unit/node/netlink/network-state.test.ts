@@ -79,7 +79,7 @@ describe('toNetworkState', () => {
     expect(reportedAddresses([address(cidr, more)]).isAutoconfigured).toBe(expected);
   });
 
-  it('leaves out those of routers first', () => {
+  it('leaves out addresses from routers first if there are too many', () => {
     const routers = Array.from({ length: 16 }, (_, index) => address(`10.0.0.${index}/24`, { dynamic: true }));
     const { ips } = reportedAddresses([...routers, address('192.0.2.1/24'), address('192.0.2.2/24')]);
     expect(ips).toHaveLength(16);

@@ -73,7 +73,7 @@ describe('TtrpcClient', () => {
     await next;
   });
 
-  it('fails only a call whose response is too long, at its header', async () => {
+  it('fails a call with an overlong response as soon as it has the header, and no other call', async () => {
     const { channel, client, answer } = connect();
     const [long, short] = [client.call('s', 'long', nothing), client.call('s', 'short', nothing)];
     const header = encodeTtrpcFrame({ streamId: 1, type: FrameType.response, data: nothing });

@@ -105,7 +105,7 @@ describe('TtrpcServer', () => {
     expect(() => new TextDecoder('utf-8', { fatal: true }).decode(channel.sent[3]?.subarray(-10))).not.toThrow();
   });
 
-  it('rejects a request that is too long at its header, and continues', async () => {
+  it('rejects an overlong request as soon as it has the header, and continues', async () => {
     const { channel, call, answers } = serve({ echo });
     const header = encodeTtrpcFrame({ streamId: 1, type: FrameType.request, data: Buffer.alloc(0) });
     header.writeUInt32BE(maxDataBytes + 1);
@@ -117,7 +117,7 @@ describe('TtrpcServer', () => {
     expect(answers()[1]).toEqual({ streamId: 3 });
   });
 
-  it('returns an error for a response that is too long (the Go server closes the connection)', async () => {
+  it('returns an error instead of an overlong response, where the Go server would close the connection', async () => {
     const { call, answers } = serve({
       long: () => ({ payload: Buffer.alloc(maxDataBytes) }),
       longError: () => {
