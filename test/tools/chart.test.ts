@@ -109,7 +109,7 @@ describe('the chart', () => {
     expect(spec).toEqual({ extendedResourceName: 'netdra.dev/nic', selectors: [{ cel: { expression } }] });
   });
 
-  it.each(helmVersions)('renders a class without settings that need a PF if its vf is null, for %s', (version) => {
+  it.each(helmVersions)('omits settings that need a PF from a class whose vf is null, for %s', (version) => {
     const vfOf = (vf: object | null) => {
       const objects = renderObjects({ version, values: { deviceClasses: { kernel: { vf }, dpdk: { vf } } } });
       const classes = objects.filter(({ kind }) => kind === 'DeviceClass') as V1DeviceClass[];

@@ -157,7 +157,7 @@ describe('the rooms of src', () => {
     expect(forbiddenImports('src/driver/vf/x.ts', inDriver)).toEqual(['src/driver/vf/x.ts → src/driver/sandbox/a.ts']);
   });
 
-  it('have floors inside driver, with every room on one', () => {
+  it('are each on one of the floors inside driver', () => {
     expect(readdirSync(join(repo, 'src/driver')).sort()).toEqual(driverFloors.flat().sort());
   });
 

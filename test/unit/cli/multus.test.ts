@@ -249,14 +249,14 @@ describe('netdra doctor, with networks of Multus', () => {
     ]);
   });
 
-  it('names pods whose limits network-resources-injector has changed before it went', async () => {
+  it('names pods whose limits network-resources-injector changed before it was removed', async () => {
     const pods = [podOf('a', { 'example.com/fast': '1' }), podOf('b', { cpu: '1' })];
     expect(await findings([fast, sliceOf('example.com/fast'), ...pods])).toEqual([
       "warning Multus: a network's device is in a claim and in the limits of pod apps/a",
     ]);
   });
 
-  it('reports networks that it may not read only where claims are left to Multus', async () => {
+  it('reports a missing permission to read networks only if claims are left to Multus', async () => {
     const deny = (api: ApiServer) =>
       void api.failNext('GET /apis/k8s.cni.cncf.io/v1/network-attachment-definitions', 403, { times: 9 });
     expect(await findings([fast], deny)).toEqual([]);

@@ -91,7 +91,7 @@ beforeAll(() => {
 afterAll(() => patches.dispose());
 
 /** A change of these figures is paid by every pod of a node: see `npm run bench -- --only pod`. */
-it('the driver handles a pod with one VF with this number of files, transactions, requests and thread calls', async () => {
+it('the driver handles a pod with one VF with the recorded number of files, transactions, requests and thread calls', async () => {
   const { violation, trace } = await simulation.runPlan((plan) => ({
     ...plan,
     pods: plan.pods.map((pod) => ({

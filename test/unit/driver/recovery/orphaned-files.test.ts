@@ -84,7 +84,7 @@ describe('OrphanedFiles', () => {
     expect(logger.messages('warn')).toHaveLength(length);
   });
 
-  it('removes files that claims missing in the store left outside of their directories, and no files of others', async () => {
+  it('removes files outside of claim directories whose claims are not in the store, and no other files', async () => {
     const list = () =>
       [cdiDir, attributesDir, downwardApiDir].map((path) => readdirSync(path, { recursive: true }).sort());
     await layDown('kept');

@@ -20,7 +20,7 @@ function resetPf(): void {
   bench.control.calls.length = 0;
 }
 
-describe('a PF reset (sriov_numvfs 0, then N) while its VF is prepared', () => {
+describe('the driver after a PF reset (sriov_numvfs 0, then N) while a VF is prepared', () => {
   let first: AllocatedClaim;
   beforeEach(async () => {
     first = allocated('c', ['dev-1'], wanted);
@@ -68,8 +68,8 @@ describe('a PF reset (sriov_numvfs 0, then N) while its VF is prepared', () => {
   });
 });
 
-describe('a reboot of the node', () => {
-  it('reads the VFs again, configures them, and later restores the state read after the boot', async () => {
+describe('the driver after a reboot of the node', () => {
+  it('reads and configures the VFs again, and later restores the state that it read after the boot', async () => {
     const claim = allocated('c', ['dev-1'], wanted);
     await bench.prepare(claim);
     const stored = bench.store.claim(claim.identity.uid)!;

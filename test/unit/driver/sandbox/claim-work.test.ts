@@ -329,7 +329,7 @@ describe('ClaimWork for the VFs of a claim', () => {
       expect([gate(), dataOf(1)]).toEqual(['none', undefined]);
     });
 
-    it('starts containers at once if they shall not wait', async () => {
+    it('starts containers at once if the claim asks for no waiting time', async () => {
       const devices = [1, 2].map((index) => ({ ...deviceOf(index), config: { slaac: { waitSeconds: 0 } } }));
       store.putClaim(storedClaim({ identity, podUids: ['p'], devices }));
       expect(await served()).toEqual({ result: 'ready', ms: 0 });

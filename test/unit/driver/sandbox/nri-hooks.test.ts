@@ -106,7 +106,7 @@ describe('NriHooks', () => {
     expect(await answerAfter(0, hooks.runPodSandbox(pod, context))).toBe('success');
   });
 
-  it('answers well before a shorter runtime deadline', async () => {
+  it('answers earlier if the deadline of the runtime is shorter than its own', async () => {
     work = new Promise(() => undefined);
     expect(await answerAfter(300, hooks.runPodSandbox(pod, { ...context, timeoutMs: 400 }))).toBe('success');
   });

@@ -56,13 +56,13 @@ describe('StartGuard', () => {
     dir[Symbol.dispose]();
   });
 
-  it('lets a container wait that has the start gate of its claim', () => {
+  it('lets a container wait if it has the start gate of its claim', () => {
     guard.check(pod, container([variable]), sandbox(false));
     guard.check(pod, container([]), sandbox(false));
     guard.check(pod, container([variable]), sandbox(false, { error: busy, attempts: 2 }));
   });
 
-  it('lets a container wait if it, not the runtime, can name the network namespace', () => {
+  it('lets a container wait if it knows the network namespace, although the runtime has not named that', () => {
     const unknown = new SandboxError('netns-unknown', 'which network namespace?', { retriable: true });
     guard.check(pod, container([variable]), sandbox(false, { error: unknown, attempts: 9 }));
   });

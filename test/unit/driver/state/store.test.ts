@@ -169,7 +169,7 @@ describe('Store', () => {
     expect(store.claim('u')?.devices).toEqual([{ ...device, attachment }, other]);
   });
 
-  it('keeps devices by driver, pool, name and share', ({ path }) => {
+  it('identifies devices by driver, pool, name and share', ({ path }) => {
     const [share, pool, name] = ['0c3be3a3-4b2a-4b39-9a0c-6f2f4f2c0001', 'rack/node-1', '0000-00-00-1'];
     const shared = storedDevice({ driver: 'd.example', pool, name, shareId: share, attachment });
     {

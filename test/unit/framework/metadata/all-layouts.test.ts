@@ -184,7 +184,7 @@ describe('a driver started with other layouts', () => {
     expect(bench.files()).toEqual([]);
   });
 
-  it('keeps the layouts of a claim, like an instance with more layouts, whichever of the two prepares it again', async () => {
+  it('keeps the same layouts for a claim as an instance with more layouts, whichever of the two prepares it again', async () => {
     const all = bench.start();
     const fewer = bench.start({ layouts: ['v1'] });
     await all.prepare(record, new Map());

@@ -122,7 +122,7 @@ describe('convertCniResult', () => {
     expect(convertCniResult(old, '1.1.0')).toEqual({ cniVersion: '1.1.0', ips, extra: 1 });
   });
 
-  it('returns a result that already has the version unchanged', () => {
+  it('returns a result unchanged if it already has the wanted version', () => {
     const raw = { cniVersion: '1.0.0' as const, ips: [{ address: '10.0.0.1/24', vendor: 'x' }] };
     expect(convertCniResult(raw, '1.0.0')).toBe(raw);
   });

@@ -56,7 +56,7 @@ describe('DevicePlugins', () => {
     expect(await given({ other: [b0] })).toEqual([b0]);
   });
 
-  it('parses lists of devices without NUMA nodes, as of older kubelets', async () => {
+  it('parses lists of devices without NUMA nodes, as older kubelets write them', async () => {
     const entry = { ResourceName: resource, DeviceIDs: [a0] };
     const data = { PodDeviceEntries: [entry], RegisteredDevices: { [resource]: [] } };
     writeFileSync(path, JSON.stringify({ Data: data }));

@@ -86,7 +86,7 @@ describe('HostLinks.isUnbound', () => {
 });
 
 describe('HostLinks.ensure', () => {
-  it('waits for the requested time', async () => {
+  it('waits for the interface as long as requested', async () => {
     card.moveAway(0);
     await links.ensure(vf, 0).catch(() => undefined);
     expect(clock.nowMs()).toBe(0);

@@ -54,7 +54,7 @@ describe('KernelWriter', () => {
     expect(writer.hung).toEqual([]);
   });
 
-  it('makes a write that arrives when its idle process times out', async () => {
+  it('makes a write that arrives at the moment when its idle process ends', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     using _ = { [Symbol.dispose]: () => vi.useRealTimers() };
     const { writer, file } = bench();

@@ -112,7 +112,7 @@ describe('a claim with a start gate', () => {
     await expect(metadata.withdraw(claim, ['vf'], 'a b')).rejects.toMatchObject({ code: 'metadata-name-invalid' });
   });
 
-  it('can have its sandbox marked as ended without waiting for its lock, and keeps what another instance writes', async () => {
+  it('can have its sandbox marked as ended without its lock, and keeps what another instance writes meanwhile', async () => {
     await prepareAndServe(a);
     class Records extends RecordFiles {
       together(task: () => void): void {
