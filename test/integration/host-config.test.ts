@@ -153,6 +153,35 @@ describe('a NIC that keeps the configuration of the host', () => {
     );
   });
 
+  it.each([
+    ['has no carrier, so that its IPv6 address stays tentative', 'down'],
+    ['looks for other hosts with its IPv6 address', 'up'],
+  ] as const)('keeps its addresses if it %s', async (_what, peer) => {
+    setup.host.exec('ip', 'link', 'set', 'peer5', peer);
+    setup.host.exec('ip', 'addr', 'add', '192.0.2.7/24', 'dev', 'ens5');
+    setup.host.exec('ip', 'addr', 'add', '2001:db8::7/64', 'dev', 'ens5');
+    expect(setup.host.exec('ip', 'addr', 'show', 'dev', 'ens5', 'tentative')).toContain('2001:db8::7/64');
+    const [before, state] = [addressesOf(setup.host, 'ens5'), await setup.state()];
+    expect(await restoreLinkState(setup.hostConnection, (await setup.nic()).index, state)).toEqual([]);
+    expect(addressesOf(setup.host, 'ens5')).toEqual(before);
+    const inPod = await setup.toPod(state);
+    expect(addressesOf(setup.pod, 'net1')).toEqual(before);
+    const { index } = await setup.back(inPod);
+    expect(await restoreLinkState(setup.hostConnection, index, state)).toEqual([]);
+    expect(addressesOf(setup.host, 'ens5')).toEqual(before);
+  });
+
+  it('keeps IPv4 addresses of link scope and labels', async () => {
+    setup.host.exec('ip', 'addr', 'add', '169.254.7.1/16', 'dev', 'ens5', 'scope', 'link');
+    setup.host.exec('ip', 'addr', 'add', '192.0.2.7/24', 'dev', 'ens5', 'label', 'ens5:vip');
+    const shown = () => setup.host.exec('ip', '-4', '-o', 'addr', 'show', 'dev', 'ens5');
+    const [before, state] = [shown(), await setup.state()];
+    expect(before).toContain('scope link ens5');
+    const { index } = await setup.back(await setup.toPod(state));
+    expect(await restoreLinkState(setup.hostConnection, index, state)).toEqual([]);
+    expect(shown().replaceAll(/^\d+: /gm, '')).toBe(before.replaceAll(/^\d+: /gm, ''));
+  });
+
   it('is restored at the end of a claim whose pod never started, when it has not left the host', async () => {
     configureHost();
     const [before, state] = [seen(setup.host, 'ens5'), await setup.state()];

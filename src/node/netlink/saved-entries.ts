@@ -22,16 +22,17 @@ import { MessageType } from './rtnl-requests.ts';
  */
 export type SavedEntry = string;
 
-/** `struct ifaddrmsg`, and `IFA_*` of Linux `if_addr.h`: address, local, broadcast, flags, metric, protocol. */
+/** `struct ifaddrmsg`, and `IFA_*` of Linux `if_addr.h`: address, local, label, broadcast, flags, metric, protocol. */
 const addressHeaderBytes = 8;
-const savedOfAddress = [1, 2, 4, 8, 9, 11];
+const savedOfAddress = [1, 2, 3, 4, 8, 9, 11];
 const addressFlags = 8;
+const addressLabel = 3;
 /** `IFA_F_*`: of IPv6 only, since IPv4 has another meaning for the first one. */
 const temporary = 0x01;
 const noDad = 0x02;
 const noPrefixRoute = 0x200;
 
-/** Addresses of a link that other hosts can reach, except temporary ones and those that cannot be used yet or at all. */
+/** Addresses that somebody gave to a link: without those that the kernel makes itself, temporary and link-local IPv6 ones. */
 export const savedAddressTable: EntryTable<SavedEntry, 'addresses'> = {
   name: 'addresses',
   newType: MessageType.newAddress,
@@ -42,19 +43,21 @@ export const savedAddressTable: EntryTable<SavedEntry, 'addresses'> = {
   encodeFilter: (index) => [withIndex(Buffer.alloc(addressHeaderBytes), index)],
   decode(message) {
     const address = decodeAddress(message);
-    if (address === undefined || !isReachable(address.scope) || address.tentative || address.dadFailed)
+    const isIpv6 = message[0] === AddressFamily.ipv6;
+    if (address === undefined || !(isReachable(address.scope) || (!isIpv6 && address.scope === 'link')))
       return undefined;
     const attributes = new Attributes(message.subarray(addressHeaderBytes));
     const wide = attributes.get(addressFlags);
     const flags = wide === undefined ? message.readUInt8(2) : getU32(wide);
-    const isIpv6 = message[0] === AddressFamily.ipv6;
     if (isIpv6 && (flags & temporary) !== 0) return undefined;
     const header = Buffer.from(message.subarray(0, addressHeaderBytes));
-    // The link had the address until now, so that no other host is looked for.
-    const kept = (flags & noPrefixRoute) | (isIpv6 ? noDad : 0);
+    // The link had the address until now: no other host is looked for, unless that had not ended or has found one.
+    const isOwn = isIpv6 && !address.tentative && !address.dadFailed;
+    const kept = (flags & noPrefixRoute) | (isOwn ? noDad : 0);
     header[2] = kept & 0xff;
+    // A label without a colon is the name of the link, which is another one in the pod.
     const saved = listAttributes(message.subarray(addressHeaderBytes))
-      .filter(({ type }) => savedOfAddress.includes(type))
+      .filter(({ type, data }) => savedOfAddress.includes(type) && (type !== addressLabel || data.includes(':')))
       .map(({ type, data }) => ({ type, value: type === addressFlags ? putU32(kept) : data }));
     return Buffer.concat([header, ...encodeAttributes(saved)]).toString('hex');
   },
