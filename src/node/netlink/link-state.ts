@@ -250,7 +250,10 @@ async function restoreAltNames(connection: LinkStateConnection, index: number, b
   const { altNames } = link;
   if (altNames.some((name) => !before.includes(name))) await connection.removeAltNames(index, before);
   for (const name of before) {
-    if (!altNames.includes(name) && name !== link.name) await connection.addAltName(index, name);
+    if (altNames.includes(name) || name === link.name) continue;
+    // udev may have added it since the link was read.
+    const isThere = async () => (await connection.link({ index }))?.altNames.includes(name) === true;
+    await unlessThere(connection.addAltName(index, name), isThere);
   }
 }
 

@@ -54,6 +54,25 @@ describe('scrubLink', () => {
 });
 
 describe('restoreLinkState', () => {
+  it.each([
+    ['accepts', 'the link', []],
+    ['reports', 'another link', ['altNames']],
+  ])('%s an alternative name that udev has just given to %s', async (_verb, holder, failures) => {
+    const { index } = card.link(0)!;
+    await card.host.addAltName(index, 'enp59s0f0v0');
+    const before = await readLinkState(card.host, index);
+    await card.host.removeAltNames(index);
+    const other = card.link(1)!.index;
+    const host = {
+      ...card.host,
+      addAltName: async (at: number, name: string) => {
+        await card.host.addAltName(holder === 'the link' ? index : other, name);
+        await card.host.addAltName(at, name);
+      },
+    };
+    expect((await restoreLinkState(host, index, before)).map(({ property }) => property)).toEqual(failures);
+  });
+
   it('picks a free name for a link that a pod renamed, if another link has taken the old name', async () => {
     const { index } = card.link(0)!;
     const before = await readLinkState(card.host, index);
