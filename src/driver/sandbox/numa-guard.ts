@@ -69,6 +69,7 @@ interface ContainerComparison extends Comparison {
 
 /** Results for the containers of a claim, by name. */
 interface ClaimComparison {
+  podUid: string;
   sandboxId: string;
   containers: Map<string, ContainerComparison>;
 }
@@ -248,12 +249,14 @@ export class NumaGuard implements NumaChecks {
     const { uid } = claim.identity;
     const known = this.#of(claim, pod);
     if (known !== undefined) return void known.containers.set(name, { ...found, devices });
-    // Claims without such a container have no condition.
-    if (devices.length === 0) return;
+    // Claims without such a container have no condition, unless an earlier pod of the claim had one.
+    const { podUid = pod.uid } = this.#claims.get(uid) ?? {};
+    if (devices.length === 0 && podUid === pod.uid) return;
     for (const other of this.#claims.keys()) {
       if (this.#options.store.claim(other) === undefined) this.#claims.delete(other);
     }
-    this.#claims.set(uid, { sandboxId: pod.id, containers: new Map([[name, { ...found, devices }]]) });
+    const containers = new Map([[name, { ...found, devices }]]);
+    this.#claims.set(uid, { podUid: pod.uid, sandboxId: pod.id, containers });
   }
 
   #report(pod: PodSandbox, container: Container, claims: readonly StoredClaim[], { devices, where }: Comparison): void {

@@ -224,6 +224,16 @@ describe('NumaGuard', () => {
     expect(alignment()).toBe('misaligned');
   });
 
+  it('withdraws the condition of a claim that passes to a pod without exclusive CPUs', () => {
+    guard.check(pod, containerOf('4'));
+    expect(condition()?.status).toBe('False');
+    const next = { ...pod, id: 's2', uid: 'pod-2' };
+    claims = [{ ...claims[0]!, podUids: ['pod-2'] }];
+    expect(guard.check(next, containerOf('0', undefined, { shares: 2 }))).toBe(true);
+    expect(condition()).toMatchObject({ status: 'Unknown', reason: 'NotCompared' });
+    expect(guard.check(next, containerOf('0', undefined, { shares: 2 }))).toBe(false);
+  });
+
   it('forgets claims that are unprepared', () => {
     guard.check(pod, containerOf('4'));
     claims = [claimOf('next', [deviceOf('vf-0', 0)])];
