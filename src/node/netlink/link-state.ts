@@ -3,9 +3,9 @@ import { defined } from '../../lib/defined.ts';
 import { isEthernetAddress } from './checks.ts';
 import { gone, NetlinkError } from './errors.ts';
 import type { EthtoolGroup, EthtoolState, EthtoolValues, LinkEthtool } from './ethtool.ts';
-import { freeName, isFallbackName } from './free-name.ts';
 import { addressesOf, type HostConfig, type HostConfigConnection, setHostConfig, unlessThere } from './host-config.ts';
 import type { Link, LinkChange, LinkFlag, LinkProperties, OffloadLimits, XdpMode } from './link.ts';
+import { restoreAltNames, restoreName } from './link-names.ts';
 import { type QdiscPlace, qdiscPlaces } from './qdisc.ts';
 import type { RtnlConnection } from './rtnl.ts';
 
@@ -214,49 +214,6 @@ function limitChanges(now: OffloadLimits = {}, before: OffloadLimits = {}): Link
   return limits.some(([limit, value]) => now[limit] !== value) ? [{ offloadLimits: before }] : [];
 }
 
-/**
- * Renames may fail: udev adds a link's own name as an alternative one, at any moment after the link returns under another
- * name.
- */
-const renameAttempts = 3;
-
-async function restoreName(connection: LinkStateConnection, index: number, name: string): Promise<void> {
-  for (let attempt = 1; ; attempt++) {
-    const link = await connection.link({ index });
-    if (link === undefined) throw gone(index);
-    if (link.name === name) return;
-    const { altNames } = link;
-    if (altNames.includes(name)) {
-      await connection.removeAltNames(
-        index,
-        altNames.filter((each) => each !== name),
-      );
-    }
-    try {
-      return await connection.setLink(index, { name });
-    } catch (error) {
-      if (!(error instanceof NetlinkError && error.errno === 'EEXIST')) throw error;
-      if (attempt < renameAttempts) continue;
-      if (!isFallbackName(link.name)) await connection.setLink(index, { name: await freeName(connection, index) });
-      throw await nameTaken(connection, index, name, error);
-    }
-  }
-}
-
-async function restoreAltNames(connection: LinkStateConnection, index: number, before?: string[]): Promise<void> {
-  if (before === undefined) return;
-  const link = await connection.link({ index });
-  if (link === undefined) throw gone(index);
-  const { altNames } = link;
-  if (altNames.some((name) => !before.includes(name))) await connection.removeAltNames(index, before);
-  for (const name of before) {
-    if (altNames.includes(name) || name === link.name) continue;
-    // udev may have added it since the link was read.
-    const isThere = async () => (await connection.link({ index }))?.altNames.includes(name) === true;
-    await unlessThere(connection.addAltName(index, name), isThere);
-  }
-}
-
 async function detachXdp(
   connection: LinkStateConnection,
   index: number,
@@ -332,22 +289,4 @@ async function unlessRefused<T>(read: Promise<T>): Promise<T | undefined> {
     if (error instanceof NetlinkError && error.code === 'netlink-refused' && !error.retriable) return undefined;
     throw error;
   }
-}
-
-async function nameTaken(
-  connection: LinkStateConnection,
-  index: number,
-  name: string,
-  cause: NetlinkError,
-): Promise<NetlinkError> {
-  const holder = await connection.link({ name });
-  const by = holder === undefined ? '' : ` by link #${holder.index} (${holder.name})`;
-  return new NetlinkError('netlink-refused', `cannot rename link #${index} to ${name}: the name is taken${by}`, {
-    cause,
-    errno: 'EEXIST',
-    operation: 'rename link',
-    interfaceName: name,
-    retriable: true,
-    hint: `rename or delete the link that has the name ${name}`,
-  });
 }
