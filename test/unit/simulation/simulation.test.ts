@@ -118,9 +118,9 @@ describe('a schedule', () => {
 });
 
 describe('a planted bug', () => {
-  it('is found by a seed, for all 78 of them', () => {
+  it('is found by a seed, for all 79 of them', () => {
     expect(kept.map(({ name }) => name)).toEqual(plantedBugs.map(({ name }) => name));
-    expect(kept).toHaveLength(78);
+    expect(kept).toHaveLength(79);
   });
 
   // A seed shows another schedule when the code makes other calls: `npm run simulate -- --planted NAME --keep` finds a new one.
