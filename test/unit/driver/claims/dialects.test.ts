@@ -211,7 +211,7 @@ describe('two requests with conflicting values for a variable', () => {
     expect(bench.store.claims()).toHaveLength(1);
   });
 
-  it('are rejected, naming the networks that differ', async () => {
+  it('are rejected if their classes name different NetworkAttachmentDefinitions', async () => {
     const of = (networkAttachmentDefinition: string, request: string) =>
       fromClass({ dialects: { sriovNetwork: { networkAttachmentDefinition } } }, [request]);
     const requests = ['a', 'b'].map((name, index) => ({ name, devices: [`dev-${index}`] }));

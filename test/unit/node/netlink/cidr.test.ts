@@ -31,7 +31,7 @@ describe('parseCidr and formatCidr', () => {
     ['::ffff:10.0.0.1/90', '::ffff:a00:1/90'],
   ])('normalizes %s to %s', (text, expected) => expect(canonical(text)).toBe(expected));
 
-  it('agrees with node:net on every IPv6 address', () =>
+  it('agree with node:net on every IPv6 address', () =>
     fc.assert(
       fc.property(
         fc.uint8Array({ minLength: 16, maxLength: 16 }),
@@ -103,7 +103,7 @@ describe('networkOf', () => {
     expect(formatCidr(octets, prefixLength)).toBe(network);
   });
 
-  it('contains the address, without host bits', () =>
+  it('returns a network that contains the address and has no host bits', () =>
     fc.assert(
       fc.property(fc.oneof(fc.ipV4(), fc.ipV6()), fc.nat(), (text, length) => {
         const address = parseCidr(`${text}/${length % (text.includes(':') ? 129 : 33)}`);

@@ -61,7 +61,7 @@ describe('ClaimMetadata with two shares of one device in a request', () => {
     );
   });
 
-  it('hides the content of a share when the claim is allocated another share', async () => {
+  it('withdraws the metadata of a share when the claim is allocated another share', async () => {
     await prepare(['a', 'b']);
     await metadata.update(claim, 'nics', [inPod('a', 'net1'), inPod('b', 'net2')], 's1');
     await prepare(['a', 'c']);
