@@ -80,6 +80,7 @@ const formats: Record<string, (x: string) => string> = {
   'interface-name': interfaceName,
   bond,
   'device-files': deviceFiles,
+  switches: (x) => `${x}.size() <= 64`,
   'arp-target': (x) => `(isIP(${x}) && !${x}.contains(":") && !${x}.startsWith("0.") && ${x} != "255.255.255.255")`,
   'bond-name': (x) => `(${interfaceName(x)} && !${x}.contains("%"))`,
   rule: (x) =>

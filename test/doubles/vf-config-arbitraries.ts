@@ -151,6 +151,8 @@ const route = withUnknown(
   }),
 );
 
+const switchName = fc.constantFrom('rx-gro', 'tx-udp_tnl-segmentation', '', 'a b', 'x'.repeat(31), 'x'.repeat(32), 'é');
+
 /** Contents of a VFConfig, field by field. */
 const fields: Record<string, fc.Arbitrary<unknown>> = {
   attach: fc.constantFrom('netlink', 'cni', 'observe', 'Netlink'),
@@ -213,6 +215,15 @@ const fields: Record<string, fc.Arbitrary<unknown>> = {
   promiscuous: fc.boolean(),
   keepHostConfig: fc.boolean(),
   offloadLimits: withUnknown(some({ gsoMaxBytes: number(4096, 524_280), groMaxBytesIpv4: number(4096, 524_280) })),
+  ethtool: withUnknown(
+    some({
+      features: fc.dictionary(switchName, fc.oneof(fc.boolean(), fc.constant<unknown>('on')), { maxKeys: 3 }),
+      privateFlags: fc.dictionary(switchName, fc.boolean(), { maxKeys: 3 }),
+      rings: withUnknown(some({ rx: number(1, 65_536), tx: number(1, 65_536) })),
+      channels: withUnknown(some({ combined: number(0, 4_096) })),
+      coalescing: withUnknown(some({ rxUsecs: number(0, 65_536), useAdaptiveRx: fc.boolean() })),
+    }),
+  ),
   bond: withUnknown(
     some({
       name: interfaceName,

@@ -9,7 +9,16 @@ import { Attachments } from '../../src/driver/vf/index.ts';
 import type { NetworkDeviceData } from '../../src/framework/metadata/index.ts';
 import { systemClock } from '../../src/lib/clock.ts';
 import { CniRunner } from '../../src/node/cni/index.ts';
-import { type AdminSettings, KernelNetworks, readHostConfig, readLinkState } from '../../src/node/netlink/index.ts';
+import {
+  type AdminSettings,
+  EthtoolConnection,
+  type EthtoolState,
+  KernelNetworks,
+  NetnsHandle,
+  RtnlConnection,
+  readHostConfig,
+  readLinkState,
+} from '../../src/node/netlink/index.ts';
 import type { VfSnapshot } from '../../src/node/sriov/index.ts';
 import { RecordingLogger } from '../doubles/logger.ts';
 import { TestNetns } from '../doubles/netns.ts';
@@ -69,6 +78,8 @@ export class AttachmentBench implements AsyncDisposable {
       `vf${index}`,
       'address',
       `02:00:00:00:00:0${index}`,
+      'numtxqueues',
+      '2',
       'type',
       'veth',
       'peer',
@@ -153,6 +164,28 @@ export class AttachmentBench implements AsyncDisposable {
 
   devices(claim: string): StoredDevice[] {
     return (this.store.claim(claim)?.devices ?? []).map((device) => ({ ...device }));
+  }
+
+  /** ethtool's settings of an interface, on the host if no pod is given. */
+  async ethtool(name: string, pod?: TestNetns): Promise<EthtoolState> {
+    return await this.#withEthtool(name, pod, (connection, index) => connection.read(index));
+  }
+
+  async setFeature(name: string, feature: string, value: boolean, pod: TestNetns): Promise<void> {
+    await this.#withEthtool(name, pod, (connection, index) => connection.set(index, 'features', { [feature]: value }));
+  }
+
+  async #withEthtool<Result>(
+    name: string,
+    pod: TestNetns | undefined,
+    use: (connection: EthtoolConnection, index: number) => Promise<Result>,
+  ): Promise<Result> {
+    using netns = pod?.open() ?? NetnsHandle.own();
+    using connection = EthtoolConnection.open(netns);
+    using links = RtnlConnection.open(netns);
+    const link = await links.link({ name });
+    if (link === undefined) throw new Error(`there is no ${name}`);
+    return await use(connection, link.index);
   }
 
   newPod(): TestNetns {

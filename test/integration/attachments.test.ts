@@ -240,3 +240,35 @@ describe('a VF whose pod removed a route of its claim', () => {
     ]);
   });
 });
+
+describe('a VF with ethtool settings', () => {
+  const ethtool = { features: { 'rx-gro': true }, channels: { tx: 1 } };
+
+  it('has them in its pod, is reported with others, and has those of the host afterwards', async () => {
+    bench.createVf(1);
+    const before = await bench.ethtool('vf1');
+    expect(before).toMatchObject({ features: { 'rx-gro': false }, channels: { tx: 2 } });
+    bench.prepare('c', [{ index: 1, config: { interfaceName: 'net1', ethtool } }]);
+    const pod = bench.newPod();
+    await bench.attach('c', pod);
+    expect(await bench.ethtool('net1', pod)).toMatchObject(ethtool);
+    await bench.setFeature('net1', 'rx-gro', false, pod);
+    expect(await bench.read('c', pod, { interfaceName: 'net1' })).toMatchObject([
+      { differences: [{ setting: 'ethtool', wanted: 'features.rx-gro=true', found: 'features.rx-gro=false' }] },
+    ]);
+    await bench.detach('c');
+    expect(await bench.ethtool('vf1')).toEqual(before);
+  });
+
+  it('does not attach with a value that its driver refuses, and has those of the host afterwards', async () => {
+    bench.createVf(1);
+    const before = await bench.ethtool('vf1');
+    const refused = { ...ethtool, features: { 'hw-tc-offload': true } };
+    bench.prepare('c', [{ index: 1, config: { interfaceName: 'net1', ethtool: refused } }]);
+    const pod = bench.newPod();
+    await expect(bench.attach('c', pod)).rejects.toThrow('did not set hw-tc-offload to true, it is false');
+    expect(await bench.ethtool('net1', pod)).toMatchObject({ channels: { tx: 1 } });
+    await bench.detach('c');
+    expect(await bench.ethtool('vf1')).toEqual(before);
+  });
+});

@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { applyEthtool, findOtherEthtool } from '../../src/driver/vf/ethtool-settings.ts';
 import {
   EthtoolConnection,
   type Link,
@@ -216,6 +217,62 @@ describe('ethtool', () => {
       hint: expect.stringContaining('driver'),
     });
     await expect(setup.hostEthtool.read(4711)).rejects.toMatchObject({ errno: 'ENODEV', interfaceName: '#4711' });
+  });
+});
+
+describe('applyEthtool', () => {
+  // The ioctl shows TCP segmentation as on while one of its features is.
+  const segmentation = [
+    'tx-tcp-segmentation',
+    'tx-tcp-ecn-segmentation',
+    'tx-tcp-mangleid-segmentation',
+    'tx-tcp6-segmentation',
+  ];
+  const features = { ...Object.fromEntries(segmentation.map((name) => [name, false])), 'rx-gro': true, highdma: true };
+  const config = { features, channels: { rx: 2, tx: 3 } };
+
+  it('sets features and channels in the pod, which are restored on the host', async () => {
+    const { before, inPod } = await setup.toPod();
+    expect(await findOtherEthtool(setup.podEthtool, inPod.index, config)).toEqual({
+      wanted: expect.stringMatching(/^channels.rx=2, channels.tx=3, features.tx-tcp-segmentation=false.*rx-gro=true$/),
+      found: expect.stringMatching(/^channels.rx=4, channels.tx=4, features.tx-tcp-segmentation=true.*rx-gro=false$/),
+    });
+    for (let round = 0; round < 2; round++) await applyEthtool(setup.podEthtool, inPod.index, config);
+    expect(setup.podIoctl.get('net1', 'tcpSegmentation')).toEqual([0]);
+    expect(setup.podIoctl.get('net1', 'genericReceiveOffload')).toEqual([1]);
+    expect(await setup.podEthtool.read(inPod.index)).toMatchObject({ channels: { rx: 2, tx: 3 } });
+    expect(await findOtherEthtool(setup.podEthtool, inPod.index, config)).toBeUndefined();
+
+    const { index } = await setup.back(inPod);
+    expect(await findOtherEthtool(setup.hostEthtool, index, config)).toBeUndefined();
+    expect(await setup.restore(index, before)).toEqual([]);
+    expect(await setup.state(index)).toEqual(before);
+  });
+
+  it('sets coalescing, with switches as booleans', async () => {
+    setup.host.exec('ip', 'tuntap', 'add', 'tap0', 'mode', 'tap');
+    const { index } = (await setup.hostConnection.link({ name: 'tap0' }))!;
+    await applyEthtool(setup.hostEthtool, index, { coalescing: { rxMaxFrames: 17 } });
+    expect(setup.hostIoctl.get('tap0', 'coalescing')[1]).toBe(17);
+  });
+
+  it.each([
+    [{ features: { 'rx-gro': true, 'no-such-feature': true } }, 'the driver has no no-such-feature'],
+    [{ features: { gro: true } }, 'the driver has no gro, which the kernel calls rx-gro'],
+    [
+      { features: { 'tx-scatter-gather': false, 'tx-tcp-segmentation': true } },
+      'the driver did not set tx-tcp-segmentation to true, it is false',
+    ],
+    [{ features: { 'hw-tc-offload': true } }, 'the driver did not set hw-tc-offload to true, it is false'],
+    [{ privateFlags: { 'legacy-rx': true } }, 'the driver has no legacy-rx'],
+    [{ rings: { rx: 64 } }, 'the driver has no rx'],
+    [{ channels: { rx: 5 } }, 'cannot set channels (rx) of link'],
+  ])('names in %j what the driver does not take', async (refused, message) => {
+    const { index } = await setup.vf();
+    await expect(applyEthtool(setup.hostEthtool, index, refused)).rejects.toMatchObject({
+      code: 'netlink-refused',
+      message: expect.stringContaining(message),
+    });
   });
 });
 

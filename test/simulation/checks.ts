@@ -54,6 +54,7 @@ type ClaimSettings =
       addresses?: string[];
       routes?: { destination: string }[];
       allMulticast?: boolean;
+      ethtool?: { rings: { rx: number } };
       rules?: object[];
       neighbors?: object[];
       slaac?: object;
@@ -699,7 +700,7 @@ export class Checks {
     const { id } = sandbox;
     const { mtu, bond, ipam, vf: ofPf = {}, ...wanted } = config as NonNullable<ClaimSettings>;
     const { interfaceName: pattern = '', macAddress: mac, addresses = [], routes = [], allMulticast } = wanted;
-    const { rules = [], neighbors = [], slaac } = wanted;
+    const { rules = [], neighbors = [], slaac, ethtool } = wanted;
     const isNamed = pattern === '' || link.name === pattern || link.name.replace(/\d+$/, '%d') === pattern;
     const has = [...link.used.addresses.keys()];
     const asked = [...routes.map(({ destination }) => destination), ...this.#leasedRoutesOf(id, has)];
@@ -714,6 +715,7 @@ export class Checks {
       ),
       ...(isChanged || link.used.neighbors.size === neighbors.length ? [] : ['other neighbors']),
       ...(rules.length === 0 || link.used.namespace.rules.size > 0 ? [] : ['no rule']),
+      ...(ethtool === undefined || isChanged || link.rings.rx === ethtool.rings.rx ? [] : ['other rings']),
       ...(!allMulticast || isChanged || link.used.flags.includes('allMulticast') ? [] : ['no multicast']),
       ...(ipam === undefined || this.#leasesOf(id).some((cidr) => has.includes(cidr)) ? [] : ['no leased address']),
       ...(slaac === undefined || isChanged || hasRouterAddress(link.used) ? [] : ['no address from a router']),

@@ -63,6 +63,7 @@ export function drawProperties(tape: Tape, pods: PodPlan[]): PodPlan[] {
         rules: [{ priority: 100, source: '192.0.2.7/32', table: 100 }],
         neighbors: [{ address: '192.0.2.9', macAddress: '02:00:00:00:00:09' }],
         allMulticast: true,
+        ethtool: { rings: { rx: 512 } },
       };
       return { ...claim, config: { ...claim.config, vf, ...(hasRoute && settings) } };
     }),

@@ -26,6 +26,7 @@ interface WantedSettings {
   routes?: { destination: string }[];
   neighbors?: object[];
   allMulticast?: boolean;
+  ethtool?: { rings: { rx: number } };
 }
 
 const acceptRa = 'net.ipv6.conf.IFNAME.accept_ra';
@@ -118,6 +119,7 @@ export class KeptSettings {
     used.neighbors.clear();
     used.flags = used.flags.filter((flag) => flag !== 'allMulticast');
     used.sysctls.set(acceptRa, '2');
+    link.rings.rx = 64;
     const sinceMs = simulator.nowMs;
     simulator.trace('pod', `changes the interface of ${name}`);
     simulator.schedule(this.#keepMs + 1, undefined, 'look at reports', () => {
@@ -125,11 +127,11 @@ export class KeptSettings {
     });
   }
 
-  #checkReport(name: string, { used }: SimLink, sinceMs: number): void {
+  #checkReport(name: string, { used, rings }: SimLink, sinceMs: number): void {
     const vf = this.#node.hardware.vfs.find((each) => each.name === name);
     const claim = vf && this.#holder(vf);
     if (claim === undefined || this.#isDisturbed()) return;
-    const { routes = [], neighbors = [], allMulticast } = claim.plan.config as WantedSettings;
+    const { routes = [], neighbors = [], allMulticast, ethtool } = claim.plan.config as WantedSettings;
     const isMissing = ({ destination }: { destination: string }) =>
       used.routes.every((each) => each.destination !== destination);
     const changed = [
@@ -137,6 +139,7 @@ export class KeptSettings {
       ...(neighbors.length > used.neighbors.size ? ['neighbors'] : []),
       ...(allMulticast && !used.flags.includes('allMulticast') ? ['allMulticast'] : []),
       ...(used.sysctls.get(acceptRa) === '2' ? ['sysctls'] : []),
+      ...(ethtool !== undefined && rings.rx !== ethtool.rings.rx ? ['ethtool'] : []),
     ];
     const shown = this.#node.apiServer.statusOf(claim).find(({ device }) => device === name)?.conditions ?? [];
     const { message = '' } = shown.find(({ type, status }) => type === 'Configured' && status === 'False') ?? {};

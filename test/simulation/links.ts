@@ -1,4 +1,4 @@
-import type { Address, Link, QdiscPlace, RouteSpec } from '../../src/node/netlink/index.ts';
+import type { Address, EthtoolValues, Link, QdiscPlace, RouteSpec } from '../../src/node/netlink/index.ts';
 import type { LinkFlag, LinkMode, XdpMode } from '../../src/node/netlink/link.ts';
 
 /** A process's reference to a namespace: while one exists, the namespace lives. */
@@ -36,6 +36,8 @@ export class SimLink {
   broadcastAddress = 'ff:ff:ff:ff:ff:ff';
   group = 0;
   txQueueLength = 1000;
+  /** Lengths of its rings, for ethtool. */
+  rings: EthtoolValues = { rx: 256, tx: 256 };
   xdp: XdpMode[] = [];
   readonly qdiscs: Partial<Record<QdiscPlace, string>> = {};
   readonly addresses = new Map<string, Omit<Address, 'index'>>();

@@ -3,9 +3,12 @@ import { refused } from '../../src/node/netlink/errors.ts';
 import {
   type Address,
   type EntryTable,
+  type EthtoolGroup,
+  type EthtoolValues,
   type InterfaceSysctls,
   type Link,
   type LinkChange,
+  type LinkEthtool,
   type LinkSelector,
   type LinkTable,
   type LinkTraffic,
@@ -155,6 +158,21 @@ export class SimConnection implements LinkConnection {
     });
   }
 
+  /** Takes no time and no draw: schedules that set no rings do not change with it. */
+  async rings(index: number): Promise<EthtoolValues> {
+    return { ...this.#linkAt(index, 'read rings').rings };
+  }
+
+  setRings(index: number, rings: EthtoolValues): Promise<void> {
+    return this.#ask('setRings', () => void Object.assign(this.#linkAt(index, 'set rings').rings, rings), index);
+  }
+
+  #linkAt(index: number, operation: string): SimLink {
+    const link = this.#namespace.byIndex(index);
+    if (link === undefined) throw refused(-enodev, { operation });
+    return link;
+  }
+
   createVeth({ peer, ...end }: NewVeth): Promise<void> {
     return this.#ask(`createVeth ${end.name}`, () => {
       this.#options.kernel.addVeth(this.#namespace, toSpec(end), toSpec(peer));
@@ -225,7 +243,10 @@ export class SimConnection implements LinkConnection {
 
 /** The namespaces of the simulated node, for one process. */
 export class SimNetworks implements Networks {
-  readonly host: { readonly connection: SimConnection } & Pick<NetworkNamespace, 'netns' | 'watch'>;
+  readonly host: { readonly connection: SimConnection; readonly ethtool: LinkEthtool } & Pick<
+    NetworkNamespace,
+    'netns' | 'watch'
+  >;
   readonly #options: SystemOptions;
   readonly #open = new Map<number, { namespace: Namespace; reference: Reference }>();
   #nextFd = 3;
@@ -271,9 +292,11 @@ export class SimNetworks implements Networks {
     namespace.references.add(reference);
     this.#open.set(fd, { namespace, reference });
     const resolve = (each: number) => this.#open.get(each)?.namespace;
+    const connection = new SimConnection(this.#options, namespace, resolve);
+    const setRings = (index: number, _: EthtoolGroup, rings: EthtoolValues) => connection.setRings(index, rings);
     return {
       netns: { fd, path },
-      connection: new SimConnection(this.#options, namespace, resolve),
+      connection,
       isHost: namespace.isHost,
       identity: identityOf(namespace),
       writeSysctls: async (name: string, settings: InterfaceSysctls) => {
@@ -283,6 +306,12 @@ export class SimNetworks implements Networks {
         return [];
       },
       readSysctls: (name: string) => namespace.byName(name)?.sysctls ?? new Map<string, string>(),
+      ethtool: {
+        read: async (index: number) => ({ rings: await connection.rings(index) }),
+        effective: (index: number) => connection.rings(index),
+        set: setRings,
+        apply: setRings,
+      },
       packets: () => ({ send: () => undefined, receive: () => undefined, [Symbol.dispose]: () => undefined }),
       watch: (onChange: () => void): Disposable => {
         const watched = {};

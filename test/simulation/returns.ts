@@ -78,7 +78,16 @@ export class Returns {
 }
 
 /** The properties that neither a move nor its driver changes. */
-function stateOf({ mtuBytes, hardwareAddress, alias, group, txQueueLength, flags, xdp }: SimLink): Departure['state'] {
+function stateOf({
+  mtuBytes,
+  hardwareAddress,
+  alias,
+  group,
+  txQueueLength,
+  flags,
+  xdp,
+  rings,
+}: SimLink): Departure['state'] {
   return {
     MTU: `${mtuBytes}`,
     MAC: hardwareAddress,
@@ -87,5 +96,6 @@ function stateOf({ mtuBytes, hardwareAddress, alias, group, txQueueLength, flags
     'queue length': `${txQueueLength}`,
     flags: [...flags].sort().join(),
     XDP: [...xdp].join(),
+    rings: `${rings.rx}`,
   };
 }

@@ -1,6 +1,6 @@
-import type { RouteConfig, VfConfig } from '../../driver/model/index.ts';
+import type { EthtoolConfig, RouteConfig, VfConfig } from '../../driver/model/index.ts';
 import { defined } from '../../lib/defined.ts';
-import { type Neighbor, parseCidr, type Rule } from '../../node/netlink/index.ts';
+import { kernelFeatures, type Neighbor, parseCidr, type Rule } from '../../node/netlink/index.ts';
 import type { FieldReader } from './field-reader.ts';
 import { keptHostConfig } from './host-config.ts';
 
@@ -97,7 +97,8 @@ export const dranet: Dialect = {
       'netdra does not fetch profiles from a cloud provider',
       'write the settings into the claim or class',
     );
-    parameters.loseIfSet('ethtool', 'netdra changes no features of the card', 'set them on the node');
+    const ethtool = readEthtool(parameters.object('ethtool'));
+    if (Object.keys(ethtool).length > 0) config.ethtool = ethtool;
     parameters.end();
     return config;
   },
@@ -132,6 +133,29 @@ function readInterface(fields: FieldReader, config: VfConfig): void {
   fields.loseIfSet('disableEbpfPrograms', 'netdra removes no programs', 'remove them on the node');
   fields.loseIfSet('vrf', 'netdra makes no VRF', 'make it in the pod, or keep DRANET for this claim');
   fields.end();
+}
+
+/** DRANET also takes the names that the program ethtool has for features. */
+function readEthtool(fields: FieldReader): EthtoolConfig {
+  const [features, privateFlags] = [
+    readSwitches(fields.object('features'), true),
+    readSwitches(fields.object('privateFlags')),
+  ];
+  fields.end();
+  return defined({ features, privateFlags });
+}
+
+function readSwitches(fields: FieldReader, areFeatures = false): Record<string, boolean> | undefined {
+  const switches = fields.names().flatMap((name): [string, boolean][] => {
+    const isOn = fields.flag(name);
+    const features = areFeatures ? kernelFeatures(name) : [];
+    if (isOn === undefined) return [];
+    if (features.length === 0) return [[name, isOn]];
+    if (!isOn || features.length === 1) return features.map((feature) => [feature, isOn]);
+    fields.lose(name, 'stands for several features', `switch on those that the driver has: ${features.join(', ')}`);
+    return [];
+  });
+  return switches.length === 0 ? undefined : Object.fromEntries(switches);
 }
 
 function readRoute(fields: FieldReader): RouteConfig[] {

@@ -19,9 +19,10 @@ const netlinkOnly = [
   'slaac',
   'keepHostConfig',
   ...interfaceSettings,
+  'ethtool',
 ] as const;
 /** Fields that need an interface that netdra configures. */
-const interfaceOnly = [...interfaceSettings, 'slaac', 'rdma', 'keepHostConfig'] as const;
+const interfaceOnly = [...interfaceSettings, 'ethtool', 'slaac', 'rdma', 'keepHostConfig'] as const;
 
 /**
  * Finds combinations that are not allowed, although each field by itself is valid.

@@ -18,6 +18,7 @@ import {
 import { bond } from './bond-config.ts';
 import { deviceFiles } from './device-files-config.ts';
 import { dialectsSchema } from './dialects-config.ts';
+import { ethtool } from './ethtool-config.ts';
 import type { FieldsOf } from './fields-of.ts';
 import {
   checked,
@@ -265,6 +266,7 @@ export const vfConfigSchema = z.strictObject({
   allMulticast: z.boolean().describe('Whether the interface receives all multicast frames of its network.').optional(),
   promiscuous: z.boolean().describe('Whether the interface receives all frames of its network.').optional(),
   offloadLimits: offloadLimits.optional(),
+  ethtool: ethtool.optional(),
   bond: bond.optional(),
   keepHostConfig: z
     .boolean()

@@ -13,7 +13,7 @@ import { toVfWanted, type VfState } from '../vf/index.ts';
 /** Settings that are compared: those of the PF for its VF, and those in the network namespace of the pod. */
 export const driftSettings = {
   pf: ['hardwareAddress', 'vlan', 'spoofCheck', 'trust', 'linkState', 'rate'],
-  pod: ['macAddress', 'mtu', 'addresses', ...interfaceSettings, 'duplicateAddresses'],
+  pod: ['macAddress', 'mtu', 'addresses', ...interfaceSettings, 'ethtool', 'duplicateAddresses'],
 } as const;
 
 /** A setting of a VF in a pod that differs from class and claim. Texts are for people. */

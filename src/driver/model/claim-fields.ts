@@ -29,6 +29,8 @@ export const closedFields = [
   'promiscuous',
   /** Addresses and routes of the node, perhaps its default route. */
   'keepHostConfig',
+  /** Features and flags of some cards affect other VFs, and queues use memory of the kernel that counts for no pod. */
+  'ethtool',
   /** They only affect the interface, but the kubelet refuses them to pods without the administrator's consent. */
   'sysctls',
   /** Plugins run as root on the node, with paths that their configuration chooses. */

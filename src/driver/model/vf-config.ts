@@ -38,6 +38,28 @@ export interface OffloadSizes {
   groMaxBytesIpv4?: number | undefined;
 }
 
+/** Settings of a VF that its driver applies, as ethtool shows them. */
+export interface EthtoolConfig {
+  /** By their names in the kernel, such as `rx-gro`. */
+  features?: Record<string, boolean> | undefined;
+  privateFlags?: Record<string, boolean> | undefined;
+  /** Lengths of a queue, in packets. */
+  rings?: { rx?: number | undefined; tx?: number | undefined } | undefined;
+  /** Numbers of queues. */
+  channels?: { rx?: number | undefined; tx?: number | undefined; combined?: number | undefined } | undefined;
+  coalescing?: CoalescingConfig | undefined;
+}
+
+/** When the VF interrupts: after microseconds, after frames, or as the driver finds best. */
+export interface CoalescingConfig {
+  rxUsecs?: number | undefined;
+  txUsecs?: number | undefined;
+  rxMaxFrames?: number | undefined;
+  txMaxFrames?: number | undefined;
+  useAdaptiveRx?: boolean | undefined;
+  useAdaptiveTx?: boolean | undefined;
+}
+
 /** Owner and permissions of a VF's device files in containers. What is absent is left to the runtime. */
 export interface DeviceFilesConfig {
   uid?: number | undefined;
@@ -112,6 +134,7 @@ export interface VfConfig {
   allMulticast?: boolean | undefined;
   promiscuous?: boolean | undefined;
   offloadLimits?: OffloadSizes | undefined;
+  ethtool?: EthtoolConfig | undefined;
   bond?: BondConfig | undefined;
   /** Whether a whole NIC has the addresses and routes in the pod that the host has given it. */
   keepHostConfig?: boolean | undefined;

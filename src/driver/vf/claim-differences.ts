@@ -11,12 +11,13 @@ import {
 } from '../../node/netlink/index.ts';
 import type { VfConfig } from '../model/index.ts';
 import { toNewRoute } from './configure-link.ts';
+import { findOtherEthtool } from './ethtool-settings.ts';
 import { interfaceSettings } from './interface-settings.ts';
 import type { NetworkNamespace } from './networks.ts';
 
 /** A setting of an interface in a pod that differs from class and claim. Texts are for people. */
 export interface Difference {
-  setting: 'allMulticast' | 'neighbors' | 'offloadLimits' | 'promiscuous' | 'routes' | 'rules' | 'sysctls';
+  setting: 'allMulticast' | 'ethtool' | 'neighbors' | 'offloadLimits' | 'promiscuous' | 'routes' | 'rules' | 'sysctls';
   wanted: string;
   found: string;
 }
@@ -24,19 +25,32 @@ export interface Difference {
 /**
  * Compares an interface with class and claim, except for its addresses, MTU and MAC. A pod can have any number of routes,
  * and can keep changing them, so that what cannot be read completely is left out.
+ * @param vfName of the VF's own interface, if the interface is a bond
  */
 export async function findDifferences(
   namespace: NetworkNamespace,
   interfaceName: string,
   config: VfConfig,
+  vfName = interfaceName,
 ): Promise<Difference[]> {
   try {
     const otherSysctls = findOtherSysctls(namespace, interfaceName, config);
-    return [...(await findOfLink(namespace.connection, interfaceName, config)), ...otherSysctls];
+    const ofLink = await findOfLink(namespace.connection, interfaceName, config);
+    return [...ofLink, ...otherSysctls, ...(await findOfDriver(namespace, vfName, config))];
   } catch (error) {
     if (error instanceof NetlinkError) return [];
     throw error;
   }
+}
+
+async function findOfDriver(
+  { connection, ethtool }: NetworkNamespace,
+  name: string,
+  config: VfConfig,
+): Promise<Difference[]> {
+  const link = config.ethtool && (await connection.link({ name }));
+  const other = link && (await findOtherEthtool(ethtool, link.index, config.ethtool ?? {}));
+  return other === undefined ? [] : [{ setting: 'ethtool', ...other }];
 }
 
 const flagSettings = ['allMulticast', 'promiscuous'] as const;

@@ -3,6 +3,7 @@ import type {
   LinkEthtool,
   LinkFinder,
   LinkStateConnection,
+  LinkTuning,
   NetnsReference,
   PacketSocket,
   RtnlConnection,
@@ -35,6 +36,7 @@ export interface NetworkNamespace extends ConnectedNamespace, Disposable {
   readonly isHost: boolean;
   /** Equal for handles of the same namespace; paths can be reused. */
   readonly identity: string;
+  readonly ethtool: LinkTuning;
   /** @returns the keys that were skipped @throws NetlinkError with the name of the setting */
   writeSysctls(
     interfaceName: string,

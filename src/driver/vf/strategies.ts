@@ -7,6 +7,7 @@ import { findDifferences } from './claim-differences.ts';
 import type { CniAttacher } from './cni-attacher.ts';
 import { configureLink, toNewRoute } from './configure-link.ts';
 import { linkToCreate } from './created-links.ts';
+import { applyEthtool } from './ethtool-settings.ts';
 import { pfSettingsOf } from './pf-settings.ts';
 import { type AttachStrategy, type MemberState, missingError, orNameTaken, type VfState } from './strategy.ts';
 import type { VfHost, VfLinks } from './vf-links.ts';
@@ -48,6 +49,7 @@ function netlinkStrategy({ links, vfs, cni, announcements }: StrategyParts): Att
       const link = await (found === undefined
         ? links.attach(await links.snapshot(task), task)
         : links.rename(found, task));
+      await applyEthtool(pod.namespace.ethtool, link.index, config.ethtool ?? {});
       const { addresses, routes } = await cni.addresses(device, place, signal);
       const join = async (created: CreatedLink) => {
         const joining = joinBond(pod.namespace.connection, link, created, device);
@@ -76,9 +78,11 @@ function netlinkStrategy({ links, vfs, cni, announcements }: StrategyParts): Att
       if (state === undefined) return undefined;
       await announcements.read(device, pod, state);
       const conflicts = announcements.conflictsOf(device);
-      const { interfaceName } = state;
+      const { interfaceName, member } = state;
       const differences =
-        known && interfaceName && (await findDifferences(pod.namespace, interfaceName, device.config));
+        known &&
+        interfaceName &&
+        (await findDifferences(pod.namespace, interfaceName, device.config, member?.interfaceName));
       return { ...state, ...(conflicts.size > 0 && { conflicts }), ...(differences && { differences }) };
     },
     async release(device, attachment) {

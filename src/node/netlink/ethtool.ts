@@ -1,4 +1,5 @@
 import { Protocol, putU32 } from 'netlink';
+import { defined } from '../../lib/defined.ts';
 import {
   type Attribute,
   Attributes,
@@ -9,6 +10,7 @@ import {
 } from './attributes.ts';
 import { assertIndex } from './checks.ts';
 import { decodeAnswer, NetlinkError, type RequestSubject } from './errors.ts';
+import { kernelFeatures } from './ethtool-features.ts';
 import type { NetnsHandle } from './netns.ts';
 import { RequestSocket } from './socket.ts';
 
@@ -27,6 +29,9 @@ export type EthtoolState = Partial<Record<EthtoolGroup, EthtoolValues>>;
 /** Access to ethtool in one network namespace. */
 export type LinkEthtool = Pick<EthtoolConnection, 'read' | 'set'>;
 
+/** Access to settings that a claim chooses. */
+export type LinkTuning = Pick<EthtoolConnection, 'apply' | 'effective'>;
+
 /** `GENL_ID_CTRL`, `CTRL_CMD_GETFAMILY`, `CTRL_ATTR_FAMILY_*` of Linux `genetlink.h`. */
 const control = { type: 16, getFamily: 3, familyId: 1, familyName: 2 } as const;
 /** `struct genlmsghdr`. */
@@ -38,7 +43,7 @@ const deviceIndexType = 1;
 /** `ETHTOOL_A_BITSET_*`, `ETHTOOL_A_BITSET_BITS_BIT`, `ETHTOOL_A_BITSET_BIT_*`. */
 const Bitset = { noMask: 1, bits: 3, bit: 1, name: 2, value: 3 } as const;
 /** `ETHTOOL_A_FEATURES_*`, `ETHTOOL_A_PRIVFLAGS_FLAGS`. */
-const Features = { changeable: 2, wanted: 3 } as const;
+const Features = { changeable: 2, wanted: 3, active: 4 } as const;
 const privateFlagsType = 2;
 
 interface Group {
@@ -111,6 +116,32 @@ export class EthtoolConnection implements Disposable {
     return Object.fromEntries(found.filter(([, values]) => Object.keys(values ?? {}).length > 0));
   }
 
+  /**
+   * Reads the values of a group that are in effect, including features that the driver cannot change. Empty if the driver
+   * does not support the group.
+   * @throws NetlinkError `netlink-refused` with `ENODEV` if the link is gone
+   */
+  async effective(index: number, group: EthtoolGroup): Promise<EthtoolValues> {
+    return (await this.#readGroup(index, group, true)) ?? {};
+  }
+
+  /**
+   * Sets values unless they are in effect, and checks that the driver has taken each of them: it may leave a feature off
+   * although the kernel takes the request, or round a size.
+   * @throws NetlinkError `netlink-refused` with the names that the driver lacks, or does not take
+   */
+  async apply(index: number, group: EthtoolGroup, values: EthtoolValues): Promise<void> {
+    const subject = this.#subject(`set ${group} of link`, index);
+    const before = await this.effective(index, group);
+    const lacking = Object.keys(values).filter((name) => !Object.hasOwn(before, name));
+    if (lacking.length > 0) throw refusedBy(subject, `the driver has no ${lacking.map(describeLacking).join(', no ')}`);
+    if (othersIn(before, values).length === 0) return;
+    await this.set(index, group, values);
+    const after = await this.effective(index, group);
+    const others = othersIn(after, values).map((name) => `${name} to ${values[name]}, it is ${after[name]}`);
+    if (others.length > 0) throw refusedBy(subject, `the driver did not set ${others.join(', ')}`);
+  }
+
   /** Sets values; absent ones stay unchanged. @throws NetlinkError `netlink-refused` */
   async set(index: number, group: EthtoolGroup, values: EthtoolValues): Promise<void> {
     const subject = this.#subject(`set ${group} (${Object.keys(values).join(', ')}) of link`, index);
@@ -121,11 +152,11 @@ export class EthtoolConnection implements Disposable {
     this.#socket[Symbol.dispose]();
   }
 
-  async #readGroup(index: number, group: EthtoolGroup): Promise<EthtoolValues | undefined> {
+  async #readGroup(index: number, group: EthtoolGroup, inEffect = false): Promise<EthtoolValues | undefined> {
     const subject = this.#subject(`read ${group} of link`, index);
     try {
       const [message] = await this.#request(groups[group].get, index, [], subject);
-      return message === undefined ? undefined : decodeAnswer(() => decodeValues(group, message), subject);
+      return message === undefined ? undefined : decodeAnswer(() => decodeValues(group, message, inEffect), subject);
     } catch (error) {
       if (error instanceof NetlinkError && absentErrnos.includes(error.errno ?? '')) return undefined;
       throw error;
@@ -160,24 +191,42 @@ export class EthtoolConnection implements Disposable {
   }
 }
 
+/** Returns the names whose values differ from the wanted ones. */
+export function othersIn(found: EthtoolValues, wanted: EthtoolValues): string[] {
+  return Object.keys(wanted).filter((name) => found[name] !== wanted[name]);
+}
+
+function refusedBy({ operation, interfaceName, netns }: RequestSubject, reason: string): NetlinkError {
+  const hint = 'ethtool -k, --show-priv-flags, -g and -l show what the driver has';
+  const details = { operation, interfaceName, hint, ...defined({ netns }) };
+  return new NetlinkError('netlink-refused', `cannot ${operation} ${interfaceName}: ${reason}`, details);
+}
+
+function describeLacking(name: string): string {
+  const features = kernelFeatures(name);
+  return features.length === 0 ? name : `${name}, which the kernel calls ${features.join(' and ')}`;
+}
+
 /**
  * @param message attributes of the answer
+ * @param inEffect whether all features are wanted as they are, or the changeable ones as requested
  * @throws RangeError if it is too short
  */
-export function decodeValues(group: EthtoolGroup, message: Buffer): EthtoolValues {
+export function decodeValues(group: EthtoolGroup, message: Buffer, inEffect = false): EthtoolValues {
   const attributes = new Attributes(message);
   if (group === 'features') {
+    // It lists all features, with those as set that can be changed.
     const changeable = decodeBitset(attributes.get(Features.changeable));
-    const wanted = decodeBitset(attributes.get(Features.wanted));
-    return Object.fromEntries(
-      [...changeable].filter(([, value]) => value).map(([name]) => [name, wanted.get(name) === true]),
-    );
+    const on = decodeBitset(attributes.get(inEffect ? Features.active : Features.wanted));
+    const names = [...changeable].filter(([, canChange]) => inEffect || canChange).map(([name]) => name);
+    return Object.fromEntries(names.map((name) => [name, on.get(name) === true]));
   }
   if (group === 'privateFlags') return Object.fromEntries(decodeBitset(attributes.get(privateFlagsType)));
   return Object.fromEntries(
-    groups[group].values.flatMap(({ name, type }) => {
+    groups[group].values.flatMap(({ name, type, isSwitch }) => {
       const data = attributes.get(type);
-      return data === undefined ? [] : [[name, data.readUIntLE(0, Math.min(data.length, 4))]];
+      const value = data?.readUIntLE(0, Math.min(data.length, 4));
+      return value === undefined ? [] : [[name, isSwitch ? value !== 0 : value]];
     }),
   );
 }

@@ -29,7 +29,16 @@ export {
 } from './cidr.ts';
 export { type EntryTable, type Neighbor, neighborTable, type Rule, ruleTable } from './entries.ts';
 export { NetlinkError } from './errors.ts';
-export { EthtoolConnection, type EthtoolState, type LinkEthtool } from './ethtool.ts';
+export {
+  EthtoolConnection,
+  type EthtoolGroup,
+  type EthtoolState,
+  type EthtoolValues,
+  type LinkEthtool,
+  type LinkTuning,
+  othersIn,
+} from './ethtool.ts';
+export { kernelFeatures } from './ethtool-features.ts';
 export { FunctionLinks } from './function-links.ts';
 export { addressesOf, type HostConfig, readHostConfig, setHostConfig, unlessThere } from './host-config.ts';
 export { KernelNetworks } from './kernel-networks.ts';

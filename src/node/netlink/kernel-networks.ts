@@ -79,6 +79,7 @@ export class KernelNetworks implements Disposable {
  */
 function openNamespace(netns: NetnsHandle, host: NetnsHandle, procSysDir: string) {
   let connection: RtnlConnection | undefined;
+  let ethtool: EthtoolConnection | undefined;
   return {
     netns,
     isHost: netns.equals(host),
@@ -86,6 +87,10 @@ function openNamespace(netns: NetnsHandle, host: NetnsHandle, procSysDir: string
     get connection(): RtnlConnection {
       connection ??= RtnlConnection.open(netns);
       return connection;
+    },
+    get ethtool(): EthtoolConnection {
+      ethtool ??= EthtoolConnection.open(netns);
+      return ethtool;
     },
     writeSysctls: (interfaceName: string, settings: InterfaceSysctls, options?: { skipMissing?: boolean }) =>
       writeInterfaceSysctls(netns, interfaceName, settings, { ...options, procSysDir }),
@@ -96,6 +101,8 @@ function openNamespace(netns: NetnsHandle, host: NetnsHandle, procSysDir: string
     [Symbol.dispose]() {
       connection?.[Symbol.dispose]();
       connection = undefined;
+      ethtool?.[Symbol.dispose]();
+      ethtool = undefined;
       netns[Symbol.dispose]();
     },
   };

@@ -119,6 +119,8 @@ describe('findContradictions', () => {
     [{ keepHostConfig: true, ipam: { type: 'dhcp' } }, /: ipam: is \{"type":"dhcp"\}, but keepHostConfig takes/],
     [{ keepHostConfig: true, attach: 'observe' }, /: keepHostConfig: does not go with attach "observe"$/],
     [{ keepHostConfig: true, driver: 'vfio-pci' }, /: keepHostConfig: needs an interface, and vfio-pci gives none$/],
+    [{ ethtool: { rings: { rx: 64 } }, attach: 'observe' }, /: ethtool: does not go with attach "observe"$/],
+    [{ ethtool: { rings: { rx: 64 } }, driver: 'vfio-pci' }, /: ethtool: needs an interface, and vfio-pci gives none$/],
     [{ vf: { qos: 3 } }, /: vf\.qos: needs vf\.vlan from 1 to 4094$/],
     [{ vf: { vlan: 0, vlanProto: '802.1ad' } }, /: vf\.vlanProto: needs vf\.vlan from 1 to 4094$/],
     [{ vf: { minTxRate: 100, maxTxRate: 10 } }, /: vf\.minTxRate: must not be above vf\.maxTxRate$/],

@@ -75,6 +75,12 @@ const samples: {
   promiscuous: { values: [false, true] },
   keepHostConfig: { values: [true, false] },
   offloadLimits: { values: [{ gsoMaxBytes: 65_536 }, { groMaxBytes: 65_536, gsoMaxBytesIpv4: 131_072 }] },
+  ethtool: {
+    values: [
+      { features: { 'rx-gro': true, 'tx-tcp-segmentation': false }, privateFlags: { rx_cqe_compress: true } },
+      { rings: { rx: 1024, tx: 512 }, channels: { combined: 4 }, coalescing: { rxUsecs: 0, useAdaptiveRx: false } },
+    ],
+  },
   bond: {
     values: [
       { name: 'bond0', arpInterval: 500, arpTargets: ['192.0.2.1'], primary: 'vf', primaryReselect: 'failure' },
@@ -334,6 +340,14 @@ describe('VFConfig validation', () => {
     [{ deviceFiles: { gid: 2 ** 32 - 1 } }, /deviceFiles\.gid: .*4294967294/],
     [{ deviceFiles: { uid: 1000, gid: 1000, mode: '0460' } }, /deviceFiles\.mode: must let the owner read and write/],
     [{ deviceFiles: { gid: 1000, mode: '0600' } }, /deviceFiles\.mode: must let the group read and write, as "0660"/],
+    [{ ethtool: { features: { 'rx-gro': 'on' } } }, /ethtool\.features\.rx-gro: /],
+    [{ ethtool: { features: { 'rx gro': true } } }, /ethtool\.features\.rx gro: must be a name of 1 to 31 letters/],
+    [
+      { ethtool: { privateFlags: Object.fromEntries(Array.from({ length: 65 }, (_, at) => [`f${at}`, true])) } },
+      /ethtool\.privateFlags: must have at most 64 names/,
+    ],
+    [{ ethtool: { rings: { rx: 0 } } }, /ethtool\.rings\.rx: /],
+    [{ ethtool: { channels: { other: 1 } } }, /ethtool\.channels: Unrecognized key: "other"/],
     [{ bond: {} }, /bond\.name: /],
     [{ bond: { name: 'bond%d' } }, /bond\.name: an interface name, without "%"/],
     [{ bond: { name: 'all' } }, /bond\.name: /],

@@ -29,6 +29,8 @@ export class FakeNetworks implements Networks {
       identity: this.identity,
       writeSysctls: async () => [],
       readSysctls: () => new Map(),
+      // No driver here has such settings.
+      ethtool: { apply: async () => undefined, effective: async () => ({}) },
       packets: () => ({ send: () => undefined, receive: () => undefined, [Symbol.dispose]: () => undefined }),
       watch: (onChange) => {
         this.watches++;

@@ -28,6 +28,14 @@ describe('decodeValues', () => {
     expect(decodeValues('features', message(bits(3)))).toEqual({ 'rx-gro': false });
   });
 
+  it('reads all features that are in effect', () => {
+    const known = bits(2, { name: 'rx-gro', value: true }, { name: 'highdma', value: false });
+    const [wanted, active] = [3, 4].map((type) => bits(type, { name: type === 3 ? 'rx-gro' : 'highdma', value: true }));
+    const message = Buffer.concat(encodeAttributes([known, wanted!, active!]));
+    expect(decodeValues('features', message, true)).toEqual({ 'rx-gro': false, highdma: true });
+    expect(decodeValues('features', message)).toEqual({ 'rx-gro': true });
+  });
+
   it('reads private flags as switches', () => {
     const message = encodeAttributes([bits(2, { name: 'legacy-rx', value: true }, { name: 'other', value: false })]);
     expect(decodeValues('privateFlags', Buffer.concat(message))).toEqual({ 'legacy-rx': true, other: false });
