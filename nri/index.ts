@@ -1,6 +1,7 @@
 /** NRI plugins for containerd and CRI-O, and the ttrpc they speak. See README.md. */
 
 export type { Container, ContainerState } from './container.ts';
+export type { DecodeOptions, OmittedField } from './decoded-fields.ts';
 export { ConnectionClosedError, NriError, OptionError } from './errors.ts';
 export type { CallContext, ContainerAdjustment, ContainerHandler, PluginHandlers, PodHandler } from './handlers.ts';
 export { type Logger, silentLogger } from './logger.ts';

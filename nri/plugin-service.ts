@@ -1,4 +1,5 @@
 import { type Container, parseContainer } from './container.ts';
+import { createTrim, type Trim } from './decoded-fields.ts';
 import { toError } from './errors.ts';
 import { eventMask, eventNames, methodOf, type PodEventName, podEventName, podEventNames } from './events.ts';
 import type { CallContext } from './handlers.ts';
@@ -27,6 +28,9 @@ type ContainerRequest = { pod?: WirePod; container?: WireContainer };
 export class PluginService {
   readonly services: Services;
   readonly #options: PluginServiceOptions;
+  /** Of the messages that have `pod` and `container` in their first two fields. */
+  readonly #trim: Trim;
+  readonly #trimEvent: Trim;
   readonly #sync = new SyncParts(syncLimits);
   readonly #afterwards = new Set<Promise<void>>();
   #runtime: RuntimeInfo | undefined;
@@ -34,7 +38,9 @@ export class PluginService {
 
   constructor(options: PluginServiceOptions) {
     this.#options = options;
-    const { codec } = options;
+    const { codec, decode = {} } = options;
+    this.#trim = createTrim(decode, { pod: 1, container: 2 });
+    this.#trimEvent = createTrim(decode, { pod: 2, container: 3 });
     const methods = new Map<string, Method>([
       ['Configure', (payload) => this.#configure(payload)],
       ['Synchronize', (payload) => this.#synchronize(payload)],
@@ -43,11 +49,11 @@ export class PluginService {
     ]);
     for (const event of podEventNames) {
       methods.set(methodOf(event), (payload, call) =>
-        this.#podEvent(event, decodePayload(codec.podSandboxRequest, payload).pod, call),
+        this.#podEvent(event, decodePayload(codec.podSandboxRequest, this.#trim(payload)).pod, call),
       );
     }
     methods.set('CreateContainer', (payload, call) =>
-      this.#createContainer(decodePayload(codec.containerRequest, payload), call),
+      this.#createContainer(decodePayload(codec.containerRequest, this.#trim(payload)), call),
     );
     this.services = new Map([[pluginService, methods]]);
   }
@@ -74,8 +80,9 @@ export class PluginService {
   /** All parts have to be answered within one time limit, so only decoding happens before the answer. */
   #synchronize(payload: Buffer): Reply {
     const { codec } = this.#options;
-    this.#sync.reserve(payload);
-    const state = this.#sync.add(decodePayload(codec.synchronizeRequest, payload));
+    const part = this.#trim(payload);
+    this.#sync.reserve(part);
+    const state = this.#sync.add(decodePayload(codec.synchronizeRequest, part));
     if (state === undefined) return { payload: codec.synchronizeResponse.encode({ more: true }) };
     return { afterwards: () => this.#synchronized(state) };
   }
@@ -106,7 +113,7 @@ export class PluginService {
   }
 
   #stateChange(payload: Buffer, call: CallInfo): Reply | Promise<Reply> {
-    const { event, pod } = decodePayload(this.#options.codec.stateChangeEvent, payload);
+    const { event, pod } = decodePayload(this.#options.codec.stateChangeEvent, this.#trimEvent(payload));
     const name = podEventName(event ?? 0);
     return name === undefined ? {} : this.#podEvent(name, pod, call);
   }

@@ -1,3 +1,4 @@
+import { FieldReader } from './field-reader.ts';
 import { StatusCode, TtrpcError } from './ttrpc/status.ts';
 import type { WireContainer, WirePod } from './wire.ts';
 
@@ -6,8 +7,9 @@ export interface SyncState {
   containers: WireContainer[];
 }
 
-/** Limits for all parts together, far above what a runtime can send within its time limit. */
+/** Limits for all parts together. */
 export interface SyncLimits {
+  /** Of what is decoded. */
   bytes: number;
   /** Pods and containers. An empty one takes two bytes on the wire and some hundred in memory. */
   entries: number;
@@ -24,7 +26,7 @@ export class SyncParts {
   }
 
   /**
-   * Accounts for a part. Call it before decoding the part, since decoding takes the memory.
+   * Accounts for a part: what is decoded of it. Call it before decoding the part, since decoding takes the memory.
    * @throws TtrpcError `resourceExhausted`; the parts collected so far are dropped
    */
   reserve(payload: Buffer): void {
@@ -52,33 +54,10 @@ export class SyncParts {
   }
 }
 
-/**
- * Counts the length-delimited fields of an encoded message: its submessages, if the message has no strings of its own.
- * Accepts any bytes; in invalid data it counts the fields before the error.
- * Source: protobuf encoding, "Message structure".
- */
+/** Counts the submessages of an encoded message without strings of its own; in invalid data, those before the error. */
 function countSubmessages(message: Buffer): number {
+  const fields = new FieldReader(message);
   let count = 0;
-  let offset = 0;
-  const readVarint = () => {
-    let value = 0;
-    for (let factor = 1; offset < message.length; factor *= 128) {
-      const byte = message[offset++]!;
-      value += (byte & 0x7f) * factor;
-      if (byte < 0x80) break;
-    }
-    return value;
-  };
-  while (offset < message.length) {
-    const wireType = readVarint() % 8;
-    if (wireType === 0) readVarint();
-    else if (wireType === 1) offset += 8;
-    else if (wireType === 5) offset += 4;
-    else if (wireType === 2) {
-      count++;
-      const bytes = readVarint();
-      offset += bytes;
-    } else break;
-  }
+  while (fields.next()) if (fields.wireType === 2) count++;
   return count;
 }

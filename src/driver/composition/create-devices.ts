@@ -6,6 +6,7 @@ import { heldBy } from '../devices/held-devices.ts';
 import { openDevices } from '../devices/open-devices.ts';
 import { OtherDrivers } from '../devices/other-drivers.ts';
 import { endEarlierBoots } from '../recovery/index.ts';
+import { claimMarker } from '../sandbox/index.ts';
 import { StoredRecords } from '../state/index.ts';
 import { createPolicySource } from './create-policy-source.ts';
 import type { NodeContext } from './node-context.ts';
@@ -29,7 +30,7 @@ export async function createDevices(
     cdiDir: settings.cdiDir,
     bootId,
     now,
-    marker: 'NETDRA_CLAIM_',
+    marker: claimMarker,
     layouts: settings.metadataLayouts.map((name) => layouts[name]),
     versions: settings.metadataVersions,
     // Claims that already have metadata keep it, so the object is always built.

@@ -1,3 +1,4 @@
+export { claimMarker, decodedFields } from './container-fields.ts';
 export type { MetadataCalls } from './metadata-writer.ts';
 export { NumaGuard } from './numa-guard.ts';
 export type { NumaResult } from './numa-placement.ts';

@@ -1,8 +1,7 @@
 import type { Container } from '../../../nri/index.ts';
 import { cpuList, type NumaNodes, parseCpuList } from '../../node/numa/index.ts';
+import { draPrefix } from './container-fields.ts';
 
-/** Prefix of the variables that dra-driver-cpu gives to containers with exclusive CPUs: `DRA_CPUSET_<claim UID>=<CPUs>`. */
-const draPrefix = 'DRA_CPUSET_';
 /** Limit for such variables: more claims for CPUs than a container has. */
 const mostDraVariables = 64;
 /** CPU weight of a container for each requested CPU, and the largest one. Source: kubelet, `MilliCPUToShares`. */

@@ -1,9 +1,12 @@
 import { setImmediate } from 'node:timers/promises';
 import fc from 'fast-check';
+import { createTrim } from '../../../nri/decoded-fields.ts';
+import { createNriCodec } from '../../../nri/wire.ts';
 import { checkAllocation } from '../../../src/driver/claims/allocation-check.ts';
 import { DeviceResolver } from '../../../src/driver/claims/device-resolver.ts';
 import { checkNesting } from '../../../src/driver/claims/nesting.ts';
 import { DriverError } from '../../../src/driver/model/index.ts';
+import { claimMarker, decodedFields } from '../../../src/driver/sandbox/index.ts';
 import { exclusiveCpus } from '../../../src/driver/sandbox/numa-placement.ts';
 import { mostPodLinks } from '../../../src/driver/vf/networks.ts';
 import type { AllocatedClaim } from '../../../src/framework/kubeletplugin/index.ts';
@@ -17,7 +20,7 @@ import { parseCpuList } from '../../../src/node/numa/index.ts';
 import { testDriver } from '../../doubles/objects.ts';
 import { vfConfigParameters } from '../../doubles/vf-config-arbitraries.ts';
 import { busyVariable, scratchDir } from '../scratch.ts';
-import { expectThat, type FuzzTarget, jsonSeeds, parseJson } from '../target.ts';
+import { expectThat, type FuzzTarget, isSame, jsonSeeds, parseJson } from '../target.ts';
 
 /**
  * CPU time that the event loop may be held. `npm test` runs beside whatever else the machine does, which multiplied it by up to five:
@@ -25,6 +28,8 @@ import { expectThat, type FuzzTarget, jsonSeeds, parseJson } from '../target.ts'
  */
 const longestMs = () => (process.env[busyVariable] === undefined ? 50 : 500);
 const attempts = 10;
+const { synchronizeRequest } = createNriCodec();
+const trim = createTrim(decodedFields, { pod: 1, container: 2 });
 /** All that the API takes: requests and configurations of a claim, and bytes of parameters of a configuration. */
 const most = { requests: 32, configs: 32, parameters: 10_240, environment: 1_048_576, claims: 128 };
 
@@ -122,16 +127,39 @@ async function createContainer(env: readonly string[]): Promise<void> {
     exclusiveCpus({ cgroupParent: '/kubepods/burstable' }, { env: [...env], cpu: { cpus, mems, shares: 2 } }, uids);
   }
   parseCpuList(env.join(','));
+  const metadata = claimMetadata();
+  const container = { env, createRuntimeHooks: [] };
+  for (let n = 0; n < most.claims; n++) metadata.isUsedBy({ namespace: 'a', name: 'c', uid: `u-${n}` }, container);
+}
+
+function claimMetadata(): ClaimMetadata {
   const dir = scratchDir();
-  const metadata = new ClaimMetadata({
+  return new ClaimMetadata({
     driver: testDriver,
     dataDir: dir,
     cdiDir: dir,
     layouts: Object.values(layouts),
-    marker: 'NETDRA_CLAIM_',
+    marker: claimMarker,
   });
-  const container = { env, createRuntimeHooks: [] };
-  for (let n = 0; n < most.claims; n++) metadata.isUsedBy({ namespace: 'a', name: 'c', uid: `u-${n}` }, container);
+}
+
+/** The variables of a container that are decoded say the same as all of them. */
+async function listContainers(env: readonly string[]): Promise<void> {
+  const listed = synchronizeRequest.encode({ containers: [{ env: [...env] }] });
+  const decode = () => synchronizeRequest.decode(trim(Buffer.concat([listed, listed, listed])));
+  await expectBrief('a list of containers', decode);
+  const names = decode().containers?.[0]?.env ?? [];
+  const metadata = claimMetadata();
+  const decisions = (all: readonly string[]) => {
+    const facts = { env: [...all], cpu: { cpus: '0-7', mems: '', shares: 2 } };
+    const container = { env: all, createRuntimeHooks: [] };
+    return [
+      exclusiveCpus({ cgroupParent: '/kubepods/burstable' }, facts, new Set(['u-0'])),
+      metadata.isAnyUsedBy(container),
+      metadata.isUsedBy({ namespace: 'a', name: 'c', uid: 'u-0' }, container),
+    ];
+  };
+  expectThat(isSame(decisions(names), decisions(env)), 'the decoded variables say something else than all of them');
 }
 
 function listLinks(aliases: readonly string[]): void {
@@ -161,6 +189,9 @@ export const target: FuzzTarget = {
       { env: ['DRA_CPUSET_x=0-65535', 'NETDRA_CLAIM_x='] },
       { env: [`DRA_CPUSET_u-0=${'0-65535,'.repeat(8_000)}`] },
       { env: ['A='] },
+      { env: ['DRA_CPUSET_u-0=1', 'NETDRA_CLAIM_u_0=a/c'] },
+      { env: ['D='] },
+      { env: ['DRA_CPUSEX_='] },
       {
         parameters: [
           {
@@ -184,6 +215,7 @@ export const target: FuzzTarget = {
     if (isTexts(env)) {
       const all = repeated(env, most.environment);
       await expectBrief('the environment of a container', () => createContainer(all));
+      await listContainers(all);
     }
     if (isList(parameters) && parameters.every((each) => typeof each === 'object' && each !== null)) {
       await expectBrief('a claim', () => prepare(claimWith(parameters)));
