@@ -69,8 +69,9 @@ class Network implements Disposable {
     return this.pod.ip('-6', 'route', 'show', 'dev', 'net1').map(({ dst }: { dst: string }) => dst);
   }
 
-  addRoutes(to: string, count: number): void {
-    const lines = `for (n = 0; n < ${count}; n++) printf "route add 10.%d.%d.%d/32 dev ${to}\\n", n / 65536, n / 256 % 256, n % 256`;
+  addRoutes(to: string, count: number, hops = 0): void {
+    const path = hops === 0 ? `dev ${to}` : `nexthop dev ${to} `.repeat(hops);
+    const lines = `for (n = 0; n < ${count}; n++) printf "route add 10.%d.%d.%d/32 ${path}\\n", n / 65536, n / 256 % 256, n % 256`;
     this.pod.exec('sh', '-c', `awk 'BEGIN { ${lines} }' | ip -batch -`);
   }
 
@@ -293,6 +294,18 @@ describe('findDifferences', () => {
         found: 'net.ipv6.conf.IFNAME.accept_ra=2, net.ipv4.neigh.IFNAME.locktime=98',
       },
     ]);
+  });
+
+  it('compares no routes if those of the pod have too many next hops', async () => {
+    using network = new Network();
+    await network.configure(config);
+    network.pod.exec('ip', 'route', 'del', '203.0.113.0/24');
+    // Each takes more than 1 KiB, of 256 KiB that are read.
+    network.addRoutes('net1', 20, 150);
+    expect((await network.differences(config))[0]?.wanted).toBe('203.0.113.0/24');
+    network.pod.exec('ip', 'route', 'flush', 'to', 'root', '10.0.0.0/8');
+    network.addRoutes('net1', 250, 150);
+    expect(await network.differences(config)).toEqual([]);
   });
 
   it('finds a route behind 100,000 others without blocking the event loop', async () => {

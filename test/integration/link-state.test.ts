@@ -407,7 +407,7 @@ describe('a link on its way back to the host', () => {
       removeQdisc: record,
       addAddress: record,
       removeAddress: record,
-      routes: hostConnection.routes.bind(hostConnection),
+      findRoutes: hostConnection.findRoutes.bind(hostConnection),
       entries: hostConnection.entries.bind(hostConnection),
       addEntry: record,
     };

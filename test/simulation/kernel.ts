@@ -1,23 +1,9 @@
 import { refused } from '../../src/node/netlink/errors.ts';
-import {
-  type EntryTable,
-  findRoute,
-  type LinkChange,
-  type NewRoute,
-  parseIpAddress,
-  type QdiscPlace,
-  type Route,
-  type RouteSpec,
-} from '../../src/node/netlink/index.ts';
+import type { EntryTable, LinkChange, NewRoute, QdiscPlace, Route, RouteId } from '../../src/node/netlink/index.ts';
 import type { LinkFlag } from '../../src/node/netlink/link.ts';
+import { encodeRoute, findRoutes } from '../../src/node/netlink/route.ts';
 import { type LinkSpec, Namespace, type Reference, SimLink } from './links.ts';
 import type { Simulator } from './simulator.ts';
-
-function seenRoute({ destination, gateway, table, priority }: RouteSpec, index: number): Route {
-  const usual = destination.includes(':') ? 1024 : 0;
-  const gateways = gateway === undefined ? [] : [parseIpAddress(gateway).octets];
-  return { destination, links: [index], isUnicast: true, table: table || 254, priority: priority || usual, gateways };
-}
 
 const errno = {
   enoent: 2,
@@ -200,18 +186,15 @@ export class Kernel {
 
   addRoute(namespace: Namespace, { index, ...route }: NewRoute): void {
     const link = this.#link(namespace, index, 'add route');
-    const isThere = ({ index: at, routes }: SimLink) =>
-      findRoute(
-        routes.map((each) => seenRoute(each, at)),
-        { ...route, index: at },
-      ) !== undefined;
+    const isThere = ({ index: at }: SimLink) => this.findRoutes(namespace, at, [route])[0] !== undefined;
     if (namespace.links.some(isThere)) throw refused(-errno.eexist, { operation: `add route to ${route.destination}` });
     link.routes.push(route);
   }
 
-  routes(namespace: Namespace, index: number): Route[] {
-    const link = namespace.byIndex(index);
-    return (link?.routes ?? []).map((route) => seenRoute(route, index));
+  findRoutes(namespace: Namespace, index: number, wanted: readonly RouteId[]): (Route | undefined)[] {
+    const routes = namespace.byIndex(index)?.routes ?? [];
+    const messages = routes.map((route) => Buffer.concat(encodeRoute({ ...route, index })));
+    return findRoutes(messages, index, wanted);
   }
 
   addEntry<Entry>(namespace: Namespace, index: number, table: EntryTable<Entry>, entry: Entry): void {

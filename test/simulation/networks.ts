@@ -19,6 +19,7 @@ import {
   type NewVeth,
   type QdiscPlace,
   type Route,
+  type RouteId,
   type VfChange,
   type VfInfo,
   type VfTraffic,
@@ -140,11 +141,9 @@ export class SimConnection implements LinkConnection {
     return this.#ask('addRoute', () => this.#options.kernel.addRoute(this.#namespace, route));
   }
 
-  routes(index?: number): Promise<Route[]> {
-    return this.#ask('routes', () => {
-      const links = this.#namespace.links.filter((link) => index === undefined || link.index === index);
-      return links.flatMap((link) => this.#options.kernel.routes(this.#namespace, link.index));
-    });
+  findRoutes(index: number, wanted: readonly RouteId[]): Promise<{ found: (Route | undefined)[]; isCut: boolean }> {
+    const find = () => this.#options.kernel.findRoutes(this.#namespace, index, wanted);
+    return this.#ask('routes', () => ({ found: find(), isCut: false }));
   }
 
   addEntry<Entry>(table: EntryTable<Entry>, index: number, entry: Entry): Promise<void> {

@@ -1,6 +1,5 @@
 import {
   type EntryTable,
-  findRoute,
   formatRoute,
   type Link,
   leadsAsWanted,
@@ -91,13 +90,13 @@ async function findMissingRoutes(
   routes: NonNullable<VfConfig['routes']>,
 ): Promise<Difference[]> {
   if (routes.length === 0) return [];
-  const found = await connection.routes(index, maxListedRoutes);
-  const missing = routes.map(toNewRoute).filter((route) => {
-    const wanted = { ...route, index };
-    const there = findRoute(found, wanted);
-    return there === undefined || !leadsAsWanted(there, wanted);
+  const wanted = routes.map(toNewRoute);
+  const { found, isCut } = await connection.findRoutes(index, wanted);
+  const missing = wanted.filter((route, at) => {
+    const there = found[at];
+    return there === undefined || !leadsAsWanted(there, route);
   });
-  return found.length >= maxListedRoutes ? [] : differenceOf('routes', missing.map(formatRoute));
+  return isCut ? [] : differenceOf('routes', missing.map(formatRoute));
 }
 
 async function findMissing<Entry>(

@@ -1,10 +1,8 @@
 import { defined } from '../../lib/defined.ts';
 import {
   addressesOf,
-  findRoute,
   type HostConfig,
   type Link,
-  maxListedRoutes,
   neighborTable,
   type RouteSpec,
   ruleTable,
@@ -73,7 +71,7 @@ export async function configureLink(
   for (const each of routes.toSorted((one, other) => Number(isByGateway(one)) - Number(isByGateway(other)))) {
     const route = { ...each, index: link.index };
     // EEXIST also means that another interface has such a route, usually the default route: then ours was not added.
-    const isThere = async () => findRoute(await pod.routes(link.index, maxListedRoutes), route) !== undefined;
+    const isThere = async () => (await pod.findRoutes(link.index, [route])).found[0] !== undefined;
     await unlessThere(pod.addRoute(route), isThere);
   }
   for (const rule of rules) await unlessThere(pod.addEntry(ruleTable, link.index, rule), async () => true);

@@ -35,8 +35,8 @@ export async function readEntries<Entry>(
 ): Promise<Entry[] | undefined> {
   const subject = requests.subject(`list ${table.name}`);
   const request = { type: table.getType, payload: table.encodeFilter(index) };
-  const messages = await requests.dumpOf(index, request, subject, most);
-  return messages.length >= most ? undefined : decodeAll(messages, table.newType, table.decode, subject);
+  const { messages, isCut } = await requests.dumpOf(index, request, subject, most);
+  return isCut ? undefined : decodeAll(messages, table.newType, table.decode, subject);
 }
 
 /** See `RtnlConnection.addEntry`. */

@@ -2,12 +2,12 @@ import { formatIpAddress } from './cidr.ts';
 import { type EntryTable, type Neighbor, neighborTable } from './entries.ts';
 import { NetlinkError } from './errors.ts';
 import type { Link } from './link.ts';
-import { findRoute, routeKey } from './route.ts';
+import { routeKey } from './route.ts';
 import type { RtnlConnection } from './rtnl.ts';
 import { cidrOf, routeOf, type SavedEntry, savedAddressTable, savedRouteTable } from './saved-entries.ts';
 
 /** The part of {@link RtnlConnection} that reads and sets a {@link HostConfig}. */
-export type HostConfigConnection = Pick<RtnlConnection, 'addEntry' | 'entries' | 'routes'>;
+export type HostConfigConnection = Pick<RtnlConnection, 'addEntry' | 'entries' | 'findRoutes'>;
 
 /** What a host has configured on a link and what a move into another namespace removes. Plain data, to be stored. */
 export interface HostConfig {
@@ -99,10 +99,8 @@ export async function setHostConfig(
   for (const entry of addresses) await set(savedAddressTable, entry, async () => true);
   const isByGateway = (entry: SavedEntry) => Number(routeOf(entry).gateways !== undefined);
   for (const entry of routes.toSorted((one, other) => isByGateway(one) - isByGateway(other))) {
-    const { destination, table, priority } = routeOf(entry);
-    await set(savedRouteTable, entry, async () => {
-      return findRoute(await connection.routes(index), { destination, table, priority, index }) !== undefined;
-    });
+    const isThere = async () => (await connection.findRoutes(index, [routeOf(entry)])).found[0] !== undefined;
+    await set(savedRouteTable, entry, isThere);
   }
   for (const neighbor of neighbors) await set(neighborTable, neighbor);
   if (errors.length > 0) throw errors[0];

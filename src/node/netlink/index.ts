@@ -71,7 +71,6 @@ export { EtherType, PacketSocket } from './packet-socket.ts';
 export type { QdiscPlace } from './qdisc.ts';
 export { isRepresentor } from './representor.ts';
 export {
-  findRoute,
   formatRoute,
   isDefaultRoute,
   leadsAsWanted,
@@ -79,6 +78,7 @@ export {
   type NewRoute,
   type Route,
   type RouteHop,
+  type RouteId,
   type RouteScope,
   type RouteSpec,
   routeKey,

@@ -54,7 +54,7 @@ export class KernelSocket {
   /**
    * Sends one or more requests, which are executed one after the other; the last one decides when the answer is complete,
    * and a request for a table must be alone. Exchanges run one after the other.
-   * @param onDatagram gets each datagram of the answer
+   * @param onDatagram gets each datagram of the answer, whose bytes are overwritten after the call
    * @throws Error if a system call fails, the answer is cut off, or a hung kernel has not answered after 10 s
    */
   exchange(requests: Buffer, onDatagram: (datagram: Buffer) => void): Promise<void> {
@@ -105,8 +105,7 @@ export class KernelSocket {
         throw new Error(`recv(2) failed${isDump ? '' : ` with errno ${errno()}`}`);
       }
       if (size > buffer.length) throw new Error('the answer was cut off');
-      // Copied: decoded values may keep parts of it, and the next answer goes into the same buffer.
-      const datagram = Buffer.from(buffer.subarray(0, size));
+      const datagram = buffer.subarray(0, size);
       onDatagram(datagram);
       if (isFinal(datagram, seq)) return;
     }

@@ -37,6 +37,8 @@ const defaultIpv6Priority = 1024;
 
 /** Limit for the routes of a link in a pod: sixteen times as many as a claim may request. */
 export const maxListedRoutes = 1_024;
+/** Limit for the next hops that are decoded of a route in a pod: eight times as many as a claim may request. */
+const maxHops = 64;
 
 /** An entry of a routing table. */
 export interface Route {
@@ -102,14 +104,36 @@ export function routeKey(destination: string, { table, priority }: Pick<RouteSpe
   return `${destination} ${table || mainTable} ${priority || (destination.includes(':') ? defaultIpv6Priority : 0)}`;
 }
 
-/** Finds the route that keeps the kernel from adding another one. */
-export function findRoute(routes: readonly Route[], wanted: NewRoute): Route | undefined {
-  const key = routeKey(canonicalCidr(wanted.destination), wanted);
-  return routes.find((route) => route.links.includes(wanted.index) && routeKey(route.destination, route) === key);
+/** What identifies a route among those of a link. */
+export type RouteId = Pick<RouteSpec, 'destination' | 'table' | 'priority'>;
+
+/**
+ * Finds for each wanted route of a link the one that keeps the kernel from adding it. Other routes are decoded only as far
+ * as they are compared: a pod's routes can have thousands of next hops.
+ * @param messages of routes
+ * @throws RangeError or Error if a message is too short
+ */
+export function findRoutes(
+  messages: readonly Buffer[],
+  index: number,
+  wanted: readonly RouteId[],
+): (Route | undefined)[] {
+  const keys = wanted.map((each) => routeKey(canonicalCidr(each.destination), each));
+  const missing = new Set(keys);
+  const found = new Map<string, Route>();
+  for (const message of messages) {
+    const { destination, ...id } = decodeId(message, attributesOf(message)) ?? {};
+    const key = destination === undefined ? '' : routeKey(destination, id);
+    const route = missing.has(key) ? decodeRoute(message, maxHops) : undefined;
+    if (!route?.links.includes(index)) continue;
+    found.set(key, route);
+    missing.delete(key);
+  }
+  return keys.map((key) => found.get(key));
 }
 
 /** Returns whether a route has the wanted gateways and source address, if any. */
-export function leadsAsWanted({ gateways = [], source }: Route, wanted: NewRoute): boolean {
+export function leadsAsWanted({ gateways = [], source }: Route, wanted: RouteSpec): boolean {
   const octets = gatewaysOf(wanted).map((each) => parseIpAddress(each.gateway).octets);
   const isSame = (one: Uint8Array, other: Uint8Array | undefined) => other !== undefined && !Buffer.compare(one, other);
   return (
@@ -139,30 +163,43 @@ export function hasZeroPrefix(message: Buffer): boolean {
   return message[1] === 0;
 }
 
-/** Decodes a route; `undefined` for families other than IP. */
-export function decodeRoute(message: Buffer): Route | undefined {
-  const family = message.readUInt8(0);
-  if (family !== AddressFamily.ipv4 && family !== AddressFamily.ipv6) return undefined;
-  const attributes = new Attributes(message.subarray(routeHeaderBytes));
-  const anywhere = Buffer.alloc(family === AddressFamily.ipv4 ? 4 : 16);
+/** Decodes a route; `undefined` for families other than IP. @param mostHops limit for the next hops that are decoded */
+export function decodeRoute(message: Buffer, mostHops = Infinity): Route | undefined {
+  const attributes = attributesOf(message);
+  const id = decodeId(message, attributes);
+  if (id === undefined) return undefined;
   const outInterface = attributes.get(RouteAttribute.outInterface);
-  const hops = decodeMultipath(attributes.get(RouteAttribute.multipath) ?? Buffer.alloc(0));
+  const hops = decodeMultipath(attributes.get(RouteAttribute.multipath) ?? Buffer.alloc(0), mostHops);
   const gateways = [gatewayOf(attributes), ...hops.map(({ gateway }) => gateway)].filter((each) => each !== undefined);
-  const number = (type: number) => {
-    const data = attributes.get(type);
-    return data && getU32(data);
-  };
   const links = [...(outInterface === undefined ? [] : [getU32(outInterface)]), ...hops.map(({ link }) => link)];
   return {
-    destination: formatCidr(attributes.get(RouteAttribute.destination) ?? anywhere, message.readUInt8(1)),
+    ...id,
     links,
-    ...defined({ nextHop: links.length === 0 ? number(RouteAttribute.nextHop) : undefined }),
+    ...defined({ nextHop: links.length === 0 ? numberIn(attributes, RouteAttribute.nextHop) : undefined }),
     isUnicast: message.readUInt8(7) === typeUnicast,
-    table: number(RouteAttribute.table) ?? message.readUInt8(4),
-    priority: number(RouteAttribute.priority) ?? 0,
     ...(gateways.length > 0 && { gateways }),
     ...defined({ source: attributes.get(RouteAttribute.source) }),
   };
+}
+
+function decodeId(message: Buffer, attributes: Attributes): Pick<Route, keyof RouteId> | undefined {
+  const family = message.readUInt8(0);
+  if (family !== AddressFamily.ipv4 && family !== AddressFamily.ipv6) return undefined;
+  const anywhere = Buffer.alloc(family === AddressFamily.ipv4 ? 4 : 16);
+  return {
+    destination: formatCidr(attributes.get(RouteAttribute.destination) ?? anywhere, message.readUInt8(1)),
+    table: numberIn(attributes, RouteAttribute.table) ?? message.readUInt8(4),
+    priority: numberIn(attributes, RouteAttribute.priority) ?? 0,
+  };
+}
+
+function attributesOf(message: Buffer): Attributes {
+  return new Attributes(message.subarray(routeHeaderBytes));
+}
+
+function numberIn(attributes: Attributes, type: number): number | undefined {
+  const data = attributes.get(type);
+  return data && getU32(data);
 }
 
 /**
@@ -256,9 +293,9 @@ function gatewayOf(attributes: Attributes): Buffer | undefined {
 }
 
 /** Decodes a list of `struct rtnexthop`, each with its attributes and the length of both. */
-function decodeMultipath(list: Buffer): { link: number; gateway: Buffer | undefined }[] {
+function decodeMultipath(list: Buffer, most: number): { link: number; gateway: Buffer | undefined }[] {
   const hops: { link: number; gateway: Buffer | undefined }[] = [];
-  for (let rest = list; rest.length >= nextHopBytes; ) {
+  for (let rest = list; rest.length >= nextHopBytes && hops.length < most; ) {
     const length = getU16(rest.subarray(0, 2));
     if (length < nextHopBytes) break;
     const gateway = gatewayOf(new Attributes(rest.subarray(nextHopBytes, length)));

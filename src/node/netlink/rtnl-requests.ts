@@ -1,6 +1,6 @@
 import { FlagsNew, type NetlinkMessage } from 'netlink';
 import { decodeAnswer, NetlinkError, type RequestSubject } from './errors.ts';
-import type { NetlinkRequest, RequestSocket } from './socket.ts';
+import { type DumpLimit, isCutOff, type NetlinkRequest, type RequestSocket } from './socket.ts';
 
 /** `RTM_*` of Linux `rtnetlink.h`. */
 export const MessageType = {
@@ -21,6 +21,9 @@ export const MessageType = {
   newLinkProperty: 108,
   delLinkProperty: 109,
 } as const;
+
+/** Limit for the bytes of an entry, on average: those that the driver sets have a third of it, but a route can have 64 KiB. */
+const entryBytes = 256;
 
 /** What all requests of a connection to rtnetlink share. */
 export class RtnlRequests implements Disposable {
@@ -50,19 +53,25 @@ export class RtnlRequests implements Disposable {
   }
 
   /** See {@link RequestSocket.dump}. */
-  async dump(request: NetlinkRequest, subject: RequestSubject, limit?: number): Promise<NetlinkMessage[]> {
+  async dump(request: NetlinkRequest, subject: RequestSubject, limit?: DumpLimit): Promise<NetlinkMessage[]> {
     return await this.#socket.dump(request, subject, limit);
   }
 
-  /** Reads the entries of a link; no message if it does not exist. @param index absent: those of all links */
+  /**
+   * Reads the entries of a link; no message if it does not exist.
+   * @param index absent: those of all links
+   * @param most limit for their number, and with it for their bytes
+   */
   async dumpOf(
     index: number | undefined,
     request: NetlinkRequest,
     subject: RequestSubject,
-    limit?: number,
-  ): Promise<NetlinkMessage[]> {
-    const messages = this.#socket.dump(request, subject, limit);
-    return await (index === undefined ? messages : messages.catch(noneIfGone));
+    most = Infinity,
+  ): Promise<{ messages: NetlinkMessage[]; isCut: boolean }> {
+    const limit = { messages: most, bytes: most * entryBytes };
+    const dump = this.#socket.dump(request, subject, limit);
+    const messages = await (index === undefined ? dump : dump.catch(noneIfGone));
+    return { messages, isCut: isCutOff(messages, limit) };
   }
 
   /** @throws NetlinkError `netlink-refused` with `EEXIST` if it exists */

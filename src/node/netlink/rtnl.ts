@@ -29,19 +29,10 @@ import type { LinkFinder, LinkSelector, LinkWriter } from './link-access.ts';
 import { createLinkTable, type LinkTable, type LinkTableLimit } from './link-table.ts';
 import type { NetnsHandle } from './netns.ts';
 import type { VfIdentity } from './network-state.ts';
-import { decodeNextHop, withNextHops } from './next-hop.ts';
 import { decodeQdisc, encodeQdisc, type QdiscPlace } from './qdisc.ts';
+import { readDefaultRoutes, readRoutes } from './read-routes.ts';
 import { changeHints, hintsFor, newLinkHints, routeHints } from './request-hints.ts';
-import {
-  decodeRoute,
-  encodeRoute,
-  encodeRouteFilter,
-  formatRoute,
-  hasZeroPrefix,
-  isDefaultRoute,
-  type NewRoute,
-  type Route,
-} from './route.ts';
+import { encodeRoute, formatRoute, type NewRoute, type Route, type RouteId } from './route.ts';
 import { decodeAll, MessageType, RtnlRequests } from './rtnl-requests.ts';
 import { RequestSocket } from './socket.ts';
 import { decodeLinkTraffic, decodeVfTraffic, type LinkTraffic, type VfTraffic } from './traffic.ts';
@@ -103,7 +94,8 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
   async linkTable(limit?: LinkTableLimit): Promise<LinkTable> {
     const subject = this.#requests.subject('list links');
     const payload = encodeLink(0, [{ type: LinkAttribute.extMask, value: putU32(skipStats) }]);
-    const messages = await this.#requests.dump({ type: MessageType.getLink, payload }, subject, limit?.listed);
+    const listed = limit && { messages: limit.listed, bytes: Infinity };
+    const messages = await this.#requests.dump({ type: MessageType.getLink, payload }, subject, listed);
     const decode = (wanted: NetlinkMessage[]) => decodeAll(wanted, MessageType.newLink, decodeLink, subject);
     return createLinkTable(messages, decode, limit);
   }
@@ -221,21 +213,20 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
     return decodeAll(reachable, MessageType.newAddress, decodeAddress, subject);
   }
 
-  /** Returns IPv4 and IPv6 routes of all tables, through one link or all. @param most limit for the number of routes read */
-  async routes(index?: number, most?: number): Promise<Route[]> {
-    const { messages, subject } = await this.#dumpRoutes(index, most);
-    const routes = decodeAll(messages, MessageType.newRoute, decodeRoute, subject);
-    return routes.filter(({ links }) => index === undefined || links.includes(index));
+  /**
+   * Finds for each wanted route of a link, of any table, the one that keeps the kernel from adding it.
+   * @returns also whether routes were not read: at most 1024 are, since a pod can add any number
+   */
+  async findRoutes(
+    index: number,
+    wanted: readonly RouteId[],
+  ): Promise<{ found: (Route | undefined)[]; isCut: boolean }> {
+    return await readRoutes(this.#requests, index, wanted);
   }
 
   /** Returns the default routes of all tables. Other routes, of which a node can have any number, are not decoded. */
   async defaultRoutes(): Promise<Route[]> {
-    const { messages, subject } = await this.#dumpRoutes();
-    const candidates = messages.filter(({ data }) => hasZeroPrefix(data));
-    const routes = decodeAll(candidates, MessageType.newRoute, decodeRoute, subject).filter(isDefaultRoute);
-    if (routes.every(({ nextHop }) => nextHop === undefined)) return routes;
-    const hops = await this.#requests.dump({ type: MessageType.getNextHop, payload: [Buffer.alloc(8)] }, subject);
-    return withNextHops(routes, decodeAll(hops, MessageType.newNextHop, decodeNextHop, subject));
+    return await readDefaultRoutes(this.#requests);
   }
 
   /** @throws NetlinkError `netlink-refused` with `EEXIST` for a name that is taken, `ENODEV` if the link is gone */
@@ -328,18 +319,11 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
     header.writeUInt32LE(index ?? 0, 4);
     const request = { type: MessageType.getAddress, payload: [header] };
     const limit = index === undefined ? Infinity : maxAddresses;
-    const messages = await this.#requests.dumpOf(index, request, subject, limit);
+    const { messages } = await this.#requests.dumpOf(index, request, subject, limit);
     if (index === undefined) return { messages, subject };
     // Filtered again, for kernels before 4.20, which return the addresses of all links.
     const own = messages.filter(({ data }) => data.length >= 8 && data.readUInt32LE(4) === index);
     return { messages: own, subject };
-  }
-
-  /** Requests routes; the caller filters them again, for kernels before 4.20. */
-  async #dumpRoutes(index?: number, most?: number) {
-    const subject = this.#requests.subject('list routes');
-    const request = { type: MessageType.getRoute, payload: encodeRouteFilter(index) };
-    return { messages: await this.#requests.dumpOf(index, request, subject, most), subject };
   }
 
   async #createLink(link: NewLink, kind: string, data?: Attribute[], operation = `create ${kind}`): Promise<void> {

@@ -24,15 +24,23 @@ export interface NetlinkRequest {
   isLarge?: boolean;
 }
 
+/** How much of a table is wanted: up to so many messages, and no further one after so many bytes. */
+export interface DumpLimit {
+  messages: number;
+  bytes: number;
+}
+
+const noLimit: DumpLimit = { messages: Infinity, bytes: Infinity };
+
 interface Pending {
   seq: number;
   message: Buffer;
   /** Whether the request is sent without others. */
   isAlone: boolean;
-  /** Maximum number of messages wanted from a table. */
-  limit: number;
+  limit: DumpLimit;
   subject: RequestSubject;
   parts: NetlinkMessage[];
+  partBytes: number;
   interrupted: boolean;
   resolve(): void;
   reject(error: Error): void;
@@ -85,16 +93,15 @@ export class RequestSocket implements Disposable {
 
   /**
    * Reads a whole table. Starts over when the kernel reports that it changed meanwhile, up to five times.
-   * @param limit how many of its messages are wanted: a longer table is cut off there and is not read again
+   * @param limit a longer table is cut off there and is not read again: see {@link isCutOff}
    * @throws NetlinkError as {@link request}, and `netlink-interrupted`
    */
-  async dump(request: NetlinkRequest, subject: RequestSubject, limit = Infinity): Promise<NetlinkMessage[]> {
+  async dump(request: NetlinkRequest, subject: RequestSubject, limit = noLimit): Promise<NetlinkMessage[]> {
     for (let attempt = 1; attempt <= dumpAttempts; attempt++) {
       const flags = (request.flags ?? 0) | FlagsGet.DUMP;
       const ask = () => this.#enqueue({ ...request, flags }, subject, limit);
-      const { parts, interrupted } = await whileBusy(this.#clock, isBusy, ask);
-      if (parts.length >= limit) return parts.slice(0, limit);
-      if (!interrupted) return parts;
+      const answer = await whileBusy(this.#clock, isBusy, ask);
+      if (isFull(answer) || !answer.interrupted) return answer.parts;
     }
     const message = `cannot ${describe(subject)}: the table changed under each attempt`;
     throw new NetlinkError('netlink-interrupted', message, { ...factsOf(subject), retriable: true });
@@ -112,7 +119,7 @@ export class RequestSocket implements Disposable {
   #enqueue(
     { type, flags = 0, payload, isLarge = false }: NetlinkRequest,
     subject: RequestSubject,
-    limit?: number,
+    limit?: DumpLimit,
   ): Promise<Pending> {
     return new Promise((resolve, reject) => {
       if (this.#closed) return reject(closedError(subject));
@@ -123,9 +130,10 @@ export class RequestSocket implements Disposable {
         seq,
         message: Buffer.concat(message),
         isAlone: limit !== undefined || isLarge,
-        limit: limit ?? Infinity,
+        limit: limit ?? noLimit,
         subject,
         parts: [],
+        partBytes: 0,
         interrupted: false,
         resolve: () => resolve(pending),
         reject,
@@ -169,9 +177,10 @@ export class RequestSocket implements Disposable {
   #receive(datagram: Buffer): void {
     // A dump runs alone. Messages beyond its limit are not even parsed, except where the dump may end.
     const [first] = this.#pending.values();
-    if (first !== undefined && first.parts.length >= first.limit && !mayEndDump(datagram)) return;
+    if (first !== undefined && isFull(first) && !mayEndDump(datagram)) return;
     try {
-      for (const message of parseMessages(datagram)) {
+      // Copied: decoded values may keep parts of it.
+      for (const message of parseMessages(Buffer.from(datagram))) {
         // An unknown number belongs to the late answer to an abandoned request.
         const pending = this.#pending.get(message.seq);
         if (pending !== undefined) this.#accept(pending, message);
@@ -185,7 +194,9 @@ export class RequestSocket implements Disposable {
     if (message.flags & Flags.DUMP_INTR) pending.interrupted = true;
     if (message.type === MessageType.NOOP) return;
     if (message.type !== MessageType.ERROR && message.type !== MessageType.DONE) {
+      if (isFull(pending)) return;
       pending.parts.push(message);
+      pending.partBytes += message.data.length;
       return;
     }
     const errno = message.type === MessageType.DONE ? doneErrno(message.data) : parseError(message.data, 0).errno;
@@ -199,6 +210,15 @@ export class RequestSocket implements Disposable {
     this.#pending.clear();
     for (const { reject, subject } of failed) reject(createError(subject));
   }
+}
+
+/** Returns whether messages of a table reach its limit, so that others may be missing. */
+export function isCutOff(messages: readonly NetlinkMessage[], { messages: most, bytes }: DumpLimit): boolean {
+  return messages.length >= most || messages.reduce((sum, { data }) => sum + data.length, 0) >= bytes;
+}
+
+function isFull({ parts, partBytes, limit }: Pending): boolean {
+  return parts.length >= limit.messages || partBytes >= limit.bytes;
 }
 
 /**

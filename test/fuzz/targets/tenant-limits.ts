@@ -13,10 +13,13 @@ import type { AllocatedClaim } from '../../../src/framework/kubeletplugin/index.
 import { ClaimMetadata, layouts } from '../../../src/framework/metadata/index.ts';
 import { printable } from '../../../src/lib/printable.ts';
 import { CniError } from '../../../src/node/cni/index.ts';
-import { parseCidr } from '../../../src/node/netlink/index.ts';
+import { encodeAttributes } from '../../../src/node/netlink/attributes.ts';
+import { maxListedRoutes, NetlinkError, parseCidr } from '../../../src/node/netlink/index.ts';
 import { decodeLink, encodeLink, LinkAttribute } from '../../../src/node/netlink/link.ts';
 import { createLinkTable } from '../../../src/node/netlink/link-table.ts';
+import { encodeRoute, RouteAttribute } from '../../../src/node/netlink/route.ts';
 import { parseCpuList } from '../../../src/node/numa/index.ts';
+import { connectKernel, tableDatagrams } from '../../doubles/netlink-kernel.ts';
 import { testDriver } from '../../doubles/objects.ts';
 import { vfConfigParameters } from '../../doubles/vf-config-arbitraries.ts';
 import { busyVariable, scratchDir } from '../scratch.ts';
@@ -41,6 +44,8 @@ interface Written {
   parameters?: object[];
   /** Aliases of links in a pod. */
   aliases?: string[];
+  /** Destinations of routes in a pod, which have as many next hops as fit into a message. */
+  routes?: string[];
   /** Names, annotations and results of plugins. */
   texts?: string[];
 }
@@ -62,7 +67,7 @@ async function longestTurn(call: () => unknown): Promise<number> {
   let before = process.threadCpuUsage();
   const work = (async () => await call())()
     .catch((error: unknown) => {
-      const isRefusal = [DriverError, CniError].some((each) => error instanceof each);
+      const isRefusal = [DriverError, CniError, NetlinkError].some((each) => error instanceof each);
       if (!isRefusal) throw error;
     })
     .finally(() => (isOver = true));
@@ -175,7 +180,21 @@ function listLinks(aliases: readonly string[]): void {
   table.all();
 }
 
-/** What tenants write, as `{ env, parameters, aliases, texts }`, each at its limit. */
+async function findRoutes(destinations: readonly string[]): Promise<void> {
+  const hop = Buffer.from([8, 0, 0, 0, 1, 0, 0, 0]);
+  const multipath = { type: RouteAttribute.multipath, value: Buffer.concat(Array.from({ length: 3_900 }, () => hop)) };
+  const messages = destinations.map((destination) =>
+    Buffer.concat([...encodeRoute({ index: 1, destination }), ...encodeAttributes([multipath])]),
+  );
+  const all = Array.from({ length: maxListedRoutes - 1 }, (_, n) => messages[n % messages.length]!);
+  using connection = connectKernel((seq) => tableDatagrams(seq, 24, all));
+  await connection.findRoutes(
+    1,
+    destinations.slice(0, 64).map((destination) => ({ destination })),
+  );
+}
+
+/** What tenants write, as `{ env, parameters, aliases, routes, texts }`, each at its limit. */
 export const target: FuzzTarget = {
   name: 'tenant-limits',
   errors: [],
@@ -206,12 +225,13 @@ export const target: FuzzTarget = {
         ],
       },
       { aliases: ['0000:3b:02.1', 'vf-1', 'x'.repeat(255)] },
+      { routes: Array.from({ length: 64 }, (_, n) => `10.${n}.0.0/16`) },
       { texts: ['\u001b[2J', 'a'.repeat(1_000), '{"ips":['] },
     ),
   async run(input) {
     const written = parseJson(input) as Written | null | undefined;
     if (typeof written !== 'object' || written === null) return;
-    const { env, parameters, aliases, texts } = written;
+    const { env, parameters, aliases, routes, texts } = written;
     if (isTexts(env)) {
       const all = repeated(env, most.environment);
       await expectBrief('the environment of a container', () => createContainer(all));
@@ -221,6 +241,7 @@ export const target: FuzzTarget = {
       await expectBrief('a claim', () => prepare(claimWith(parameters)));
     }
     if (isTexts(aliases)) await expectBrief('the links of a pod', () => listLinks(aliases));
+    if (isTexts(routes)) await expectBrief('the routes of a pod', () => findRoutes(routes));
     if (isTexts(texts)) {
       const text = repeated(texts, most.environment).join(' ');
       await expectBrief('a text', () => printable(text));

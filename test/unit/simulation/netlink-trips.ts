@@ -2,11 +2,11 @@
 const alone = new Set<unknown>([
   'addresses',
   'defaultRoutes',
+  'findRoutes',
   'linkTable',
   'links',
   'neighbors',
   'reachableAddresses',
-  'routes',
   'rules',
   'vfInfos',
 ]);

@@ -11,7 +11,13 @@ import {
 import { encodeBond } from '../../../../src/node/netlink/bond.ts';
 import { neighborTable, ruleTable } from '../../../../src/node/netlink/entries.ts';
 import { decodeLink, encodeLink, encodeLinkChange, encodeNewLink } from '../../../../src/node/netlink/link.ts';
-import { decodeRoute, encodeRoute, isDefaultRoute, leadsAsWanted } from '../../../../src/node/netlink/route.ts';
+import {
+  decodeRoute,
+  encodeRoute,
+  findRoutes,
+  isDefaultRoute,
+  leadsAsWanted,
+} from '../../../../src/node/netlink/route.ts';
 import { decodeVfInfos } from '../../../../src/node/netlink/vf-settings.ts';
 import { completeTable, connectKernel } from '../../../doubles/netlink-kernel.ts';
 
@@ -167,6 +173,22 @@ describe('route messages', () => {
     const route = decodeRoute(message)!;
     expect(route.links).toEqual([3, 4]);
     expect(isDefaultRoute(route)).toBe(true);
+  });
+
+  it('are searched without decoding the next hops of other routes, or more than 64 of the wanted one', () => {
+    const hop = encode([attribute(5, Buffer.of(10, 0, 0, 1))]);
+    const good = Buffer.concat([putU16(8 + hop.length), Buffer.of(0, 0), putS32(3), hop]);
+    // A gateway that is longer than the rest of its message.
+    const broken = Buffer.concat([putU16(12), Buffer.of(0, 0), putS32(3), putU16(99), putU16(5)]);
+    const message = (octet: number, hops: Buffer) => {
+      const attributes = [attribute(1, Buffer.of(10, octet, 0, 0)), attribute(9, hops)];
+      return Buffer.concat([Buffer.of(2, 16, 0, 0, 254, 4, 0, 1), putU32(0), encode(attributes)]);
+    };
+    const hops = [...Array.from({ length: 64 }, () => good), broken];
+    const routes = [message(1, broken), message(2, Buffer.concat(hops))];
+    const [found, missing] = findRoutes(routes, 3, [{ destination: '10.2.0.0/16' }, { destination: '10.3.0.0/16' }]);
+    expect([found?.gateways?.length, missing]).toEqual([64, undefined]);
+    expect(() => findRoutes(routes, 3, [{ destination: '10.1.0.0/16' }])).toThrow(RangeError);
   });
 
   it('without a destination are not default routes', () => {

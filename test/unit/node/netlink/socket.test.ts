@@ -2,7 +2,7 @@ import { Flags, formatMessage, parseMessages, putS32 } from 'netlink';
 import { describe, expect, it } from 'vitest';
 import { pauses } from '../../../../src/lib/waiting-times.ts';
 import { NetlinkError } from '../../../../src/node/netlink/errors.ts';
-import { RequestSocket } from '../../../../src/node/netlink/socket.ts';
+import { type DumpLimit, isCutOff, RequestSocket } from '../../../../src/node/netlink/socket.ts';
 import { JumpingClock } from '../../../doubles/quirky-card.ts';
 
 const subject = { operation: 'list links', netns: '/run/netns/x' };
@@ -69,7 +69,7 @@ function connect() {
 const tick = () => new Promise((resolve) => setImmediate(resolve));
 
 /** A request that the kernel has got. @param limit how much of a table is wanted */
-async function ask(method: 'request' | 'dump', limit?: number) {
+async function ask(method: 'request' | 'dump', limit?: DumpLimit) {
   const { kernel, socket } = connect();
   const answer = method === 'dump' ? socket.dump(anyRequest, subject, limit) : socket.request(anyRequest, subject);
   await tick();
@@ -183,19 +183,25 @@ describe('RequestSocket', () => {
     expect((await answer).map(({ data }) => data.toString())).toEqual(['new!']);
   });
 
-  it('stops reading a table at the limit, without parsing the rest or asking again', async () => {
-    const { kernel, answer } = await ask('dump', 3);
+  it.each([
+    { messages: 3, bytes: Infinity },
+    { messages: Infinity, bytes: 12 },
+    { messages: Infinity, bytes: 9 },
+  ])('stops reading a table at the limit %j, without parsing the rest or asking again', async (limit) => {
+    const { kernel, answer } = await ask('dump', limit);
     kernel.answer([part(kernel.seq, 'one '), part(kernel.seq, 'two ')]);
     kernel.answer([part(kernel.seq, 'tre '), part(kernel.seq, 'four')]);
     // No netlink messages: parsing them would fail the dump.
     kernel.answer([[Buffer.alloc(64, 0xff)]]);
     kernel.answer([part(kernel.seq, 'last', Flags.DUMP_INTR), done(kernel.seq, 0, Flags.DUMP_INTR)]);
-    expect((await answer).map(({ data }) => data.toString())).toEqual(['one ', 'two ', 'tre ']);
+    const messages = await answer;
+    expect(messages.map(({ data }) => data.toString())).toEqual(['one ', 'two ', 'tre ']);
+    expect([isCutOff(messages, limit), isCutOff(messages.slice(1), limit)]).toEqual([true, false]);
     expect(kernel.sent).toHaveLength(1);
   });
 
   it.each([
-    ['has all that is wanted and then', 1, ack],
+    ['has all that is wanted and then', { messages: 1, bytes: Infinity }, ack],
     ['ends with', undefined, done],
   ])('fails a dump that %s an error', async (_, limit, end) => {
     const { kernel, answer } = await ask('dump', limit);
