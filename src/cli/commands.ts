@@ -40,6 +40,7 @@ export function doctorCommand(): Command {
       'nriSocket',
       'nodeView',
       'policyObjects',
+      'sriovOperator',
       'simulate',
       'cniUses',
       'cniBinDirs',

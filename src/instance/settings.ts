@@ -188,6 +188,7 @@ const flags = {
   policyObjects: toggle(
     'apply NetworkDevicePolicies, which take precedence over the file; needs their CustomResourceDefinition',
   ),
+  sriovOperator: toggle('taint VFs while the SR-IOV network operator drains or configures the node'),
   reconcileIntervalMs: {
     value: '<seconds>',
     default: '60',

@@ -68,6 +68,12 @@ export const resources: readonly Resource[] = [
     namespaced: false,
   },
   {
+    group: 'sriovnetwork.openshift.io',
+    plural: 'sriovnetworknodestates',
+    kind: 'SriovNetworkNodeState',
+    namespaced: true,
+  },
+  {
     group: 'k8s.cni.cncf.io',
     plural: 'network-attachment-definitions',
     kind: 'NetworkAttachmentDefinition',

@@ -51,6 +51,7 @@ const everythingOn = {
   inventoryPolicy: { pfs: [{ select: { vendor: '8086' }, numVfs: 8 }] },
   serviceMonitor: { enabled: true, labels: { release: 'prometheus' } },
   prometheusRule: { enabled: true },
+  sriovOperator: { enabled: true },
   networkPolicy: { enabled: true },
   openshift: { securityContextConstraints: true },
 };
@@ -303,6 +304,15 @@ describe('the chart', () => {
       expect(mentions({ enabled: false })).toEqual([]);
     },
   );
+
+  it('lets the driver read what the SR-IOV operator does only with sriovOperator.enabled', () => {
+    const mentions = (enabled: boolean) =>
+      renderObjects({ values: { sriovOperator: { enabled } } })
+        .filter((object) => /sriovnetworknodestates|--sriov-operator=true/.test(JSON.stringify(object)))
+        .map(({ kind, metadata }) => `${kind} ${metadata?.name}`);
+    expect(mentions(true).sort()).toEqual(['ClusterRole netdra', 'DaemonSet netdra']);
+    expect(mentions(false)).toEqual([]);
+  });
 
   it('publishes NUMA nodes as lists if enabled', () => {
     const flag = '--list-attributes=true';

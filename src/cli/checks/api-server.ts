@@ -43,6 +43,14 @@ const ofPolicies = [
   permission(warning, 'netdra.dev', 'networkdevicepolicies', 'list watch', 'NetworkDevicePolicies have no effect'),
 ];
 
+const ofOperator = permission(
+  warning,
+  'sriovnetwork.openshift.io',
+  'sriovnetworknodestates',
+  'list watch',
+  'VFs are not tainted while the SR-IOV network operator changes the node',
+);
+
 const ofAttachments = permission(
   warning,
   'k8s.cni.cncf.io',
@@ -51,7 +59,13 @@ const ofAttachments = permission(
   'claims that name a NetworkAttachmentDefinition fail',
 );
 
-const permissionsOf = ({ driverName, nodeView, policyObjects, cniUses }: DriverPermissions): Permission[] => [
+const permissionsOf = ({
+  driverName,
+  nodeView,
+  policyObjects,
+  sriovOperator,
+  cniUses,
+}: DriverPermissions): Permission[] => [
   permission(problem, 'resource.k8s.io', 'resourceslices', slicesVerbs, 'devices are not offered'),
   permission(problem, 'resource.k8s.io', 'resourceclaims', 'get', 'claims cannot be prepared'),
   permission(problem, 'resource.k8s.io', 'deviceclasses', 'get', 'claims cannot be prepared'),
@@ -70,6 +84,7 @@ const permissionsOf = ({ driverName, nodeView, policyObjects, cniUses }: DriverP
   permission(warning, 'events.k8s.io', 'events', 'create patch', 'pods and claims get no events'),
   ...(nodeView ? [viewOf] : []),
   ...(policyObjects ? ofPolicies : []),
+  ...(sriovOperator ? [ofOperator] : []),
   ...(cniUses.includes('attach') ? [ofAttachments] : []),
 ];
 
@@ -78,6 +93,7 @@ export interface DriverPermissions {
   driverName: string;
   nodeView: boolean;
   policyObjects: boolean;
+  sriovOperator: boolean;
   cniUses: readonly CniUse[];
 }
 

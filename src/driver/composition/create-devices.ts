@@ -5,6 +5,7 @@ import type { DeviceList } from '../devices/device-list.ts';
 import { heldBy } from '../devices/held-devices.ts';
 import { openDevices } from '../devices/open-devices.ts';
 import { OtherDrivers } from '../devices/other-drivers.ts';
+import { SriovOperator } from '../devices/sriov-operator.ts';
 import { endEarlierBoots } from '../recovery/index.ts';
 import { claimMarker } from '../sandbox/index.ts';
 import { StoredRecords } from '../state/index.ts';
@@ -51,6 +52,7 @@ export async function createDevices(
   await endEarlierBoots({ store, withdraw: (claim) => metadata.withdraw(claim), logger });
   const { connection: host, ethtool } = networks.host;
   const otherDrivers = await followOtherDrivers(context);
+  const operator = await followOperator(context);
   const devices = stack.use(
     await openDevices(settings, {
       driver,
@@ -66,6 +68,7 @@ export async function createDevices(
       held: heldBy(store),
       unrestored: () => store.unrestored(),
       settingsLost: () => context.drift.lost(),
+      operatorWork: () => operator?.work,
       ...defined({ ethtool, policy: sources.policy ?? createPolicySource(context) }),
     }),
   );
@@ -81,4 +84,18 @@ async function followOtherDrivers(context: NodeContext): Promise<OtherDrivers> {
   const others = stack.use(new OtherDrivers(options));
   await others.start();
   return others;
+}
+
+async function followOperator({
+  clock,
+  logger,
+  random,
+  kube,
+  settings,
+  stack,
+}: NodeContext): Promise<SriovOperator | undefined> {
+  if (!settings.sriovOperator) return undefined;
+  const operator = stack.use(new SriovOperator({ kube, node: settings.nodeName, clock, logger, random }));
+  await operator.start();
+  return operator;
 }

@@ -58,6 +58,8 @@ export interface NodeSettings extends SimulationSettings {
   inventoryPolicy?: string | undefined;
   /** Whether NetworkDevicePolicies of the API server take precedence over that file. */
   policyObjects: boolean;
+  /** Whether VFs are tainted while the SR-IOV network operator changes the node. */
+  sriovOperator: boolean;
   /** Interval of reconciliation rounds, ms. */
   reconcileIntervalMs: number;
 }

@@ -10,12 +10,13 @@ import {
 import { type HungWrite, hungWriteHint, SriovError } from '../../node/sriov/index.ts';
 import type { UnrestoredVf } from '../model/index.ts';
 import type { ActiveCondition } from './condition-history.ts';
+import type { OperatorWork } from './sriov-operator.ts';
 
 /** An API server that drops taints may be upgraded to one that stores them. */
 const retryTaintsMs = 3_600_000;
 
 /** Everything that can be wrong with a device. */
-export const conditionNames = [...linkConditions, 'hung', 'unrestored', 'settings-lost'] as const;
+export const conditionNames = [...linkConditions, 'hung', 'unrestored', 'settings-lost', 'operator-at-work'] as const;
 export type ConditionName = (typeof conditionNames)[number];
 
 export interface DeviceConditionsOptions {
@@ -28,6 +29,8 @@ export interface DeviceConditionsOptions {
   unrestored: () => readonly UnrestoredVf[];
   /** Returns VFs in pods whose PF does not keep the settings of class and claim. Default: none. */
   settingsLost?: () => readonly { pciAddress: string; message: string }[];
+  /** Returns the functions whose VFs the SR-IOV network operator is about to change. Default: none. */
+  operatorWork?: () => OperatorWork | undefined;
 }
 
 /** Sources of conditions, and the policy for their effects. */
@@ -126,6 +129,7 @@ export class DeviceConditions {
       ...(lost === undefined
         ? []
         : [{ name: 'settings-lost' as const, effect: 'NoSchedule' as const, message: lost.message }]),
+      ...this.#ofOperator([pciAddress, pfAddress]),
     ];
   }
 
@@ -217,7 +221,15 @@ export class DeviceConditions {
   /** Returns a text that differs when the store and the kernel's writes require other devices to be offered or withdrawn. */
   fingerprint(): string {
     const unrestored = this.#options.unrestored().map(({ device }) => device.pciAddress);
-    return JSON.stringify([unrestored, this.hung.map(({ device }) => device), this.#lost()]);
+    const { what, functions = [] } = this.#options.operatorWork?.() ?? {};
+    return JSON.stringify([unrestored, this.hung.map(({ device }) => device), this.#lost(), what, ...functions]);
+  }
+
+  #ofOperator(addresses: readonly (string | undefined)[]): DeviceCondition[] {
+    const work = this.#options.operatorWork?.();
+    if (work === undefined || !addresses.some((each) => each !== undefined && work.functions.has(each))) return [];
+    const message = `the SR-IOV network operator ${work.what}, which may remove its VFs: wait for it`;
+    return [{ name: 'operator-at-work', effect: 'NoSchedule', message }];
   }
 
   #lost(): readonly { pciAddress: string; message: string }[] {

@@ -19,7 +19,8 @@ export function deviceHealth(
   const message = 'not found on the node any more: the pod has to be replaced';
   return [
     ...offered.map((deviceName): DeviceHealth => {
-      const conditions = unhealthy.get(deviceName) ?? [];
+      // What will happen to a device does not make it faulty for the pod that has it.
+      const conditions = (unhealthy.get(deviceName) ?? []).filter(({ name }) => name !== 'operator-at-work');
       if (conditions.length === 0) return { poolName, deviceName, health: 'healthy' };
       const reasons = conditions.map((condition) => condition.message).join('; ');
       return { poolName, deviceName, health: 'unhealthy', message: reasons };

@@ -97,6 +97,7 @@ export class BrokenNode implements Disposable {
       driverName: 'sriov.netdra.dev',
       nodeView: true,
       policyObjects: true,
+      sriovOperator: true,
       simulated: false,
       openKube: async () => undefined,
       async readCri() {

@@ -1,0 +1,102 @@
+import { describe, expect } from 'vitest';
+import { DeviceConditions } from '../../../../src/driver/devices/device-conditions.ts';
+import { deviceHealth } from '../../../../src/driver/devices/device-health.ts';
+import { SriovOperator } from '../../../../src/driver/devices/sriov-operator.ts';
+import { itWith } from '../../../doubles/it-with.ts';
+import { startKubeBench } from '../../../doubles/kube-bench.ts';
+import { testDriver, testNode } from '../../../doubles/objects.ts';
+
+const pf = '0000:3b:00.0';
+const removed = '0000:5e:00.0';
+const other = '0000:5f:00.0';
+
+/** States of the operator, as its annotations and status have them. */
+interface Work {
+  desired?: string;
+  current?: string;
+  syncStatus?: string;
+}
+
+function stateOf({ desired = 'Idle', current = 'Idle', syncStatus = 'Succeeded' }: Work, name = testNode) {
+  const prefix = 'sriovnetwork.openshift.io';
+  const annotations = { [`${prefix}/desired-state`]: desired, [`${prefix}/current-state`]: current };
+  return {
+    apiVersion: `${prefix}/v1`,
+    kind: 'SriovNetworkNodeState',
+    metadata: { name, namespace: 'openshift-sriov-network-operator', annotations },
+    spec: { interfaces: [{ pciAddress: pf, numVfs: 4, externallyManaged: true }, { pciAddress: 'x' }, null] },
+    status: {
+      syncStatus,
+      interfaces: [
+        { pciAddress: removed, numVfs: 4 },
+        { pciAddress: other, totalvfs: 64 },
+      ],
+    },
+  };
+}
+
+async function startBench() {
+  const bench = await startKubeBench();
+  const { client: kube, clock, logger, stack } = bench;
+  const operator = stack.use(new SriovOperator({ kube, node: testNode, clock, logger, random: () => 0 }));
+  const conditions = new DeviceConditions(
+    { clock, driver: testDriver, held: () => new Map(), unrestored: () => [], operatorWork: () => operator.work },
+    { hung: () => [], active: () => [], policy: () => ({}) as never },
+  );
+  return { ...bench, operator, conditions };
+}
+
+describe('SriovOperator', () => {
+  const it = itWith(startBench);
+
+  it.for<[string, Work, string | undefined]>([
+    ['is idle', {}, undefined],
+    [
+      'drains the node',
+      { desired: 'Drain_Required', current: 'Draining', syncStatus: 'InProgress' },
+      'drains the node',
+    ],
+    ['configures the drained node', { desired: 'Drain_Required', current: 'DrainComplete' }, 'drains the node'],
+    ['has not ended the drain', { current: 'DrainComplete' }, 'drains the node'],
+    ['configures the node without a drain', { syncStatus: 'InProgress' }, 'configures the node'],
+    ['waits for the turn of the node', { desired: 'Drain_Required', syncStatus: 'InProgress' }, undefined],
+    ['waits for its turn to reboot', { desired: 'Reboot_Required', syncStatus: 'InProgress' }, undefined],
+    ['has failed', { syncStatus: 'Failed' }, undefined],
+  ])('knows that the operator %s', async ([, work, expected], { own: { api, operator } }) => {
+    api.create(stateOf(work) as never);
+    await operator.start();
+    const functions = new Set([pf, removed]);
+    expect(operator.work).toEqual(expected === undefined ? undefined : { what: expected, functions });
+  });
+
+  it('follows the state of its own node only', async ({ own: { api, operator } }) => {
+    api.create(stateOf({ current: 'Draining' }, 'elsewhere') as never);
+    await operator.start();
+    expect(operator.work).toBeUndefined();
+    api.create(stateOf({ current: 'Draining' }) as never);
+    await expect.poll(() => operator.work?.what).toBe('drains the node');
+    api.update(stateOf({}) as never);
+    await expect.poll(() => operator.work).toBeUndefined();
+  });
+
+  it('knows nothing where the operator is not installed', async ({ own: { api, operator } }) => {
+    using _ = api.failNext('GET /apis/sriovnetwork.openshift.io/v1/sriovnetworknodestates', 404, { times: 99 });
+    await operator.start();
+    expect(operator.work).toBeUndefined();
+  });
+
+  it('taints VFs of its PFs, and no others, without calling those in pods unhealthy', async ({ own }) => {
+    const { api, operator, conditions } = own;
+    const idle = conditions.fingerprint();
+    api.create(stateOf({ current: 'Draining' }) as never);
+    await operator.start();
+    const taints = [{ key: `${testDriver}/operator-at-work`, effect: 'NoSchedule' }];
+    expect(conditions.taintsOf({ pciAddress: '0000:3b:02.0', pfAddress: pf })).toEqual({ taints });
+    expect(conditions.taintsOf({ pciAddress: '0000:5f:02.0', pfAddress: other })).toEqual({});
+    // The driver publishes its slices again.
+    expect(conditions.fingerprint()).not.toBe(idle);
+    const found = conditions.of({ pciAddress: '0000:3b:02.0', pfAddress: pf });
+    expect(found).toMatchObject([{ message: expect.stringContaining('operator drains the node') }]);
+    expect(deviceHealth(testNode, ['vf'], [], new Map([['vf', found]]))).toMatchObject([{ health: 'healthy' }]);
+  });
+});
