@@ -14,7 +14,7 @@ import { describeMachine } from '../../test/bench/machine.ts';
 import { renderMachine } from '../../test/bench/render.ts';
 import { writePart } from '../../test/bench/write-docs.ts';
 import { readPrograms } from './programs.ts';
-import { formatTimes } from './start-times/report.ts';
+import { formatLatencies, formatTimes } from './start-times/report.ts';
 import { type Kind, kinds, StartTimes } from './start-times/start-times.ts';
 
 function readOptions() {
@@ -50,7 +50,7 @@ async function main(): Promise<void> {
       `Kubernetes ${kubernetesVersion}, ${runtimeLabel}; ${machine}. Each kind of pod in turns, ${round} rounds.`,
       `At rest the driver with its ${times.vfs} simulated VFs takes ${times.idleCpuMsPerSecond.toFixed(1)} ms of CPU a second, which is part of its figure.`,
     ];
-    text = [about.join(' '), formatTimes(batches)].join('\n\n');
+    text = [about.join(' '), formatTimes(batches), formatLatencies(batches)].join('\n\n');
     // Printed each time: a long run may be interrupted.
     console.log(text);
   }

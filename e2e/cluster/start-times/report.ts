@@ -1,5 +1,14 @@
 import { renderTable } from '../../../test/bench/render.ts';
 import { summarize } from '../../../test/bench/stats.ts';
+import { type Histogram, p99Of, together } from './histogram.ts';
+
+/** What the kubelet and the driver measure by themselves, in seconds. */
+export const latencies = {
+  prepare: "kubelet's PrepareResources",
+  unprepare: "kubelet's UnprepareResources",
+  write: 'write of metadata',
+} as const;
+export type Latency = keyof typeof latencies;
 
 /** Measurements of pods that were created at once, in one round. */
 export interface Batch {
@@ -17,6 +26,10 @@ export interface Batch {
   cpuMs?: number;
   /** The same, minus what these programs use in the same time when idle. */
   workCpuMs?: number;
+  /** Resident memory of these programs while all pods run. */
+  memoryMb?: number;
+  /** Absent: nobody measures it for pods of this kind. */
+  durations: Partial<Record<Latency, Histogram>>;
 }
 
 const seconds = (ms: number) => (ms / 1_000).toFixed(2);
@@ -33,6 +46,7 @@ export function formatTimes(batches: readonly Batch[]): string {
     'p99',
     'CPU of the driver for each, ms',
     'besides at rest',
+    'memory with them, MB',
     'rounds',
     'pods tried again',
   ];
@@ -43,8 +57,8 @@ export function formatTimes(batches: readonly Batch[]): string {
       const { median, p99 } = summarize(values);
       return [seconds(median), seconds(p99)];
     };
-    const cpuOf = (key: 'cpuMs' | 'workCpuMs') => {
-      const values = of.flatMap(({ [key]: ms }) => (ms === undefined ? [] : [ms / count]));
+    const medianOf = (key: 'cpuMs' | 'workCpuMs' | 'memoryMb', among = 1) => {
+      const values = of.flatMap(({ [key]: value }) => (value === undefined ? [] : [value / among]));
       return values.length === 0 ? '' : summarize(values).median.toFixed(0);
     };
     return [
@@ -53,13 +67,27 @@ export function formatTimes(batches: readonly Batch[]): string {
       seconds(summarize(of.map(({ allRunningMs }) => allRunningMs)).median),
       ...timesOf('fromCreateMs'),
       ...timesOf('fromBindingMs'),
-      cpuOf('cpuMs'),
-      cpuOf('workCpuMs'),
+      medianOf('cpuMs', count),
+      medianOf('workCpuMs', count),
+      medianOf('memoryMb'),
       String(of.length),
       String(of.reduce((total, { warnings }) => total + new Set(warnings.map(({ pod }) => pod)).size, 0)),
     ];
   });
   return renderTable(head, rows);
+}
+
+/** One line for each number of pods and kind of pod: what 99 of 100 calls and writes took at most, by the buckets of their histograms. */
+export function formatLatencies(batches: readonly Batch[]): string {
+  const keys = Object.keys(latencies) as Latency[];
+  const rows = group(batches).flatMap(([count, kind, of]) => {
+    const limits = keys.map((key) =>
+      p99Of(together(of.flatMap(({ durations: { [key]: each } }) => (each === undefined ? [] : [each])))),
+    );
+    if (limits.every((limit) => limit === undefined)) return [];
+    return [[String(count), kind, ...limits.map((limit) => (limit === undefined ? '' : `≤ ${limit * 1_000}`))]];
+  });
+  return renderTable(['pods at once', 'each with', ...keys.map((key) => `${latencies[key]}, p99, ms`)], rows);
 }
 
 function group(batches: readonly Batch[]): [count: number, kind: string, of: Batch[]][] {

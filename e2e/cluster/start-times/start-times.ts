@@ -1,19 +1,21 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { V1Pod } from '@kubernetes/client-node';
 import { KubeClient } from '../../../src/framework/kube/index.ts';
 import { loadKubeConfig } from '../../../src/framework/kube/kube-config.ts';
 import { systemClock } from '../../../src/lib/clock.ts';
 import { makeLinks } from '../../../test/bench/go/links.ts';
 import { goDriverName, linksAnnotation } from '../../../test/bench/go/programs.ts';
-import { cpuMs } from '../../../test/bench/shipped-driver.ts';
+import { cpuMs, residentMb } from '../../../test/bench/shipped-driver.ts';
 import type { Program } from '../../node/program.ts';
 import { Cluster } from '../cluster.ts';
 import { InstalledDriver } from '../node/driver.ts';
-import { RealNode } from '../node/real-node.ts';
+import { nodeName, RealNode } from '../node/real-node.ts';
 import { testClaim, testPod } from '../objects.ts';
 import type { ClusterPrograms } from '../programs.ts';
+import { type Histogram, readHistogram, since } from './histogram.ts';
 import { startGoDriver, startGoPlugin } from './neighbours.ts';
 import { type PodTimes, PodWatch } from './pod-watch.ts';
-import type { Batch } from './report.ts';
+import type { Batch, Latency } from './report.ts';
 
 /** What the pods of each kind get. */
 export const kinds = {
@@ -29,6 +31,10 @@ const served: readonly Kind[] = ['netdra', 'link', 'go'];
 /** Time for the driver's work after its answers, before its CPU time is read, ms. */
 const restMs = 2_000;
 const deviceClass = 'go-test-driver';
+/** Default of the chart. */
+const metricsPort = 9_797;
+/** Kubernetes `ResourceSliceMaxDevices`: upstream's test driver has one slice, which the API server refuses with more. */
+const mostDevices = 128;
 
 interface Parts {
   node: RealNode;
@@ -69,7 +75,8 @@ export class StartTimes implements AsyncDisposable {
     const client = stack.use(new KubeClient(config, { clock: systemClock, userAgent: 'netdra-e2e' }));
     const links = makeLinks(mostPods);
     const needsGo = measured.includes('go');
-    const goDriver = needsGo ? stack.use(await startGoDriver(node, programs.kubernetes, 2 * mostPods)) : undefined;
+    const devices = Math.min(mostDevices, 2 * mostPods);
+    const goDriver = needsGo ? stack.use(await startGoDriver(node, programs.kubernetes, devices)) : undefined;
     const goPlugin = stack.use(await startGoPlugin(node, programs.nriPlugin));
     await cluster.create({
       apiVersion: 'resource.k8s.io/v1',
@@ -129,15 +136,22 @@ export class StartTimes implements AsyncDisposable {
     this.#batches += 1;
     using watch = PodWatch.open(this.#parts.client, cluster.namespace);
     const cpuBefore = this.#cpuMs(kind);
+    const durationsBefore = await this.#durations(kind);
     const createdAt = new Map<string, number>();
     const startedAt = Date.now();
     await Promise.all(names.map((name, index) => this.#create(kind, name, index, createdAt)));
     const times = await watch.untilRunning(names);
     const starts = await this.#startsOf(times);
     const warnings = await cluster.warningsOf(names);
+    const pids = this.#pidsOf(kind);
+    const memoryMb = pids.reduce((sum, pid) => sum + residentMb(pid), 0);
     await cluster.removeAll();
     await sleep(restMs);
     const cpu = this.#cpuMs(kind);
+    const durations: Batch['durations'] = {};
+    for (const [key, after] of await this.#durations(kind)) {
+      durations[key] = since(durationsBefore.get(key) ?? [], after);
+    }
     const idleMs = ((Date.now() - startedAt) / 1_000) * (this.#idleCpuMsPerSecond.get(kind) ?? 0);
     const smooth = names.filter((name) => !warnings.some(({ pod }) => pod === name));
     const of = (from: (name: string) => number) => smooth.map((name) => (starts.get(name) ?? 0) - from(name));
@@ -148,7 +162,8 @@ export class StartTimes implements AsyncDisposable {
       fromCreateMs: of((name) => createdAt.get(name) ?? 0),
       fromBindingMs: of((name) => times.get(name)?.boundAtMs ?? 0),
       warnings,
-      ...(cpu === undefined ? {} : cpuOf(cpu - (cpuBefore ?? 0), idleMs)),
+      durations,
+      ...(cpu === undefined ? {} : { memoryMb, ...cpuOf(cpu - (cpuBefore ?? 0), idleMs) }),
     };
   }
 
@@ -177,16 +192,38 @@ export class StartTimes implements AsyncDisposable {
     return new Map(await Promise.all(entries));
   }
 
+  /** Durations so far: the kubelet's, of all drivers, and those of the driver. */
+  async #durations(kind: Kind): Promise<ReadonlyMap<Latency, Histogram>> {
+    const read = async (path: string) => await this.#parts.client.requestText({ method: 'GET', path });
+    const kubelet = await read(`/api/v1/nodes/${nodeName}/proxy/metrics`);
+    const callOf = (operation: string) =>
+      readHistogram(kubelet, 'dra_operations_duration_seconds', `operation_name="${operation}"`);
+    const durations = new Map<Latency, Histogram>([
+      ['prepare', callOf('PrepareResources')],
+      ['unprepare', callOf('UnprepareResources')],
+    ]);
+    if (kind !== 'netdra') return durations;
+    const pods = `/api/v1/namespaces/${this.#parts.cluster.target.driverNamespace}/pods`;
+    const [pod] = await this.#parts.node.list<V1Pod>(pods);
+    const driver = await read(`${pods}/${pod?.metadata?.name}:${metricsPort}/proxy/metrics`);
+    return durations.set('write', readHistogram(driver, 'dra_metadata_write_duration_seconds'));
+  }
+
   /** CPU time used so far by the programs that serve a kind of pod. */
   #cpuMs(kind: Kind): number | undefined {
+    const pids = this.#pidsOf(kind);
+    return pids.length === 0 ? undefined : pids.reduce((sum, pid) => sum + cpuMs(pid), 0);
+  }
+
+  #pidsOf(kind: Kind): number[] {
+    const { node, goDriver, goPlugin } = this.#parts;
     const pidsOf: Record<Kind, () => number[]> = {
       none: () => [],
-      netdra: () => this.#parts.node.driverPids(),
-      link: () => [this.#parts.goPlugin.pid],
-      go: () => (this.#parts.goDriver === undefined ? [] : [this.#parts.goDriver.pid, this.#parts.goPlugin.pid]),
+      netdra: () => node.driverPids(),
+      link: () => [goPlugin.pid],
+      go: () => (goDriver === undefined ? [] : [goDriver.pid, goPlugin.pid]),
     };
-    const pids = pidsOf[kind]();
-    return pids.length === 0 ? undefined : pids.reduce((sum, pid) => sum + cpuMs(pid), 0);
+    return pidsOf[kind]();
   }
 }
 
