@@ -58,7 +58,8 @@ export function encodeObject(document: MetadataDocument | DecodedMetadata, versi
 }
 
 function formatDevice(device: DeviceMetadata): Record<string, unknown> {
-  const attributes = sortedAttributes(device.attributes ?? {}).map(([name, value]) => [name, formatAttribute(value)]);
+  const sorted = sortedAttributes(device.attributes ?? {});
+  const attributes = sorted.map((entry) => [entry[0], formatAttribute(entry[1])]);
   return defined({
     driver: device.driver,
     pool: device.pool,
@@ -71,6 +72,9 @@ function formatDevice(device: DeviceMetadata): Record<string, unknown> {
 /** Kinds in Go's order. */
 function formatAttribute(attribute: DeviceAttribute): Record<string, unknown> {
   const value: Record<string, unknown> = {};
-  for (const kind of attributeKinds) if (attribute[kind] !== undefined) value[kind] = attribute[kind];
+  // An iterator would make an object for each kind of each attribute.
+  attributeKinds.forEach((kind) => {
+    if (attribute[kind] !== undefined) value[kind] = attribute[kind];
+  });
   return value;
 }
