@@ -24,22 +24,36 @@ export function encodeAttributes(attributes: Attribute[]): Uint8Array[] {
  */
 export class Attributes {
   readonly #stream: Buffer;
-  /** Offset of each type's attribute. */
-  readonly #places = new Map<number, number>();
+  /** Offset of each type's attribute. Types are small numbers: a map of sixty takes four times the memory, for each link. */
+  readonly #places: (number | undefined)[] = [];
 
   /** @throws RangeError if an attribute exceeds the rest of the stream */
   constructor(stream: Buffer) {
     this.#stream = stream;
-    for (let at = 0; at < stream.length; at = nextAfter(stream, at)) this.#places.set(typeAt(stream, at), at);
+    for (let at = 0; at < stream.length; at = nextAfter(stream, at)) this.#places[typeAt(stream, at)] = at;
   }
 
   get(type: number): Buffer | undefined {
-    const at = this.#places.get(type);
+    const at = this.#places[type];
     return at === undefined ? undefined : payloadAt(this.#stream, at);
   }
 
+  /** Returns an unsigned number, read in place. @throws RangeError if the attribute has another length */
+  number(type: number, bytes: 1 | 4 = 4): number | undefined {
+    const stream = this.#stream;
+    const at = this.#places[type];
+    if (at === undefined) return undefined;
+    if (lengthAt(stream, at) !== headerBytes + bytes) {
+      throw new RangeError(`attribute ${type} has ${lengthAt(stream, at) - headerBytes} octets, not ${bytes}`);
+    }
+    const first = at + headerBytes;
+    if (bytes === 1) return octetAt(stream, first);
+    const low = octetAt(stream, first) | (octetAt(stream, first + 1) << 8);
+    return (low | (octetAt(stream, first + 2) << 16) | (octetAt(stream, first + 3) << 24)) >>> 0;
+  }
+
   has(type: number): boolean {
-    return this.#places.has(type);
+    return this.#places[type] !== undefined;
   }
 }
 

@@ -1,4 +1,4 @@
-import { getS32, getU8, getU32, putS32, putU32 } from 'netlink';
+import { getS32, putS32, putU32 } from 'netlink';
 import { defined } from '../../lib/defined.ts';
 import {
   type Attribute,
@@ -168,18 +168,15 @@ export interface NetnsReference {
 export function decodeLink(message: Buffer): Link {
   const attributes = new Attributes(message.subarray(headerBytes));
   const info = new Attributes(attributes.get(LinkAttribute.linkInfo) ?? Buffer.alloc(0));
-  const flags = getU32(message.subarray(8, 12));
-  const number = (type: number, read: (data: Buffer) => number) => {
-    const data = attributes.get(type);
-    return data === undefined ? undefined : read(data);
-  };
+  const flags = message.readUInt32LE(8);
+  const lowerNetnsId = attributes.get(LinkAttribute.linkNetnsId);
   return {
-    index: getS32(message.subarray(4, 8)),
+    index: message.readInt32LE(4),
     name: decodeString(attributes.get(LinkAttribute.name)) ?? '',
-    mtuBytes: number(LinkAttribute.mtu, getU32) ?? 0,
+    mtuBytes: attributes.number(LinkAttribute.mtu) ?? 0,
     up: (flags & flagUp) !== 0,
     flags: linkFlags.filter((flag) => (flags & flagBits[flag]) !== 0),
-    carrier: number(LinkAttribute.carrier, getU8) === 1,
+    carrier: attributes.number(LinkAttribute.carrier, 1) === 1,
     altNames: decodeAltNames(attributes).map((name) => decodeString(name)),
     ...decodePort(info),
     ...decodeBond(info),
@@ -189,15 +186,15 @@ export function decodeLink(message: Buffer): Link {
       alias: decodeString(attributes.get(LinkAttribute.alias)),
       portName: decodeString(attributes.get(LinkAttribute.physPortName)),
       kind: decodeString(info.get(infoKind)),
-      master: number(LinkAttribute.master, getU32),
-      lower: number(LinkAttribute.link, getU32),
-      lowerNetnsId: number(LinkAttribute.linkNetnsId, getS32),
-      minMtuBytes: number(LinkAttribute.minMtu, getU32) || undefined,
-      maxMtuBytes: number(LinkAttribute.maxMtu, getU32) || undefined,
-      linkMode: linkModes[number(LinkAttribute.linkMode, getU8) ?? -1],
+      master: attributes.number(LinkAttribute.master),
+      lower: attributes.number(LinkAttribute.link),
+      lowerNetnsId: lowerNetnsId && getS32(lowerNetnsId),
+      minMtuBytes: attributes.number(LinkAttribute.minMtu) || undefined,
+      maxMtuBytes: attributes.number(LinkAttribute.maxMtu) || undefined,
+      linkMode: linkModes[attributes.number(LinkAttribute.linkMode, 1) ?? -1],
       broadcastAddress: decodeHardwareAddress(attributes.get(LinkAttribute.broadcast)),
-      group: number(LinkAttribute.group, getU32),
-      txQueueLength: number(LinkAttribute.txQueueLength, getU32),
+      group: attributes.number(LinkAttribute.group),
+      txQueueLength: attributes.number(LinkAttribute.txQueueLength),
       offloadLimits: decodeOffloadLimits(attributes),
       xdp: decodeXdp(attributes.get(LinkAttribute.xdp)),
     }),
@@ -219,11 +216,9 @@ function decodeAltNames(attributes: Attributes): Buffer[] {
 }
 
 function decodeOffloadLimits(attributes: Attributes): OffloadLimits | undefined {
-  const entries = offloadLimits.flatMap((limit) => {
-    const data = attributes.get(LinkAttribute[limit]);
-    return data === undefined ? [] : [[limit, getU32(data)]];
-  });
-  return entries.length === 0 ? undefined : Object.fromEntries(entries);
+  const limits = Object.fromEntries(offloadLimits.map((limit) => [limit, attributes.number(LinkAttribute[limit])]));
+  const known = defined(limits);
+  return Object.keys(known).length === 0 ? undefined : known;
 }
 
 function decodePort(info: Attributes): BondMember {
@@ -310,14 +305,14 @@ export function encodeXdp(fd: number, mode: XdpMode): Attribute[] {
 
 function encodeHeader(index: number, { up, flags = {} }: LinkChange): Buffer {
   const header = Buffer.alloc(headerBytes);
-  putU32(index).copy(header, 4);
+  header.writeUInt32LE(index, 4);
   let [values, mask] = [up ? flagUp : 0, up === undefined ? 0 : flagUp];
   for (const flag of linkFlags) {
     if (flags[flag] === undefined) continue;
     mask |= flagBits[flag];
     if (flags[flag]) values |= flagBits[flag];
   }
-  putU32(values).copy(header, 8);
-  putU32(mask).copy(header, 12);
+  header.writeUInt32LE(values, 8);
+  header.writeUInt32LE(mask, 12);
   return header;
 }

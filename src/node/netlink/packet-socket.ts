@@ -12,6 +12,8 @@ const withoutWaiting = 0x40;
 /** `struct sockaddr_ll`. Source: packet(7). */
 const addressLayout = { bytes: 20, family: 0, protocol: 2, index: 4 } as const;
 const maxFrameBytes = 2_048;
+/** Receives each frame: most calls find none, and a call returns before the next one. */
+const received = Buffer.allocUnsafeSlow(maxFrameBytes);
 
 /** `ETH_P_*` of Linux `if_ether.h`. `none` receives nothing; `all` also receives what the host itself sends. */
 export const EtherType = { none: 0, all: 3, arp: 0x0806, ipv6: 0x86dd } as const;
@@ -60,9 +62,8 @@ export class PacketSocket implements Disposable {
 
   /** Returns the next received frame, truncated to 2 KiB. */
   receive(): Buffer | undefined {
-    const buffer = Buffer.alloc(maxFrameBytes);
-    const bytes = loadSystemCalls().recv(this.#descriptor, buffer, buffer.length, withoutWaiting);
-    return bytes < 0 ? undefined : buffer.subarray(0, bytes);
+    const bytes = loadSystemCalls().recv(this.#descriptor, received, received.length, withoutWaiting);
+    return bytes < 0 ? undefined : Buffer.from(received.subarray(0, bytes));
   }
 
   [Symbol.dispose](): void {

@@ -48,6 +48,16 @@ describe('decodeLink', () => {
     );
   });
 
+  it('rejects a number of another length', () => {
+    const read = (type: number, value: Uint8Array) => () => decodeLink(linkMessage([attribute(type, value)]));
+    expect(read(50, Buffer.alloc(2))).toThrow(RangeError);
+    expect(read(33, Buffer.alloc(4))).toThrow(RangeError);
+  });
+
+  it('reads all bits of a number', () => {
+    expect(decodeLink(linkMessage([attribute(51, putU32(0xfedcba98))])).maxMtuBytes).toBe(0xfedcba98);
+  });
+
   it('reads the MTU limits; 0 means no limit', () => {
     const limits = (min: number, max: number) =>
       decodeLink(linkMessage([attribute(50, putU32(min)), attribute(51, putU32(max))]));
