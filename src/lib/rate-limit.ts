@@ -11,7 +11,7 @@ export interface RateLimitOptions {
 /** Token bucket for each key: a burst, then one per interval. Keys whose bucket is full again are forgotten. */
 export class RateLimit {
   readonly #options: RateLimitOptions;
-  /** Times, ms of the clock, at which each key's bucket is full again. */
+  /** Times, ms of the clock, at which each key's bucket is full again; the key that was taken last comes last. */
   readonly #fullAtMs = new Map<string, number>();
 
   constructor(options: RateLimitOptions) {
@@ -21,9 +21,15 @@ export class RateLimit {
   /** Takes a token of the key. @returns whether a token was left */
   take(key: string): boolean {
     const nowMs = this.#options.clock.nowMs();
-    for (const [each, fullAtMs] of this.#fullAtMs) if (fullAtMs <= nowMs) this.#fullAtMs.delete(each);
+    for (const [each, fullAtMs] of this.#fullAtMs) {
+      // Later ones may be full, too: they are forgotten after this one, since a look at all takes longer with each pod.
+      if (fullAtMs > nowMs) break;
+      this.#fullAtMs.delete(each);
+    }
     if (this.waitMs(key) > 0) return false;
-    this.#fullAtMs.set(key, (this.#fullAtMs.get(key) ?? nowMs) + this.#options.everyMs);
+    const fromMs = Math.max(nowMs, this.#fullAtMs.get(key) ?? nowMs);
+    this.#fullAtMs.delete(key);
+    this.#fullAtMs.set(key, fromMs + this.#options.everyMs);
     return true;
   }
 
