@@ -71,12 +71,13 @@ function attributesProblem(attributes: Record<string, DeviceAttribute>): string 
 }
 
 function attributeProblem(attribute: DeviceAttribute): string | undefined {
-  const set = Object.entries(attribute ?? {}).filter(([, value]) => value !== undefined);
-  const [[kind, value] = [], ...others] = set as [AttributeKind, unknown][];
-  if (kind === undefined || others.length > 0 || !attributeKinds.includes(kind)) {
-    const names = set.length === 0 ? 'none' : set.map(([name]) => name).join(', ');
-    return `one of ${attributeKinds.join(', ')} is needed, it has ${names}`;
+  const kinds = Object.keys(attribute ?? {}) as AttributeKind[];
+  const set = kinds.filter((kind) => attribute[kind] !== undefined);
+  const kind = set[0];
+  if (kind === undefined || set.length > 1 || !attributeKinds.includes(kind)) {
+    return `one of ${attributeKinds.join(', ')} is needed, it has ${set.join(', ') || 'none'}`;
   }
+  const value: unknown = attribute[kind];
   if (!kind.endsWith('s')) return valueProblem(kind, value);
   if (!Array.isArray(value) || value.length === 0) return `${kind} needs a list of at least one value`;
   const problems = value.map((each) => valueProblem(kind.slice(0, -1), each, limits.listValue));
