@@ -45,7 +45,7 @@ function octets16(value: number): [number, number] {
 }
 
 /** Source: RFC 1071. @param data of an even number of octets */
-function checksum(data: Buffer): number {
+export function checksum(data: Buffer): number {
   let sum = 0;
   for (let at = 0; at < data.length; at += 2) sum += data.readUInt16BE(at);
   while (sum > 0xffff) sum = (sum & 0xffff) + (sum >> 16);

@@ -34,6 +34,7 @@ export function findContradictions(config: VfConfig): string[] {
     ...driverProblems(config),
     ...bondProblems(config),
     ...hostConfigProblems(config),
+    ...dhcpProblems(config),
     ...propertyProblems(config),
     ...routeProblems(config),
     ...bondNeighborProblems(config),
@@ -48,6 +49,7 @@ export function findUserSpaceProblems(config: VfConfig, driver: string): string[
   const problems = asked(config, interfaceOnly).map(
     (field) => `${field}: needs an interface, and ${driver} gives none`,
   );
+  if (config.ipam?.type === 'dhcp') problems.push(`ipam: type dhcp needs an interface, and ${driver} gives none`);
   if (config.bond !== undefined) problems.push(`bond: ${config.bond.name} cannot be with driver "${driver}"`);
   if (attach !== 'netlink') problems.push(`attach: with ${driver} there is no interface that ${attach} could attach`);
   return problems;
@@ -90,6 +92,11 @@ function hostConfigProblems(config: VfConfig): string[] {
   return asked(config, ['addresses', 'slaac', 'ipam', 'bond']).map((field) => {
     return `${field}: is ${JSON.stringify(config[field])}, but keepHostConfig takes the addresses of the host`;
   });
+}
+
+/** The plugin dhcp asks for an address by the interface, and a bond is made after that. */
+function dhcpProblems({ ipam, bond }: VfConfig): string[] {
+  return ipam?.type === 'dhcp' && bond !== undefined ? [`ipam: type dhcp does not go with bond ${bond.name}`] : [];
 }
 
 function propertyProblems({ vf = {} }: VfConfig): string[] {

@@ -10,7 +10,7 @@ import {
   unlessThere,
 } from '../../node/netlink/index.ts';
 import type { RouteConfig, VfConfig } from '../model/index.ts';
-import { duplicateDetection, interfaceSettings } from './interface-settings.ts';
+import { duplicateDetection, interfaceSettings, type SettingsConfig } from './interface-settings.ts';
 import type { NetworkNamespace } from './networks.ts';
 
 /** A claim's configuration, with the additions of an IPAM plugin, whose routes may have more fields, and of the host. */
@@ -56,10 +56,7 @@ export async function configureLink(
   // In a separate request: the kernel does not say which part of a request it refuses.
   if (offloadLimits !== undefined) await pod.setLink(link.index, { offloadLimits: defined(offloadLimits) });
   const all = [...addresses, ...(hostConfig === undefined ? [] : addressesOf(hostConfig))];
-  const { needed, asked } = interfaceSettings({ ...config, addresses: all });
-  const skipped = await namespace.writeSysctls(link.name, needed, { skipMissing: true });
-  const detection = duplicateDetection(skipped);
-  if (Object.keys(asked).length > 0) await namespace.writeSysctls(link.name, asked);
+  const detection = duplicateDetection(await writeSettings(namespace, link, { ...config, addresses: all }));
   // All are sent at once, and executed in this order.
   await Promise.all([
     ...addresses.map((cidr) =>
@@ -76,6 +73,21 @@ export async function configureLink(
   }
   for (const rule of rules) await unlessThere(pod.addEntry(ruleTable, link.index, rule), async () => true);
   for (const neighbor of neighbors) await pod.addEntry(neighborTable, link.index, neighbor);
+}
+
+/**
+ * Writes the kernel settings of an interface.
+ * @returns settings that the kernel lacks
+ */
+export async function writeSettings(
+  namespace: Pick<NetworkNamespace, 'writeSysctls'>,
+  { name }: Link,
+  config: SettingsConfig,
+): Promise<string[]> {
+  const { needed, asked } = interfaceSettings(config);
+  const skipped = await namespace.writeSysctls(name, needed, { skipMissing: true });
+  if (Object.keys(asked).length > 0) await namespace.writeSysctls(name, asked);
+  return skipped;
 }
 
 /**

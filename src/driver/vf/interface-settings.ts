@@ -1,5 +1,5 @@
 import type { InterfaceSysctls } from '../../node/netlink/index.ts';
-import type { LinkConfig } from './configure-link.ts';
+import type { VfConfig } from '../model/index.ts';
 
 /**
  * Kernel settings of an interface in a pod, applied before it is up. A link that enters a namespace gets the defaults of
@@ -41,8 +41,12 @@ const openToIpv6: InterfaceSysctls = {
   'net.ipv6.conf.IFNAME.use_optimistic': 1,
 };
 
-/** @param config including the additions of an IPAM plugin */
-export function interfaceSettings(config: LinkConfig): InterfaceSettings {
+/** What a claim's kernel settings follow from, with the additions of an IPAM plugin. */
+export interface SettingsConfig extends Pick<VfConfig, 'addresses' | 'neighbors' | 'slaac' | 'sysctls'> {
+  routes?: readonly { destination: string }[] | undefined;
+}
+
+export function interfaceSettings(config: SettingsConfig): InterfaceSettings {
   const { addresses = [], routes = [], neighbors = [], slaac, sysctls: asked = {} } = config;
   const hosts = [...routes.map(({ destination }) => destination), ...neighbors.map(({ address }) => address)];
   const isIpv6 = slaac !== undefined || [...addresses, ...hosts].some((each) => each.includes(':'));

@@ -5,7 +5,7 @@ import type { Announcements } from './announcements.ts';
 import { joinBond } from './bonds.ts';
 import { findDifferences } from './claim-differences.ts';
 import type { CniAttacher } from './cni-attacher.ts';
-import { configureLink, toNewRoute } from './configure-link.ts';
+import { configureLink, toNewRoute, writeSettings } from './configure-link.ts';
 import { linkToCreate } from './created-links.ts';
 import { applyEthtool } from './ethtool-settings.ts';
 import { pfSettingsOf } from './pf-settings.ts';
@@ -50,6 +50,8 @@ function netlinkStrategy({ links, vfs, cni, announcements }: StrategyParts): Att
         ? links.attach(await links.snapshot(task), task)
         : links.rename(found, task));
       await applyEthtool(pod.namespace.ethtool, link.index, config.ethtool ?? {});
+      // The daemon of the plugin dhcp sets the link up.
+      if (config.ipam !== undefined) await writeSettings(pod.namespace, link, config);
       const { addresses, routes } = await cni.addresses(device, place, signal);
       const join = async (created: CreatedLink) => {
         const joining = joinBond(pod.namespace.connection, link, created, device);

@@ -117,6 +117,8 @@ describe('findContradictions', () => {
     ],
     [{ keepHostConfig: true, slaac: { waitSeconds: 0 } }, /: slaac: is \{"waitSeconds":0\}, but keepHostConfig takes/],
     [{ keepHostConfig: true, ipam: { type: 'dhcp' } }, /: ipam: is \{"type":"dhcp"\}, but keepHostConfig takes/],
+    [{ ipam: { type: 'dhcp' }, driver: 'vfio-pci' }, /: ipam: type dhcp needs an interface, and vfio-pci gives none$/],
+    [{ ipam: { type: 'dhcp' }, bond: { name: 'bond0' } }, /: ipam: type dhcp does not go with bond bond0$/],
     [{ keepHostConfig: true, attach: 'observe' }, /: keepHostConfig: does not go with attach "observe"$/],
     [{ keepHostConfig: true, driver: 'vfio-pci' }, /: keepHostConfig: needs an interface, and vfio-pci gives none$/],
     [{ ethtool: { rings: { rx: 64 } }, attach: 'observe' }, /: ethtool: does not go with attach "observe"$/],

@@ -1,0 +1,81 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { locateTools } from '../../e2e/node/tools.ts';
+import { NetnsHandle, RtnlConnection } from '../../src/node/netlink/index.ts';
+import { DhcpServer } from '../doubles/dhcp-server.ts';
+import type { TestNetns } from '../doubles/netns.ts';
+import { tempDir } from '../doubles/temp-dir.ts';
+import { AttachmentBench, links } from './attachment-bench.ts';
+
+/** The daemon of the CNI plugin dhcp. */
+class Daemon implements AsyncDisposable {
+  readonly #dir = tempDir();
+  readonly socketPath = join(this.#dir.path, 'dhcp.sock');
+  readonly #process: ChildProcess;
+
+  constructor() {
+    const program = join(locateTools(process.env).cniBinDir, 'dhcp');
+    this.#process = spawn(program, ['daemon', '-socketpath', this.socketPath], { stdio: 'inherit' });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#process.kill();
+    await once(this.#process, 'exit');
+    this.#dir[Symbol.dispose]();
+  }
+}
+
+describe('a VF with ipam of type dhcp', () => {
+  let stack: AsyncDisposableStack;
+  let bench: AttachmentBench;
+  let server: DhcpServer;
+  let daemon: Daemon;
+  let pod: TestNetns;
+  /** Whether the pod accepted router advertisements while it asked for its address. */
+  let accepted: Set<string>;
+
+  beforeEach(async () => {
+    stack = new AsyncDisposableStack();
+    bench = stack.use(new AttachmentBench());
+    bench.createVf(1);
+    const netns = stack.use(NetnsHandle.open('/proc/self/ns/net'));
+    const connection = stack.use(RtnlConnection.open(netns));
+    pod = bench.newPod();
+    accepted = new Set();
+    const look = () => accepted.add(pod.exec('cat', '/proc/sys/net/ipv6/conf/net1/accept_ra').trim());
+    server = stack.use(new DhcpServer(netns, (await connection.link({ name: 'peer1' }))!, look));
+    daemon = stack.use(new Daemon());
+    await expect.poll(() => existsSync(daemon.socketPath)).toBe(true);
+  });
+  afterEach(async () => await stack.disposeAsync());
+
+  async function attach() {
+    const ipam = { type: 'dhcp', daemonSocketPath: daemon.socketPath };
+    bench.prepare('c', [{ index: 1, config: { interfaceName: 'net1', ipam } }]);
+    return await bench.attach('c', pod);
+  }
+
+  it('has the leased address, which is released when it leaves', async () => {
+    const [state] = await attach();
+    const [[, leased] = []] = [...server.leases];
+    expect(state?.ips).toEqual([`${leased}/24`]);
+    await bench.detach('c');
+    expect(server.leases.size).toBe(0);
+    expect(links()).toContain('vf1');
+  });
+
+  it('leaves nothing behind when its namespace is gone before it is detached', async () => {
+    await attach();
+    pod.unmount();
+    await bench.detach('c');
+    expect((await bench.runner.cachedAttachments()).attachments).toEqual([]);
+  });
+
+  it('accepts no router advertisements while the daemon asks for an address', async () => {
+    await attach();
+    expect([...accepted]).toEqual(['0']);
+  });
+});
