@@ -1,8 +1,10 @@
-import { describe, expect } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { joinBond } from '../../../src/driver/vf/bonds.ts';
+import { configureLink } from '../../../src/driver/vf/configure-link.ts';
 import { linkToCreate } from '../../../src/driver/vf/created-links.ts';
-import { type NewBond, RtnlConnection } from '../../../src/node/netlink/index.ts';
+import { KernelNetworks, type NewBond, RtnlConnection, toNetworkState } from '../../../src/node/netlink/index.ts';
 import { TestNetns } from '../../../test/doubles/netns.ts';
+import { advertise } from '../../../test/doubles/router.ts';
 import { activeIn, type Failover, failOver, setCable } from '../failover.ts';
 import { detailedLinks, linkOf, networkDataOf, vfAt } from '../vfs.ts';
 import { deviceName } from '../vm-node.ts';
@@ -111,4 +113,40 @@ describe('joinBond', () => {
       await expect.poll(shown, { timeout: waitMs }).toMatchObject({ primary: 'net2', active_slave: after });
     },
   );
+});
+
+describe('configureLink on a bond with slaac', () => {
+  // Without the driver, which `it` starts.
+  test('gives the bond an address from a router, which it keeps after a failover', async () => {
+    using own = new TestNetns();
+    for (const name of ['net1', 'net2']) {
+      own.exec('ip', 'link', 'add', name, 'type', 'veth', 'peer', 'name', `${name}-peer`);
+      own.exec('ip', 'link', 'set', `${name}-peer`, 'up');
+    }
+    using networks = new KernelNetworks({ procSysDir: '/proc/sys' });
+    using namespace = networks.open(own.path)!;
+    const { connection, netns } = namespace;
+    const config = { bond: { name: 'bond0' }, slaac: { waitSeconds: 0 } };
+    for (const name of ['net1', 'net2']) {
+      const link = await connection.link({ name });
+      const bond = await joinBond(connection, link!, linkToCreate('bond', 'claim-uid', 'bond0'), {
+        config,
+        request: name,
+      });
+      await configureLink(namespace, bond, config);
+    }
+    const announced = async (peer: string) => {
+      const link = await connection.link({ name: peer });
+      advertise(netns, link!, ['2001:db8:1::/64']);
+      const bond = await connection.link({ name: 'bond0' });
+      const { isAutoconfigured, ips } = toNetworkState(bond!, await connection.addresses(bond!.index));
+      return isAutoconfigured ? ips : [];
+    };
+    await expect.poll(() => announced('net1-peer'), { timeout: waitMs }).toHaveLength(1);
+    const [first] = await announced('net1-peer');
+    own.exec('ip', 'link', 'set', 'net1-peer', 'down');
+    // The bond has another MAC now, of which the kernel makes another address.
+    await expect.poll(() => announced('net2-peer'), { timeout: waitMs }).toHaveLength(2);
+    expect(await announced('net2-peer')).toContain(first);
+  });
 });
