@@ -5,7 +5,15 @@ import { checksum } from './router.ts';
 /** Source: RFC 2132, 9.6. */
 const MessageType = { discover: 1, offer: 2, request: 3, ack: 5, release: 7 } as const;
 /** Source: RFC 2132. */
-const Option = { subnetMask: 1, router: 3, leaseSeconds: 51, messageType: 53, serverId: 54, end: 255 } as const;
+const Option = {
+  subnetMask: 1,
+  router: 3,
+  leaseSeconds: 51,
+  messageType: 53,
+  serverId: 54,
+  requested: 55,
+  end: 255,
+} as const;
 const ethernetBytes = 14;
 const udpBytes = 8;
 /** Of the fixed fields of a message, with the magic cookie. Source: RFC 2131, 2 and 3. */
@@ -26,7 +34,7 @@ export class DhcpServer implements Disposable {
   constructor(
     netns: NetnsHandle,
     { index, hardwareAddress = '' }: Pick<Link, 'index' | 'hardwareAddress'>,
-    onRequest: () => void,
+    onRequest: () => void = () => undefined,
   ) {
     this.#onRequest = onRequest;
     this.#socket = new PacketSocket(netns, index, EtherType.all);
@@ -39,7 +47,7 @@ export class DhcpServer implements Disposable {
       const message = requestIn(frame);
       if (message === undefined) continue;
       const client = message.subarray(28, 34).toString('hex');
-      const type = messageTypeOf(message);
+      const type = optionOf(message, Option.messageType)?.[0];
       if (type === MessageType.release) this.leases.delete(client);
       if (type === MessageType.discover)
         this.#answer(message, MessageType.offer, this.leases.get(client) ?? this.#next());
@@ -60,12 +68,13 @@ export class DhcpServer implements Disposable {
     const fixed = Buffer.from(request.subarray(0, fixedBytes));
     fixed[0] = 2;
     fixed.set(parseIpAddress(address).octets, 16);
+    const wantsRouter = optionOf(request, Option.requested)?.includes(Option.router) ?? false;
     const options = Buffer.concat([
       Buffer.of(Option.messageType, 1, type),
       Buffer.of(Option.serverId, 4, ...server),
       Buffer.of(Option.leaseSeconds, 4, 0, 0, 14, 16),
       Buffer.of(Option.subnetMask, 4, 255, 255, 255, 0),
-      Buffer.of(Option.router, 4, ...server),
+      ...(wantsRouter ? [Buffer.of(Option.router, 4, ...server)] : []),
       Buffer.of(Option.end),
     ]);
     const udp = Buffer.alloc(udpBytes);
@@ -93,13 +102,13 @@ function requestIn(frame: Buffer): Buffer | undefined {
   return udp.length >= udpBytes + fixedBytes && udp.readUInt16BE(2) === 67 ? udp.subarray(udpBytes) : undefined;
 }
 
-function messageTypeOf(message: Buffer): number | undefined {
+function optionOf(message: Buffer, option: number): Buffer | undefined {
   for (
     let at = fixedBytes;
     at + 2 < message.length && message[at] !== Option.end;
     at += 2 + message.readUInt8(at + 1)
   ) {
-    if (message[at] === Option.messageType) return message[at + 2];
+    if (message[at] === option) return message.subarray(at + 2, at + 2 + message.readUInt8(at + 1));
   }
   return undefined;
 }

@@ -1,38 +1,16 @@
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { locateTools } from '../../e2e/node/tools.ts';
+import { DhcpDaemon } from '../../e2e/node/dhcp-daemon.ts';
 import { NetnsHandle, RtnlConnection } from '../../src/node/netlink/index.ts';
 import { DhcpServer } from '../doubles/dhcp-server.ts';
 import type { TestNetns } from '../doubles/netns.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 import { AttachmentBench, links } from './attachment-bench.ts';
 
-/** The daemon of the CNI plugin dhcp. */
-class Daemon implements AsyncDisposable {
-  readonly #dir = tempDir();
-  readonly socketPath = join(this.#dir.path, 'dhcp.sock');
-  readonly #process: ChildProcess;
-
-  constructor() {
-    const program = join(locateTools(process.env).cniBinDir, 'dhcp');
-    this.#process = spawn(program, ['daemon', '-socketpath', this.socketPath], { stdio: 'inherit' });
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    this.#process.kill();
-    await once(this.#process, 'exit');
-    this.#dir[Symbol.dispose]();
-  }
-}
-
 describe('a VF with ipam of type dhcp', () => {
   let stack: AsyncDisposableStack;
   let bench: AttachmentBench;
   let server: DhcpServer;
-  let daemon: Daemon;
+  let daemon: DhcpDaemon;
   let pod: TestNetns;
   /** Whether the pod accepted router advertisements while it asked for its address. */
   let accepted: Set<string>;
@@ -47,8 +25,7 @@ describe('a VF with ipam of type dhcp', () => {
     accepted = new Set();
     const look = () => accepted.add(pod.exec('cat', '/proc/sys/net/ipv6/conf/net1/accept_ra').trim());
     server = stack.use(new DhcpServer(netns, (await connection.link({ name: 'peer1' }))!, look));
-    daemon = stack.use(new Daemon());
-    await expect.poll(() => existsSync(daemon.socketPath)).toBe(true);
+    daemon = stack.use(await DhcpDaemon.start(stack.use(tempDir()).path));
   });
   afterEach(async () => await stack.disposeAsync());
 
