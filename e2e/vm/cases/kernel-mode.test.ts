@@ -1,4 +1,6 @@
 import { expect } from 'vitest';
+import { NetnsHandle } from '../../../src/node/netlink/index.ts';
+import { EthtoolIoctl, type EthtoolStruct } from '../../../test/doubles/ethtool-ioctl.ts';
 import { classConfig, vfConfig } from '../vf-config.ts';
 import { hostVfStates, linkOf, networkDataOf, pfInfoOf, type VfState, vfAt } from '../vfs.ts';
 import { readMetadata } from '../vm-node.ts';
@@ -6,11 +8,22 @@ import { it } from '../vm-test.ts';
 
 const ping = (address: string, timeoutSeconds = 10) => `ping -c 2 -i 0.3 -W 5 -w ${timeoutSeconds} ${address} || true`;
 
+/** Words of ethtool's structs. */
+const [rxRing, txRing, rxUsecs] = [4, 7, 0];
+
+function readEthtool(name: string, netnsPath?: string) {
+  using netns = netnsPath === undefined ? NetnsHandle.own() : NetnsHandle.open(netnsPath);
+  using ioctl = new EthtoolIoctl(netns);
+  const word = (struct: EthtoolStruct, index: number) => ioctl.get(name, struct)[index];
+  return { rx: word('rings', rxRing), tx: word('rings', txRing), rxUsecs: word('coalescing', rxUsecs) };
+}
+
 it('a kernel-mode VF is configured as claimed, reaches only its VLAN, and is restored when its pod stops', async ({
   node,
   vfs,
 }) => {
   const vf = vfAt(vfs, 'pf0', 0);
+  const ethtoolBefore = readEthtool(vf.name);
   const start = (name: string, each: VfState, vlan: number, host: number) =>
     node.startPod(name, each, [
       classConfig({ vf: { vlan } }),
@@ -19,7 +32,11 @@ it('a kernel-mode VF is configured as claimed, reaches only its VLAN, and is res
   // Two at a time: the driver has 45 s to prepare a claim.
   const [running, sameCard] = await Promise.all([
     node.startPod('one', vf, [
-      classConfig({ macAddress: '02:11:22:33:44:55', vf: { trust: true, vlan: 7 } }),
+      classConfig({
+        macAddress: '02:11:22:33:44:55',
+        vf: { trust: true, vlan: 7 },
+        ethtool: { rings: { rx: 512, tx: 128 }, coalescing: { rxUsecs: 20 }, features: { 'rx-gro': false } },
+      }),
       vfConfig({ interfaceName: 'net1', mtu: 1400, addresses: ['192.0.2.10/24', '2001:DB8:0::10/64'] }),
     ]),
     start('same-card', vfAt(vfs, 'pf0', 1), 7, 1),
@@ -43,6 +60,7 @@ it('a kernel-mode VF is configured as claimed, reaches only its VLAN, and is res
     mtu: 1400,
     flags: expect.arrayContaining(['UP', 'LOWER_UP']),
   });
+  expect(readEthtool('net1', running.sandbox.netnsPath)).toEqual({ rx: 512, tx: 128, rxUsecs: 20 });
   expect(devices[0]?.networkData).toEqual(networkDataOf(link!));
   expect(devices[0]?.networkData?.ips).toEqual(['192.0.2.10/24', '2001:db8::10/64']);
   expect(devices[0]?.attributes).toMatchObject({
@@ -68,4 +86,5 @@ it('a kernel-mode VF is configured as claimed, reaches only its VLAN, and is res
   }
   await node.bench.endPod(running.pod);
   expect(hostVfStates()).toContainEqual(vf);
+  expect(readEthtool(vf.name)).toEqual(ethtoolBefore);
 });
