@@ -125,7 +125,7 @@ describe('configureLink', () => {
     expect(bench.own.ip('link', 'show', 'dev', 'br0')[0]).toMatchObject({ mtu: 1400 });
   });
 
-  it('hints that neighbors need an Ethernet interface if a neighbor is rejected, but not if a rule is', async () => {
+  it('hints at the Ethernet interface that neighbors need if a neighbor is rejected, and not if a rule is', async () => {
     using bench = await podWithTwoLinks();
     const { connection } = bench.network;
     bench.own.exec('ip', 'link', 'set', 'net1', 'mtu', '1200');

@@ -36,7 +36,7 @@ describe('flags', () => {
       expect(() => parseHandlers(bad)).toThrow('such as kata,kata-*');
   });
 
-  it('accepts only DNS names for drivers', () => {
+  it('accepts only DNS names as driver names', () => {
     expect(parseDriverName('sriov.netdra.dev')).toBe('sriov.netdra.dev');
     for (const bad of ['', 'A.b', 'a..b', '-a', `${'a'.repeat(64)}`, 'a/b'])
       expect(() => parseDriverName(bad)).toThrow();

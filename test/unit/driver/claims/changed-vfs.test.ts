@@ -154,7 +154,7 @@ describe('VFs of a claim', () => {
     );
   });
 
-  it('are released by a claim whose prepare failed before any change', async () => {
+  it('are released if preparing the claim failed before anything was changed', async () => {
     bench.control.failures.set('read 0000:00:00.2', new Error('unplugged'));
     expect(await bench.prepare(allocated('c', ['dev-1', 'dev-2'], trusted))).toMatchObject({
       error: expect.any(Error),

@@ -149,7 +149,7 @@ describe('FailureEvents', () => {
     );
   });
 
-  it('reports an unwritable status on the claim and its pods', () => {
+  it('emits events on the claim and its pods if the status cannot be written', () => {
     const { events, reported, reports } = record();
     events.sandboxSeen({ id: 's-1', ...pod });
     events.statusNotWritten(identity, ['p-1'], new Error('status of claim apps/fast-net cannot be written'));

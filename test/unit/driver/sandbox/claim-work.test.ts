@@ -236,7 +236,7 @@ describe('ClaimWork for the VFs of a claim', () => {
     expect(gate()).toBe('none');
   });
 
-  it('retries to withdraw the metadata of a VF that left the pod until that succeeds', async () => {
+  it('keeps trying, until it succeeds, to withdraw the metadata of a VF that left the pod', async () => {
     await serve();
     pod.delete('dev-1');
     withdrawError = new Error('read-only file system');

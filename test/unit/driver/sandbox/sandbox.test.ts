@@ -291,7 +291,7 @@ describe('Sandbox', () => {
     expect(work.done.filter((call) => call === 'serve a')).toHaveLength(2);
   });
 
-  it("stops following a pod whose claims are unprepared, so that the pod's namespace can end", async () => {
+  it('stops following a pod once its claims have been unprepared, so that its network namespace can go away', async () => {
     sandbox = open(true);
     await sandbox.want('ready');
     expect(networks.watches).toBe(1);

@@ -32,7 +32,7 @@ describe('PodLinks.findAttached', () => {
   const lo = link('lo', { hardwareAddress: '00:00:00:00:00:00' });
   const net1 = link('net1', { parentDevice: vf.pciAddress });
 
-  it('finds a VF under any name in the current list', async () => {
+  it('finds a VF in the current list, whatever its name', async () => {
     links = [lo, eth0, net1];
     await pod.find(vf);
     expect([await pod.findAttached(vf), lists]).toEqual([net1, 1]);

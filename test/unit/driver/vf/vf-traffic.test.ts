@@ -94,7 +94,7 @@ describe('TrafficReader', () => {
     });
   });
 
-  it("reads the interface's counters of a simulated VF; of a VF that left its pod only those of the PF", async () => {
+  it("reads a simulated VF's counters from its interface, or only from the PF once the VF has left its pod", async () => {
     podLinks = undefined;
     expect(await reader().read()).toEqual({ samples: [{ labels, counters }], missing: none, failures: [] });
     isSimulated = true;

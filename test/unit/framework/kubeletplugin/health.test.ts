@@ -93,7 +93,7 @@ describe('setHealth', () => {
     stop.abort();
   });
 
-  it('ends its streams when it stops, without waiting for them', async () => {
+  it('lets the driver end health streams when it stops, without waiting for them', async () => {
     await using bench = await startBench({}, { health: true, drainMs: 1_000 });
     bench.helper.setHealth([device('a')]);
     // A kubelet that does not look at the registration socket.

@@ -265,7 +265,7 @@ describe('a claim created by the scheduler for extended resources', () => {
     });
   });
 
-  it('is not prepared while its class is unreadable, although classes of other claims are not read', async () => {
+  it('is not prepared while its class is unreadable, unlike other claims, whose class is not read', async () => {
     await using bench = await startBench();
     using _down = bench.api.failNext('/deviceclasses/', 500, { times: Number.POSITIVE_INFINITY });
     const claim = bench.addPod('a', { annotations, requests: [request] }).wire;

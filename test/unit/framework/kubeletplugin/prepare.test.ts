@@ -147,7 +147,7 @@ describe('NodePrepareResources', () => {
     await expect(client.nodeUnprepareResources([wire])).rejects.toThrow(`unprepare resource claims: ${message}`);
   });
 
-  it('keeps the metadata of a claim although a call names the claim twice', async ({ own: bench }) => {
+  it("keeps a claim's metadata even if one call names the claim twice", async ({ own: bench }) => {
     const { wire } = bench.addPod('a');
     const client = bench.kubelet.client(testDriver);
     const once = await client.nodePrepareResources([wire]);

@@ -64,7 +64,7 @@ describe('Inventory of VFs', () => {
     expect(addresses(await node.inventory().scan(new Map([[a0, {}]])))).toContain(a0);
   });
 
-  it('follows bonds, VLANs and multiple routes to the VF', async () => {
+  it('traces default routes through bonds, VLANs and several next hops to VFs', async () => {
     node.addLink(20, 'bond0', { kind: 'bond' });
     node.addLink(21, 'bond0.7', { kind: 'vlan', lower: 20 });
     node.change('ensAv1', { master: 20 });

@@ -187,7 +187,7 @@ describe('a card with quirks', { timeout: 400 * runs + 15_000 }, () => {
   it('is restored later if its quirks last, and unfinished work is not reported as done', () =>
     assertRules(lasting, { numRuns: runs }));
 
-  it.each(planted)('exposes a faulty driver in which $kind', async ({ shownBy, plant }) => {
+  it.each(planted)('shows that netdra is wrong if $kind', async ({ shownBy, plant }) => {
     const search = assertRules(shownBy, { seed: 2, numRuns: 100, endOnFailure: true }, plant());
     await expect(search).rejects.toThrow('Property failed');
   });

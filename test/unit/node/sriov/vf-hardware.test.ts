@@ -379,7 +379,7 @@ describe('a VF whose function is missing, as during error recovery, while its PF
     expect(card.info(0)).toEqual(found);
   });
 
-  it('is not restored while its PF rejects settings or cannot be queried', async () => {
+  it('is not restored until the PF can be queried and accepts settings', async () => {
     const { card, hardware, address, before } = await openAway();
     card.ignored.add('vlan');
     expect(await failure(hardware.restore(address, before, { changed: claimed }))).toContain(

@@ -231,7 +231,7 @@ describe('TtrpcServer', () => {
     expect(log.notable()).toMatchObject([{ level: 'warn', fields: { method: 'wait' } }]);
   });
 
-  it('waits for running methods when it stops, but only a limited time', async () => {
+  it('waits for running methods when it stops, but only for a limited time', async () => {
     const { call, server } = serve({ never });
     expect(await server.idle(1000)).toBe(true);
     call(1, 'never');
