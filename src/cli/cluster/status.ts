@@ -171,7 +171,7 @@ function taintsOf({ taints = [] }: Device): KnownTaint[] {
   return taints.filter(({ effect }) => effect !== 'None');
 }
 
-/** Describes taints, one line for all devices of a PF that share one. */
+/** Describes taints. Devices of a PF with the same taint share a line. */
 function taintProblems(devices: readonly Device[]): string[] {
   const all = devices.flatMap((device) => {
     const pf = device.attributes?.pfName?.string;

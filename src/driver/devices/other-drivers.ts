@@ -7,8 +7,8 @@ import type { GivenOut } from '../../node/inventory/index.ts';
 import { isPciAddress } from '../../node/sriov/index.ts';
 
 /**
- * How long a function counts as another driver's after its slice was deleted, ms. A kubelet deletes all slices of its node when it
- * starts, although claims keep their devices, and the slices of a driver that has been unavailable for half a minute.
+ * How long a function counts as another driver's after its slice was deleted, ms. A kubelet that starts deletes all slices of its
+ * node, and later those of a driver that has been unavailable for half a minute. Claims keep their devices in both cases.
  * Source: Kubernetes, pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go.
  */
 const keptMs = 300_000;
@@ -25,7 +25,7 @@ export interface OtherDriversOptions extends Pick<FollowedListOptions<ResourceSl
   driver: string;
   node: string;
   files: TextFiles;
-  /** Path of the file that keeps the functions for the next start: after a reboot there are claims, but no slices yet. */
+  /** Path of the file in which the PCI functions are kept for the next start: after a reboot there are claims, but no slices. */
   statePath: string;
 }
 

@@ -5,7 +5,7 @@ import type { PolicyOrigin, PolicySource } from './policy-file.ts';
 
 interface PolicyInForceOptions {
   logger: Logger;
-  /** Whether devices are offered now, and the policy would offer none. */
+  /** Whether devices are offered now but the policy would offer none. */
   withdrawsAll: (policy: InventoryPolicy) => boolean;
 }
 

@@ -66,7 +66,7 @@ export class ScanSchedule implements Disposable {
     this.#scansLeft = scansPerChange;
   }
 
-  /** Returns whether a scan is due, since something may have changed. Call it once for each tick. */
+  /** Returns whether something may have changed, so that a scan is due. Call it once for each tick. */
   isDue(): boolean {
     const isUrgent = this.#followInputs();
     const sinceMs = this.#options.clock.nowMs() - this.#scannedAtMs;

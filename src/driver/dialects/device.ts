@@ -34,7 +34,7 @@ export function rdmaNodes({ access }: DialectDevice): Partial<Record<RdmaKind, s
   return found;
 }
 
-/** Returns the node if the device's containers get it. */
+/** Returns the path if containers with the device get the device node at this path. */
 export function nodeOf({ access }: DialectDevice, path: string): string | undefined {
   return access?.nodes.find((node) => node === path);
 }

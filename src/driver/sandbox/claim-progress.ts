@@ -35,7 +35,7 @@ export class ClaimProgress {
   readonly #tentative = new Set<string>();
   /** Claims with a failure, until they are served or detached. Ready ones could not be read again; others are retried. */
   readonly #failures = new Map<string, Failure & { claim: string }>();
-  /** The end for which each claim was detached. */
+  /** By claim: which end of the sandbox it was detached for. */
   readonly #detached = new Map<string, End>();
   #changes = 1;
   #changesRead = 0;

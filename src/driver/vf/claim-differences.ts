@@ -22,8 +22,8 @@ export interface Difference {
 }
 
 /**
- * Compares an interface with class and claim, except for its addresses, MTU and MAC. A pod can have any number of routes,
- * and can keep changing them, so that what cannot be read completely is left out.
+ * Compares an interface with class and claim, except for its addresses, MTU and MAC. Leaves out what cannot be read
+ * completely: a pod can have any number of routes, and can keep changing them.
  * @param vfName of the VF's own interface, if the interface is a bond
  */
 export async function findDifferences(

@@ -97,8 +97,8 @@ export function missingError(
 }
 
 /**
- * Runs a change that gives a link of a pod its name, and translates a conflict.
- * @param name that the claim, or else the host, gives it
+ * Awaits a change that names a link in a pod, and turns a conflict into a SandboxError.
+ * @param name the link's name, from the claim or else from the host
  * @throws SandboxError `interface-name-taken`; what the change throws
  */
 export async function orNameTaken<T>(task: AttachTarget, name: string, change: Promise<T>): Promise<T> {

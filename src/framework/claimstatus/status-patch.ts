@@ -21,10 +21,10 @@ export interface EntryOwner {
 }
 
 /**
- * Returns the changes that make `wanted` the only entries of their owner; empty if they already are. A JSON patch, because
- * it names our own entries only: entries of other drivers never pass through us. A merge patch would carry the whole list,
- * in which the API server sorts the keys of `data` and JavaScript rounds integers beyond 2^53. Since Kubernetes 1.36 that
- * is refused as a change of another driver's entry.
+ * Returns the changes that make `wanted` the only entries of their owner; empty if they already are. It is a JSON
+ * patch, which names our own entries only. A merge patch would send back the entries of other drivers, too, and altered: the
+ * API server has sorted the keys of their `data`, and JavaScript has rounded integers beyond 2^53. Since Kubernetes 1.36 the
+ * API server refuses this as a change of another driver's entry.
  */
 export function statusPatch(
   { resourceVersion, devices }: StoredStatus,

@@ -88,7 +88,11 @@ export class PluginCalls {
     });
   }
 
-  /** Prepares a claim without a call from the kubelet. @returns whether it did; `isDue` is called with the claim's lock held */
+  /**
+   * Prepares a claim without a call from the kubelet.
+   * @param isDue called with the claim's lock held
+   * @returns whether the claim was prepared
+   */
   async prepareAgain(claim: ClaimIdentity, isDue: (signal: AbortSignal) => Promise<boolean>, signal: AbortSignal) {
     return await this.#call('prepareAgain', [claim], ownContext(signal), (facts, { call, work }, progress) =>
       this.#inTurn([claim], call, progress, async () => {
@@ -111,8 +115,9 @@ export class PluginCalls {
   }
 
   /**
-   * Unprepares a claim without a call from the kubelet. @returns whether it did; `isOver` is called with the claim's lock
-   * held
+   * Unprepares a claim without a call from the kubelet.
+   * @param isOver called with the claim's lock held
+   * @returns whether the claim was unprepared
    */
   async reclaim(claim: ClaimIdentity, isOver: (signal: AbortSignal) => Promise<boolean>, signal: AbortSignal) {
     return await this.#call('reclaim', [claim], ownContext(signal), (facts, { call, work }, progress) =>

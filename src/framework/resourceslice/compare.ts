@@ -88,7 +88,7 @@ function isEmpty(value: unknown): boolean {
 
 /**
  * Returns what a server dropped from the slice that was sent: fields that it does not know, or whose feature is off.
- * @returns one problem for each field of each device
+ * @returns one problem for each field that a device has lost
  */
 export function findDroppedFields(sent: SliceSpec, stored: SliceSpec): SliceProblem[] {
   const message = 'was dropped by the API server';

@@ -137,7 +137,7 @@ export class Survey {
   }
 
   /**
-   * Returns how the node uses the function, including uses that keep only the function itself from being allocated.
+   * Returns how the node uses the function, including uses that make only the function itself unavailable, and not its VFs.
    * @param allowed uses that do not count
    */
   ownUsageOf({ links }: Seen<PciFunction>, allowed?: readonly Usage['reason'][]): Usage | undefined {

@@ -241,7 +241,7 @@ export function encodeValues(group: EthtoolGroup, values: EthtoolValues): Attrib
   });
 }
 
-/** Bitsets decoded last, by their bytes: those of VFs of one kind are equal, with the names of some sixty features. */
+/** Recently decoded bitsets, by their bytes: VFs of one kind have equal ones, each with the names of some sixty features. */
 const knownBitsets = new Map<string, ReadonlyMap<string, boolean>>();
 const mostKnownBitsets = 32;
 

@@ -29,7 +29,7 @@ export class PfLists {
   }
 
   /**
-   * @param isRecent whether a recently read list suffices, since no decision depends on it
+   * @param isRecent whether a recently read list suffices: only for callers that decide nothing by it
    * @throws UnknownVfStateError
    */
   async read(

@@ -156,7 +156,7 @@ function updatedFor(state: ClaimState, base: string, sandboxId: string): ClaimSt
   return isComplete ? servedFor(state, sandboxId) : { ...state, opening: { sandboxId, requests } };
 }
 
-/** Returns the state in which containers of the sandbox may not start; the same object if they may not already. */
+/** Returns the state with which containers of the sandbox may not start; `state` itself if that is so already. */
 function closedFor(state: ClaimState, sandboxId: string): ClaimState {
   const { opening, ...rest } = state;
   const isOpening = opening?.sandboxId === sandboxId;
