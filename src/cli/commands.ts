@@ -240,7 +240,7 @@ export function convertCommand(): Command {
     .argument('<file...>', 'YAML or JSON, with any number of documents; - for standard input')
     .addOption(flagOption('driverName'))
     .option('--resource-prefix <domain>', 'RESOURCE_PREFIX of the SR-IOV operator (default: openshift.io)')
-    .option('--take-over', 'let netdra create the VFs instead of the operator', false)
+    .option('--take-over', 'let netdra create the VFs instead of the SR-IOV operator', false)
     .option('--allow-partial', 'print convertible objects despite errors, and exit with 0', false)
     .action((files: string[], options: ConvertOptions & { allowPartial: boolean }) =>
       runTool(async () => {

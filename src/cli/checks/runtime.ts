@@ -101,7 +101,7 @@ function noNri({ nriSocket }: RuntimeCheck, error: unknown, runtime: Runtime | u
   const code = deepCode(error);
   if (code === 'ENOENT') return problem(`off: there is no socket ${nriSocket}`, enableNri(runtime));
   if (code === 'ECONNREFUSED') {
-    return problem(`off: no process listens at ${nriSocket}, which is left over`, enableNri(runtime));
+    return problem(`off: no process listens at ${nriSocket}, a stale socket`, enableNri(runtime));
   }
   if (code === 'EACCES') return problem(`no permission to use ${nriSocket}`, 'run this as root');
   return problem(explain(error), 'check the log of the runtime; it registers one plugin at a time');

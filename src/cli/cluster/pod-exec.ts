@@ -42,7 +42,7 @@ export async function execInPod(config: KubeConfig, name: ContainerName, command
       .catch((cause) =>
         Promise.reject(fail('no connection', toError(cause), permissionHint(namespace, toError(cause)))),
       );
-    socket.onclose = () => reject(fail('the connection was closed before the end'));
+    socket.onclose = () => reject(fail('the connection was closed before the command had finished'));
     const status = await ended.finally(() => socket.close());
     const [out, err] = await output;
     return { stdout: out.toString(), stderr: err.toString(), exitCode: exitCodeOf(status, fail) };

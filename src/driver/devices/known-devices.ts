@@ -88,7 +88,7 @@ export class KnownDevices {
     if (this.#isListed) return;
     const { hint = 'the driver retries every two seconds' } = this.#failure instanceof NetdraError ? this.#failure : {};
     const details = { cause: this.#failure, retriable: true, hint };
-    throw new NetdraError('devices-unlisted', 'the devices of this node could not be listed yet', details);
+    throw new NetdraError('devices-unlisted', 'the devices of this node have not been listed yet', details);
   }
 
   /**

@@ -226,7 +226,7 @@ export class PfDriftSweep {
       return { drifts: due, reason: known.reason };
     }
     const log = { claim: claimName(claim.identity), device: device.name, drift: describeDrift(due) };
-    logger.warn(log, 'lost settings of a VF in a pod restored');
+    logger.warn(log, 'restored settings that a VF in a pod had lost');
     known.restoredAtMs.push(clock.nowMs());
     onRestored(claim, device, due);
     return this.#contestOf(vf, due);

@@ -168,7 +168,7 @@ export class PolicyObjects implements PolicySource, AsyncDisposable {
     try {
       files.replace(statePath, `${JSON.stringify(choice)}\n`);
     } catch (err) {
-      logger.warn({ err }, 'the inventory policy in force is not kept for the next start');
+      logger.warn({ err }, 'could not save the inventory policy in force for the next start');
     }
   }
 

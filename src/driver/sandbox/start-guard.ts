@@ -63,7 +63,7 @@ export class StartGuard {
     });
     if (other === undefined) return;
     onOtherPod();
-    throw refused(container, other, 'its devices are prepared for another pod, and cannot be in two');
+    throw refused(container, other, 'its devices are prepared for another pod, and a device cannot be in two pods');
   }
 
   /**

@@ -36,7 +36,7 @@ export class WaitingSandboxes implements AsyncDisposable {
     if (work.length === 0) return;
     await resolvesWithin(clock, startedAt + budgetMs - clock.nowMs(), Promise.all(work), this.#stop.signal);
     const ms = Math.round(clock.nowMs() - startedAt);
-    logger.info({ sandboxes: work.length, ms }, 'sandboxes of waiting containers served');
+    logger.info({ sandboxes: work.length, ms }, 'attached the devices of sandboxes whose containers were waiting');
   }
 
   /** Checks every second from now on, while the runtime's list is not up to date and complete. */

@@ -69,7 +69,7 @@ function checkPlace({ driver, dataDir, registryDir, podUid }: SocketPlace): void
   for (const path of [dataDir, registryDir]) {
     if (isAbsolute(path)) continue;
     const hint = 'give the path under which the kubelet sees it';
-    throw new KubeletPluginError('invalid-options', `directory ${path} is not absolute`, { path, hint });
+    throw new KubeletPluginError('invalid-options', `the path of directory ${path} is not absolute`, { path, hint });
   }
   if (changedByUrls.test(dataDir)) {
     throw new KubeletPluginError(

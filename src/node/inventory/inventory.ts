@@ -326,7 +326,7 @@ function withoutVfs(seen: Seen<PciFunction> & Partial<Pf>) {
 }
 
 function warningsOf({ pfs = [], nics = [] }: InventoryPolicy, { matched, selectable }: Scan): string[] {
-  const has = selectable.length === 0 ? 'no network function that a rule can select' : selectable.join(', ');
+  const has = selectable.length === 0 ? 'no PCI network function that a rule can select' : selectable.join(', ');
   const idle = (list: string, rules: (PfRule | NicRule)[]) =>
     rules.flatMap((rule, index) => {
       if (matched.has(rule)) return [];

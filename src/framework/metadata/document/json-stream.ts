@@ -76,7 +76,7 @@ function endOfObject(text: string, start: number): number {
       if (++depth > maxJsonDepth) {
         throw new MetadataError(
           'metadata-malformed',
-          `the JSON object at offset ${start} is over ${maxJsonDepth} deep`,
+          `the JSON object at offset ${start} is nested more than ${maxJsonDepth} levels deep`,
         );
       }
     } else if ((character === '}' || character === ']') && --depth === 0) return at + 1;

@@ -151,7 +151,7 @@ describe('StartGuard', () => {
   ])('rejects a container that has %s if the claim is prepared for another pod', (_, used) => {
     const next = { ...pod, uid: 'pod-2' };
     expect(() => guard.check(next, used, sandbox(false))).toThrow(
-      /cannot start with claim ns\/nic: its devices are prepared for another pod, and cannot be in two$/,
+      /cannot start with claim ns\/nic: its devices are prepared for another pod, and a device cannot be in two pods$/,
     );
     expect(otherPods).toBe(1);
     guard.check(next, container(['PATH=/bin'], []), sandbox(false));

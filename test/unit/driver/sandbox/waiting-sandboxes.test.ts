@@ -102,7 +102,7 @@ describe('WaitingSandboxes', () => {
     expect(isOver).toBe(false);
     for (const release of releases) release();
     await work;
-    expect(logger.messages()).toEqual(['sandboxes of waiting containers served']);
+    expect(logger.messages()).toEqual(['attached the devices of sandboxes whose containers were waiting']);
   });
 
   it('delays connecting to the runtime by at most five seconds', async () => {

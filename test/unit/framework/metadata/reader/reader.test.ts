@@ -42,7 +42,7 @@ describe('readMetadataFile', () => {
     ['a cut character', Buffer.from([...whole, 0xc3]), 'it is not UTF-8'],
     ['a byte order mark', Buffer.concat([Buffer.from([0xef, 0xbb, 0xbf]), whole]), 'no JSON object at offset 0'],
     ['zeros, as a power loss leaves them', Buffer.alloc(512), 'no JSON object at offset 0'],
-    ['depth', '{"a":'.repeat(200_000), 'is over 64 deep'],
+    ['depth', '{"a":'.repeat(200_000), 'is nested more than 64 levels deep'],
     ['a stream that is a list', `[${whole.toString('utf8').replace('}\n{', '},{')}]`, 'no JSON object at offset 0'],
   ])('names the file and the reason if it is unusable: %s', async (_what, content, reason) => {
     writeFileSync(path, content);
