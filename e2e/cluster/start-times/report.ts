@@ -85,9 +85,14 @@ export function formatLatencies(batches: readonly Batch[]): string {
       p99Of(together(of.flatMap(({ durations: { [key]: each } }) => (each === undefined ? [] : [each])))),
     );
     if (limits.every((limit) => limit === undefined)) return [];
-    return [[String(count), kind, ...limits.map((limit) => (limit === undefined ? '' : `≤ ${limit * 1_000}`))]];
+    return [[String(count), kind, ...limits.map((limit) => (limit === undefined ? '' : formatLimit(limit)))]];
   });
   return renderTable(['pods at once', 'each with', ...keys.map((key) => `${latencies[key]}, p99, ms`)], rows);
+}
+
+/** @param seconds upper limit of a bucket; the last one has none */
+function formatLimit(seconds: number): string {
+  return seconds === Infinity ? 'beyond the last bucket' : `≤ ${Math.round(seconds * 1_000)}`;
 }
 
 function group(batches: readonly Batch[]): [count: number, kind: string, of: Batch[]][] {
