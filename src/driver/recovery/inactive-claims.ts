@@ -88,7 +88,10 @@ export class InactiveClaims {
       return now !== undefined && (await this.#verdictOn(now, turn))?.action === action;
     };
     if (verdict.action === 'give-up') {
-      logger.warn({ ...log, reason: verdict.reason }, 'unprepared a claim by itself: the kubelet will not do it any more');
+      logger.warn(
+        { ...log, reason: verdict.reason },
+        'unprepared a claim by itself: the kubelet will not do it any more',
+      );
       await helper.reclaim(claim.identity, isStill, signal);
       return;
     }

@@ -102,7 +102,11 @@ describe('decodeStream', () => {
     ['NULs behind the objects', `${stream(document)}\0\0`, /no JSON object at offset \d+/],
     ['an object that does not end', '{"kind":{}', 'the JSON object at offset 0 does not end'],
     ['very deep nesting', '{"a":'.repeat(100_000), 'the JSON object at offset 0 is nested more than 64 levels deep'],
-    ['very deep lists', `{"a":${'['.repeat(100_000)}`, 'the JSON object at offset 0 is nested more than 64 levels deep'],
+    [
+      'very deep lists',
+      `{"a":${'['.repeat(100_000)}`,
+      'the JSON object at offset 0 is nested more than 64 levels deep',
+    ],
   ])('rejects %s', (_what, text, message) => {
     expect(() => decodeStream(text)).toThrow(message);
     expect(() => decodeStream(text)).toThrow(MetadataError);
