@@ -1,4 +1,5 @@
 import { isUserSpace, type StoredClaim, type StoredDevice } from '../driver/model/index.ts';
+import { mostPodLinks } from '../driver/vf/networks.ts';
 import { baseRequest, type InspectedClaim } from '../framework/metadata/index.ts';
 import { explain } from '../lib/errors.ts';
 import {
@@ -88,7 +89,11 @@ async function findPlace(device: StoredDevice, hostLinks: Link[]): Promise<Devic
     try {
       using netns = NetnsHandle.open(netnsPath);
       using connection = RtnlConnection.open(netns);
-      const link = find(await connection.links());
+      const identities = [{ pciAddress }, { alias: formatSimulatedAlias(pciAddress) }];
+      const table = await connection.linkTable(mostPodLinks);
+      const link = find(table.candidates(identities));
+      if (table.isCut?.(identities))
+        problem = `the pod has too many links in ${netnsPath} to search them for its interface`;
       if (link !== undefined) return { in: 'pod', interfaceName: link.name, netnsPath, sandboxId, pod };
     } catch (error) {
       if (!(error instanceof NetlinkError)) throw error;

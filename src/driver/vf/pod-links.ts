@@ -139,8 +139,9 @@ function unknown({ name, pciAddress }: StoredDevice, links: readonly Link[]): Sa
 }
 
 function tooMany({ name, pciAddress }: StoredDevice): SandboxError {
-  const message = `it is not known whether device ${name} (${pciAddress}) is in its pod: the pod has ${mostPodLinks.listed} or more links, or more than ${mostPodLinks.decoded} with the address of the device`;
-  const hint = 'delete links in the pod, or restore the name of the interface of the device';
+  const { listed, decoded } = mostPodLinks;
+  const message = `it is not known whether device ${name} (${pciAddress}) is in its pod: the pod has ${listed.messages} or more links, ${listed.bytes / 1_048_576} MiB of alternative names, or more than ${decoded} links with the address of the device`;
+  const hint = 'delete links or alternative names in the pod, or restore the name of the interface of the device';
   return new SandboxError('vf-unknown', message, { device: name, retriable: true, hint });
 }
 

@@ -1,10 +1,13 @@
 import type { NetlinkMessage } from 'netlink';
-import type { Link } from './link.ts';
-import { searchBytesOf, type VfIdentity } from './network-state.ts';
+import { encodeAttributes, encodeString } from './attributes.ts';
+import { type Link, LinkAttribute } from './link.ts';
+import type { VfIdentity } from './network-state.ts';
+import { type DumpLimit, isCutOff } from './socket.ts';
 
 /** Limits, since a process in a namespace can create thousands of links a second, each with the address of a VF. */
 export interface LinkTableLimit {
-  listed: number;
+  /** Also in bytes: one link can have 64 KiB of alternative names. */
+  listed: DumpLimit;
   /** Lower than the number of searched messages: decoding a link takes ten times as long. */
   decoded: number;
 }
@@ -22,19 +25,38 @@ export interface LinkTable {
   isCut?(of: readonly VfIdentity[]): boolean;
 }
 
+const noLimit: LinkTableLimit = { listed: { messages: Infinity, bytes: Infinity }, decoded: Infinity };
+
 /** @param decode @throws NetlinkError `netlink-malformed` */
 export function createLinkTable(
   messages: readonly NetlinkMessage[],
   decode: (messages: NetlinkMessage[]) => Link[],
-  { listed, decoded }: LinkTableLimit = { listed: Infinity, decoded: Infinity },
+  { listed, decoded }: LinkTableLimit = noLimit,
 ): LinkTable {
   const matching = (of: readonly VfIdentity[]) => {
-    const marks = of.flatMap(searchBytesOf);
+    const marks = marksOf(of);
     return messages.filter(({ data }) => marks.some((mark) => data.includes(mark)));
   };
   return {
     all: () => decode(messages.slice(0, decoded)),
     candidates: (of) => decode(matching(of).slice(0, decoded)),
-    isCut: (of) => messages.length >= listed || matching(of).length > decoded,
+    isCut: (of) => isCutOff(messages, listed) || matching(of).length > decoded,
   };
+}
+
+/**
+ * Returns byte strings of which a VF's link message has at least one: attributes with their headers. A header has zero
+ * bytes, which no name has, so that similar names do not slow the search down.
+ */
+function marksOf(of: readonly VfIdentity[]): Buffer[] {
+  const { address, alias, parentDevName } = LinkAttribute;
+  const attributes = of.flatMap((vf) => [
+    { type: parentDevName, value: vf.pciAddress && encodeString(vf.pciAddress) },
+    { type: alias, value: vf.alias && encodeString(vf.alias) },
+    { type: address, value: vf.hardwareAddress && Buffer.from(vf.hardwareAddress.replaceAll(':', ''), 'hex') },
+  ]);
+  const marks = attributes.flatMap(({ type, value }) =>
+    value ? Buffer.concat(encodeAttributes([{ type, value }])) : [],
+  );
+  return [...new Map(marks.map((mark) => [mark.toString('hex'), mark])).values()];
 }

@@ -122,7 +122,8 @@ export interface Link extends BondMember, LinkProperties {
   alias?: string;
   /** The driver's name for the port: `p0` for the one on the card, `pf0vf3` for a representor of a VF. */
   portName?: string;
-  altNames: string[];
+  /** Decoded at each use: a link in a pod can have hundreds. */
+  readonly altNames: string[];
   /** Kind: `veth`, `bridge`, `vlan` …; absent for hardware. */
   kind?: string;
   /** Index of its bridge or bond. */
@@ -170,6 +171,8 @@ export function decodeLink(message: Buffer): Link {
   const info = new Attributes(attributes.get(LinkAttribute.linkInfo) ?? Buffer.alloc(0));
   const flags = message.readUInt32LE(8);
   const lowerNetnsId = attributes.get(LinkAttribute.linkNetnsId);
+  // A copy, so that a link that is kept does not keep the whole datagram.
+  const names = Buffer.from(attributes.get(LinkAttribute.propList) ?? []);
   return {
     index: message.readInt32LE(4),
     name: decodeString(attributes.get(LinkAttribute.name)) ?? '',
@@ -177,7 +180,9 @@ export function decodeLink(message: Buffer): Link {
     up: (flags & flagUp) !== 0,
     flags: linkFlags.filter((flag) => (flags & flagBits[flag]) !== 0),
     carrier: attributes.number(LinkAttribute.carrier, 1) === 1,
-    altNames: decodeAltNames(attributes).map((name) => decodeString(name)),
+    get altNames() {
+      return decodeAltNames(names).map((name) => decodeString(name));
+    },
     ...decodePort(info),
     ...decodeBond(info),
     ...defined({
@@ -206,11 +211,13 @@ export function decodeLink(message: Buffer): Link {
  * must name them by exactly these bytes.
  */
 export function altNamesOf(message: Buffer): Buffer[] {
-  return decodeAltNames(new Attributes(message.subarray(headerBytes)));
+  const attributes = new Attributes(message.subarray(headerBytes));
+  return decodeAltNames(attributes.get(LinkAttribute.propList) ?? Buffer.alloc(0));
 }
 
-function decodeAltNames(attributes: Attributes): Buffer[] {
-  return listAttributes(attributes.get(LinkAttribute.propList) ?? Buffer.alloc(0))
+/** @param list `IFLA_PROP_LIST` */
+function decodeAltNames(list: Buffer): Buffer[] {
+  return listAttributes(list)
     .filter(({ type }) => type === LinkAttribute.altName)
     .map(({ data }) => data.subarray(0, data.indexOf(0) === -1 ? data.length : data.indexOf(0)));
 }

@@ -82,12 +82,6 @@ export interface VfIdentity {
   interfaceName?: string;
 }
 
-/** Returns byte strings of which a VF's link message contains at least one. */
-export function searchBytesOf({ pciAddress, alias, hardwareAddress }: VfIdentity): Buffer[] {
-  const address = hardwareAddress === undefined ? [] : [Buffer.from(hardwareAddress.replaceAll(':', ''), 'hex')];
-  return [...[pciAddress, alias].filter((text) => text !== undefined).map((text) => Buffer.from(text)), ...address];
-}
-
 /**
  * Finds the VF's interface among the links of a namespace: by the bus address that the kernel reports (Linux 5.14+), else
  * by alias or address. Never chooses a link that is known to belong to another device, nor, for a hardware VF, a link of a

@@ -94,8 +94,7 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
   async linkTable(limit?: LinkTableLimit): Promise<LinkTable> {
     const subject = this.#requests.subject('list links');
     const payload = encodeLink(0, [{ type: LinkAttribute.extMask, value: putU32(skipStats) }]);
-    const listed = limit && { messages: limit.listed, bytes: Infinity };
-    const messages = await this.#requests.dump({ type: MessageType.getLink, payload }, subject, listed);
+    const messages = await this.#requests.dump({ type: MessageType.getLink, payload }, subject, limit?.listed);
     const decode = (wanted: NetlinkMessage[]) => decodeAll(wanted, MessageType.newLink, decodeLink, subject);
     return createLinkTable(messages, decode, limit);
   }

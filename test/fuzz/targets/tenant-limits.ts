@@ -15,8 +15,7 @@ import { printable } from '../../../src/lib/printable.ts';
 import { CniError } from '../../../src/node/cni/index.ts';
 import { encodeAttributes } from '../../../src/node/netlink/attributes.ts';
 import { maxListedRoutes, NetlinkError, parseCidr } from '../../../src/node/netlink/index.ts';
-import { decodeLink, encodeLink, LinkAttribute } from '../../../src/node/netlink/link.ts';
-import { createLinkTable } from '../../../src/node/netlink/link-table.ts';
+import { encodeLink, LinkAttribute } from '../../../src/node/netlink/link.ts';
 import { encodeRoute, RouteAttribute } from '../../../src/node/netlink/route.ts';
 import { parseCpuList } from '../../../src/node/numa/index.ts';
 import { connectKernel, tableDatagrams } from '../../doubles/netlink-kernel.ts';
@@ -42,7 +41,7 @@ interface Written {
   env?: string[];
   /** Opaque parameters of a claim. */
   parameters?: object[];
-  /** Aliases of links in a pod. */
+  /** Aliases and alternative names of links in a pod. */
   aliases?: string[];
   /** Destinations of routes in a pod, which have as many next hops as fit into a message. */
   routes?: string[];
@@ -167,17 +166,30 @@ async function listContainers(env: readonly string[]): Promise<void> {
   expectThat(isSame(decisions(names), decisions(env)), 'the decoded variables say something else than all of them');
 }
 
-function listLinks(aliases: readonly string[]): void {
-  const messages = Array.from({ length: mostPodLinks.listed }, (_, index) => {
-    const alias = Buffer.from(aliases[index % aliases.length] ?? '').subarray(0, 255);
-    const attributes = [{ type: LinkAttribute.alias, value: alias }];
-    return { type: 16, data: Buffer.concat(encodeLink(index + 1, attributes)) };
-  });
-  const decode = (found: { data: Buffer }[]) =>
-    found.map(({ data }) => decodeLink(data)).filter((each) => each !== undefined);
-  const table = createLinkTable(messages as never, decode as never, mostPodLinks);
-  table.candidates([{ pciAddress: '0000:3b:02.1', alias: 'vf-1' }]);
-  table.all();
+/** Lists as many links as are read, and then fewer with as many alternative names as fit into a message. */
+async function listLinks(aliases: readonly string[]): Promise<void> {
+  const messageOf = (text: string, index: number, nameCount: number) => {
+    const name = Buffer.alloc(128, text || 'x').fill(0, 127);
+    const names = Array.from({ length: nameCount }, () => ({ type: LinkAttribute.altName, value: name }));
+    const alias = Buffer.concat([Buffer.from(text).subarray(0, 255), Buffer.of(0)]);
+    const attributes = [
+      { type: LinkAttribute.alias, value: alias },
+      { type: LinkAttribute.propList, value: names },
+    ];
+    return Buffer.concat(encodeLink(index, attributes));
+  };
+  const small = Array.from({ length: mostPodLinks.listed.messages }, (_, n) =>
+    messageOf(aliases[n % aliases.length]!, n + 1, 0),
+  );
+  const large = aliases.slice(0, 300).map((text, n) => messageOf(text, n + 1, 490));
+  for (const messages of [small, Array.from({ length: 300 }, (_, n) => large[n % large.length]!)]) {
+    using connection = connectKernel((seq) => tableDatagrams(seq, 16, messages));
+    const identities = [{ pciAddress: '0000:3b:02.1', alias: 'vf-1', hardwareAddress: '02:02:02:02:02:01' }];
+    const table = await connection.linkTable(mostPodLinks);
+    table.candidates(identities);
+    table.isCut?.(identities);
+    table.all();
+  }
 }
 
 async function findRoutes(destinations: readonly string[]): Promise<void> {
@@ -224,7 +236,8 @@ export const target: FuzzTarget = {
           },
         ],
       },
-      { aliases: ['0000:3b:02.1', 'vf-1', 'x'.repeat(255)] },
+      { aliases: ['0000:3b:02.1', 'vf-1', 'x'.repeat(255), '\u0002'] },
+      { aliases: ['vf-1'] },
       { routes: Array.from({ length: 64 }, (_, n) => `10.${n}.0.0/16`) },
       { texts: ['\u001b[2J', 'a'.repeat(1_000), '{"ips":['] },
     ),
