@@ -122,13 +122,23 @@ export class VfLinks {
     await (netnsPath === undefined ? this.#vfs.recreate(device.pciAddress) : this.detach(device, { netnsPath }));
   }
 
-  /** @returns the path of the sandbox's namespace that the VF is in */
+  /**
+   * @returns the path of the sandbox's namespace that the VF is in
+   * @throws SandboxError, NetlinkError if it was found in none, and one cannot be searched: a pod can cause that, and must
+   * not hide the VFs of other pods
+   */
   async #locate(device: StoredDevice): Promise<string | undefined> {
+    const errors: unknown[] = [];
     for (const path of this.#networks.list(netnsDir)) {
-      using namespace = this.#networks.open(path);
-      if (namespace === undefined || namespace.isHost) continue;
-      if ((await new PodLinks(namespace, this.#keyOf).find(device)) !== undefined) return path;
+      try {
+        using namespace = this.#networks.open(path);
+        if (namespace === undefined || namespace.isHost) continue;
+        if ((await new PodLinks(namespace, this.#keyOf).find(device)) !== undefined) return path;
+      } catch (error) {
+        errors.push(error);
+      }
     }
+    if (errors.length > 0) throw errors[0];
     return undefined;
   }
 

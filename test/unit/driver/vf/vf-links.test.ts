@@ -80,7 +80,9 @@ it('a link that was created in a pod is deleted even if the device itself stays 
   expect(calls).toEqual(['closed', 7, 'closed']);
 });
 
-it('a VF found in a lost sandbox returns to the host under its old name, not its name in the pod', async () => {
+it('a VF in a lost sandbox returns to the host under its old name, although other namespaces cannot be searched', async () => {
+  const refusal = new NetlinkError('netns-refused', 'cannot open', {});
+  const cut = { all: () => [], candidates: () => [], isCut: () => true };
   const link = { index: 5, name: 'eth0', altNames: [], xdp: [], parentDevice: '0000:3b:02.1' };
   const names: string[] = [];
   const pod = {
@@ -90,16 +92,22 @@ it('a VF found in a lost sandbox returns to the host under its old name, not its
     setLink: async (_: number, { name }: { name?: string }) => void (name !== undefined && names.push(name)),
   };
   const host = { netns: { path: '/host' }, connection: { link: async () => (names.length > 0 ? link : undefined) } };
-  const namespace = { connection: pod, isHost: false, [Symbol.dispose]: () => undefined };
+  const open = (path: string) => {
+    if (path === '/n/refused') throw refusal;
+    const connection = path === '/n/1' ? pod : { ...pod, linkTable: async () => cut, link: async () => undefined };
+    return { connection, isHost: false, [Symbol.dispose]: () => undefined };
+  };
+  let paths = ['/n/full', '/n/refused'];
   const links = new VfLinks({
-    networks: { host, list: () => ['/var/run/netns/cni-1'], open: () => namespace } as unknown as Networks,
+    networks: { host, list: () => paths, open } as unknown as Networks,
     vfs: { linkKey: (pciAddress: string) => ({ pciAddress }), recreate: async () => undefined } as unknown as VfHost,
   });
-  await links.detachLost(
-    storedDevice({
-      config: { attach: 'observe' },
-      before: { vf: {}, link: { name: 'ens1v0', mtuBytes: 1500, up: false } },
-    }),
-  );
+  const device = storedDevice({
+    config: { attach: 'observe' },
+    before: { vf: {}, link: { name: 'ens1v0', mtuBytes: 1500, up: false } },
+  });
+  await expect(links.detachLost(device)).rejects.toMatchObject({ code: 'vf-unknown' });
+  paths = [...paths, '/n/1'];
+  await links.detachLost(device);
   expect(names).toEqual(['ens1v0']);
 });
