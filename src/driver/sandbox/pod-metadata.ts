@@ -1,4 +1,5 @@
 import {
+  attributeLimits,
   baseRequest,
   type ClaimIdentity,
   type DeviceAttributes,
@@ -27,6 +28,18 @@ export function metadataOf(
   return findDevice(metadata.read(claim, device.request)?.devices, device);
 }
 
+/**
+ * Attributes with the value of `resource.kubernetes.io/pciBusID`. Of a device with more attributes than the API allows, they
+ * are left out in this order.
+ */
+const redundantAttributes = ['pciAddress', 'k8s.cni.cncf.io/deviceID'];
+
+function fitting(attributes: DeviceAttributes): DeviceAttributes {
+  const excess = Math.max(0, Object.keys(attributes).length - attributeLimits.attributes);
+  const omitted = redundantAttributes.slice(0, excess);
+  return Object.fromEntries(Object.entries(attributes).filter(([name]) => !omitted.includes(name)));
+}
+
 /** Converts network data to the API's format; leaves out unknown fields. */
 function toNetworkData({ interfaceName, ips, hardwareAddress }: VfState): NetworkDeviceData {
   return defined({ interfaceName, ips: ips.length === 0 ? undefined : ips, hardwareAddress });
@@ -45,7 +58,7 @@ export function toDeviceMetadata(
     pool,
     name,
     ...defined({ shareId }),
-    attributes: {
+    attributes: fitting({
       ...attributes,
       ...(access === undefined ? {} : toAccessAttributes(access)),
       ...toRateAttributes(config),
@@ -53,7 +66,7 @@ export function toDeviceMetadata(
       ...(isShared(state) && { addressConflict: { bool: true } }),
       ...(state.member === undefined ? {} : toMemberAttributes(config, state.member)),
       ...(alignment !== undefined && alignment !== 'unknown' && { numaAligned: { bool: alignment === 'aligned' } }),
-    },
+    }),
     networkData: toNetworkData(state),
   };
 }

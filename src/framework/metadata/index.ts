@@ -19,7 +19,7 @@ export {
   type MetadataDocument,
   type NetworkDeviceData,
 } from './document/document.ts';
-export { validateDevices } from './document/validate.ts';
+export { limits as attributeLimits, validateDevices } from './document/validate.ts';
 export { MetadataError, type MetadataErrorCode } from './errors.ts';
 export { CdiSpecs, type ContainerEdits } from './files/cdi.ts';
 export { type ClaimMetadataOptions, readLayoutsInUse } from './files/claim-dirs.ts';

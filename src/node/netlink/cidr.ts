@@ -72,6 +72,11 @@ export function quickCanonicalAddress(address: string): string {
   return text.replace(/^::ffff:(?=.*\.)/, '');
 }
 
+/** Returns whether a canonical text is an IPv4-mapped IPv6 address: one whose prefix is below 96, see {@link formatCidr}. */
+export function isMapped(text: string): boolean {
+  return /^::ffff:[^:]+:[^:]+$/.test(text);
+}
+
 /** Formats 4 or 16 octets as canonical text. */
 export function formatIpAddress(octets: Uint8Array): string {
   if (octets.length === 4) return octets.join('.');

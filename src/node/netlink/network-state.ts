@@ -1,4 +1,5 @@
 import { type Address, isReachable } from './address.ts';
+import { isMapped } from './cidr.ts';
 import type { Link } from './link.ts';
 import { isRepresentor } from './representor.ts';
 
@@ -19,7 +20,7 @@ export interface LinkFacts {
 export interface InterfaceAddresses {
   /**
    * Canonical CIDRs in code point order, at most 16: those of global scope, or the link-local ones if there are none; no
-   * temporary ones. Of more than 16, those without a lifetime come first: hosts of the network choose the others.
+   * temporary ones, and no IPv4-mapped IPv6 ones, which Kubernetes' API refuses. Of more than 16, those without a lifetime come first: hosts of the network choose the others.
    */
   ips: string[];
   /** Whether addresses are missing in `ips` because duplicate address detection is still running. */
@@ -38,7 +39,7 @@ export interface NetworkState extends LinkFacts, InterfaceAddresses {}
 /** Returns the facts about a link for its metadata. @param addresses of all links, or only of this one */
 export function toNetworkState(link: Link, addresses: readonly Address[]): NetworkState {
   const { index, name: interfaceName, hardwareAddress, mtuBytes, up, carrier } = link;
-  const own = addresses.filter(({ index: of, temporary }) => of === index && temporary !== true);
+  const own = addresses.filter(({ index: of, cidr, temporary }) => of === index && !temporary && !isMapped(cidr));
   const [duplicates, valid] = [own.filter(({ dadFailed }) => dadFailed), own.filter(({ dadFailed }) => !dadFailed)];
   const global = valid.filter(({ scope }) => isReachable(scope));
   // Even if all global ones are tentative: reporting link-local ones meanwhile would only confuse.

@@ -1,6 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import type { StoredDevice } from '../../../../src/driver/model/index.ts';
 import { toDeviceMetadata } from '../../../../src/driver/sandbox/pod-metadata.ts';
+import { validateDevices } from '../../../../src/framework/metadata/index.ts';
+import { deviceAttributes } from '../../../../src/node/inventory/attributes.ts';
+import type { NetworkDevice } from '../../../../src/node/inventory/device.ts';
 import { storedDevice } from '../../../doubles/stored-claims.ts';
 
 const device = storedDevice({
@@ -59,6 +62,38 @@ describe('toDeviceMetadata', () => {
     expect(renamed.attributes).toMatchObject({ rdmaDevice: { string: 'rocep59s0' } });
     expect(shown).not.toHaveProperty('vfioDevice');
     expect(shown).not.toHaveProperty('vlan');
+  });
+
+  it('leaves out redundant attributes of a device that has more than the API allows', () => {
+    const vf = {
+      kind: 'vf',
+      name: device.name,
+      pciAddress: '0000:3b:02.1',
+      pfAddress: '0000:3b:00.0',
+      vfIndex: 1,
+      vendor: '8086',
+      device: '1889',
+      pcieRoot: 'pci0000:3a',
+      numaNode: 0,
+      resourceName: 'intel.com/sriov',
+      iommuPeers: [],
+      rdmaDevices: [],
+      simulated: false,
+    } satisfies Partial<NetworkDevice>;
+    const offered = deviceAttributes(vf as unknown as NetworkDevice);
+    const config = { bond: { name: 'bond0' }, vf: { vlan: 100, minTxRate: 1_000, maxTxRate: 5_000 } };
+    const own = { interfaceName: 'net1', hardwareAddress: undefined, isActive: true, mtuBytes: 1500, linkUp: true };
+    const inBond = { ...state, vlan: 100, mtuBytes: 1500, linkUp: true, member: own, rdmaDevice: 'mlx5_3' };
+    const tellAll = (more: object) =>
+      toDeviceMetadata({ ...device, config } as StoredDevice, offered, { ...inBond, ...more }, 'aligned');
+    const whole = tellAll({});
+    const most = tellAll({ duplicates: ['192.0.2.1/24'] });
+    expect(() => validateDevices({ namespace: 'a', name: 'c', uid: 'u' }, 'r', [whole, most])).not.toThrow();
+    // A new attribute leaves out one more. There are only two that may be missing: docs/metadata.md.
+    expect([missing(whole), missing(most)]).toEqual([[], ['pciAddress']]);
+    function missing({ attributes: told = {} }: typeof most): string[] {
+      return Object.keys(offered).filter((name) => !Object.hasOwn(told, name));
+    }
   });
 
   it('includes the rates of a VF, if it has any', () => {

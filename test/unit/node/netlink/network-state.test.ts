@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Address } from '../../../../src/node/netlink/address.ts';
+import { validateDevices } from '../../../../src/framework/metadata/index.ts';
+import { type Address, decodeAddress, encodeAddress } from '../../../../src/node/netlink/address.ts';
 import type { Link } from '../../../../src/node/netlink/link.ts';
 import { findVf, toNetworkState } from '../../../../src/node/netlink/network-state.ts';
 
@@ -31,6 +32,18 @@ describe('toNetworkState', () => {
   it('reports global addresses in order, without duplicates and without link-local addresses', () => {
     const addresses = [address('2001:db8::1/64'), address('10.0.0.1/24'), linkLocal(), address('10.0.0.1/24')];
     expect(reportedAddresses(addresses)).toEqual({ ips: ['10.0.0.1/24', '2001:db8::1/64'], tentative: false });
+  });
+
+  it('leaves out addresses that Kubernetes refuses: IPv4 in the form of IPv6', () => {
+    const written = ['::ffff:10.0.0.1/64', '::ffff:10.0.0.2/120', '::ffff:0:1:2/64', '::ffff:10.0.0.1/0'];
+    const addresses = written.map((cidr) => ({
+      ...decodeAddress(Buffer.concat(encodeAddress(3, cidr)))!,
+      tentative: false,
+    }));
+    const { ips } = reportedAddresses(addresses);
+    expect(ips).toEqual(['10.0.0.2/24', '::ffff:0:1:2/64']);
+    const device = { driver: 'd', pool: 'p', name: 'n', networkData: { ips } };
+    expect(() => validateDevices({ namespace: 'a', name: 'c', uid: 'u' }, 'r', [device])).not.toThrow();
   });
 
   it('reports link-local addresses if there are no other addresses', () => {
