@@ -1,5 +1,5 @@
 import type { Container, PodSandbox } from '../../../nri/index.ts';
-import { type ClaimMetadata, claimName } from '../../framework/metadata/index.ts';
+import { type ClaimMetadata, claimKey, claimName } from '../../framework/metadata/index.ts';
 import { explain, NetdraError } from '../../lib/errors.ts';
 import { SandboxError, type StoredClaim } from '../model/index.ts';
 import type { Store } from '../state/index.ts';
@@ -46,7 +46,8 @@ export class StartGuard {
   check(pod: Pod, container: StartingContainer, sandbox: SandboxReadiness): void {
     const { store, metadata, onOtherPod } = this.#options;
     const isAnyUsed = metadata.isAnyUsedBy(container);
-    const claims = this.#claimsOf(pod, isAnyUsed).filter(({ devices }) => devices.length > 0);
+    const all = this.#claimsOf(pod, isAnyUsed);
+    const claims = all.filter(({ devices }) => devices.length > 0);
     for (const claim of claims) {
       if (claim.state !== 'prepared') {
         onOtherPod();
@@ -58,8 +59,11 @@ export class StartGuard {
     }
     if (!isAnyUsed) return;
     // The kubelet prepares a claim once, and makes no call for a pod that the claim is reserved for later.
+    // A gate shows the name of its claim, which an earlier claim may have had that the kubelet forgot.
+    const own = new Set(all.map(({ identity }) => claimKey(identity)));
     const other = store.claims().find(({ identity, podUids, devices }) => {
-      return devices.length > 0 && !podUids.includes(pod.uid) && metadata.isUsedBy(identity, container);
+      if (devices.length === 0 || podUids.includes(pod.uid) || own.has(claimKey(identity))) return false;
+      return metadata.isUsedBy(identity, container);
     });
     if (other === undefined) return;
     onOtherPod();

@@ -167,6 +167,17 @@ describe('StartGuard', () => {
     );
   });
 
+  it('ignores the earlier claim of a claim that was recreated under its name, of which the kubelet did not tell', () => {
+    const recreated = { ...identity, uid: 'claim-2' };
+    const devices = [{ ...device, pciAddress: '0000:01:10.1', name: 'dev-2' }];
+    store.putClaim(storedClaim({ identity: recreated, podUids: ['pod-2'], devices }));
+    const next = { ...pod, uid: 'pod-2' };
+    guard.check(next, container([]), sandbox(true));
+    guard.check(next, container([]), sandbox(false));
+    expect(otherPods).toBe(0);
+    expect(() => guard.check({ ...pod, uid: 'pod-3' }, container([]), sandbox(true))).toThrow('for another pod');
+  });
+
   it('lets the hook answer early only if all containers of the pod can wait in their start gate', () => {
     expect(guard.mayReturnEarly(pod)).toBe(false);
     const other = { namespace: 'ns', name: 'other', uid: 'claim-2' };
