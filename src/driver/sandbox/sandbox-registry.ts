@@ -168,6 +168,8 @@ export class SandboxRegistry implements AsyncDisposable {
   }
 
   #requeue(entry: Entry): void {
+    // It was listed while its VFs were being detached.
+    if (entry.isListed && entry.sandbox.isAway) entry.sandbox = new Sandbox(entry.sandbox.facts, this.#deps);
     const { sandbox, isListed } = entry;
     const { netnsPath, podUid, sandboxId } = sandbox.facts;
     const nowMs = this.#deps.clock.nowMs();
@@ -269,7 +271,11 @@ export class SandboxRegistry implements AsyncDisposable {
   async #end(sandbox: Sandbox, goal: End = 'gone'): Promise<void> {
     const { sandboxId, podUid } = sandbox.facts;
     await sandbox.want(goal);
-    if (this.#entries.get(sandboxId)?.sandbox === sandbox) this.#entries.delete(sandboxId);
+    const entry = this.#entries.get(sandboxId);
+    if (entry?.sandbox === sandbox) {
+      if (entry.isListed && sandbox.isAway) return this.#requeue(entry);
+      this.#entries.delete(sandboxId);
+    }
     if (this.#current.get(podUid) === sandboxId) this.#current.delete(podUid);
   }
 

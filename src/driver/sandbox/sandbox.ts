@@ -90,6 +90,11 @@ export class Sandbox implements AsyncDisposable {
     return this.#phase.wanted !== 'ready';
   }
 
+  /** Whether its VFs were detached because it seemed to have ended. */
+  get isAway(): boolean {
+    return this.#phase.current === 'gone' && this.#phase.wanted === 'away';
+  }
+
   /**
    * Sets the wanted state, unless a more final one is set, and retries failures at once. Joins a running pass.
    * @throws the failures of the pass, which are retried in the background

@@ -26,6 +26,8 @@ describe('SandboxRegistry', () => {
   /** Ids of sandboxes whose waiting containers were ended. */
   let ended: Set<string>;
   let detachFailure: Error | undefined;
+  /** What claims that are detached wait for. */
+  let detaching: Promise<void> | undefined;
   let registry: SandboxRegistry;
   let clock: ManualClock;
   /** What claims that are served wait for. */
@@ -33,6 +35,7 @@ describe('SandboxRegistry', () => {
 
   beforeEach(() => {
     serving = Promise.resolve();
+    detaching = undefined;
     networks = new FakeNetworks(...['s1', 's2', 's3'].map(pathOf));
     claims = new Map();
     done = [];
@@ -50,6 +53,7 @@ describe('SandboxRegistry', () => {
           return 'ready';
         },
         detach: async ({ name }: ClaimIdentity, sandboxId, goal) => {
+          if (detaching !== undefined) await detaching;
           if (detachFailure !== undefined) throw detachFailure;
           if (goal === 'gone') ended.add(sandboxId);
           const claim = claims.get(name);
@@ -215,6 +219,37 @@ describe('SandboxRegistry', () => {
     await registry.adopt(facts('s1'), false).want('ready');
     expect(done).toEqual(['detach a from s1', 'serve a in s1']);
     expect(registry.find('s1')).toMatchObject({ isEnding: false, phase: 'ready' });
+  });
+
+  it('serves a sandbox again that the runtime lists while its VFs leave it', async () => {
+    put('a', 'pod-s1', 's1');
+    registry.synchronize([], none);
+    clock.advance(10_000);
+    const detached = Promise.withResolvers<void>();
+    detaching = detached.promise;
+    registry.requeueAll();
+    await turns();
+    registry.synchronize([facts('s1')], new Set(['s1']));
+    detached.resolve();
+    await turns();
+    expect(done).toEqual(['detach a from s1', 'serve a in s1']);
+    expect([registry.has('s1'), registry.find('s1')?.phase]).toEqual([true, 'ready']);
+  });
+
+  it('serves a sandbox again that the runtime lists after its VFs could not be detached at once', async () => {
+    put('a', 'pod-s1', 's1');
+    registry.synchronize([], none);
+    clock.advance(10_000);
+    detachFailure = new Error('the kernel says no');
+    await requeue();
+    registry.synchronize([facts('s1')], new Set(['s1']));
+    await turns();
+    detachFailure = undefined;
+    clock.advance(60_000);
+    await turns();
+    await requeue();
+    expect(done).toEqual(['detach a from s1', 'serve a in s1']);
+    expect(registry.find('s1')?.phase).toBe('ready');
   });
 
   it('ends the waiting containers of a sandbox that is stopped after it was taken for removed', async () => {
