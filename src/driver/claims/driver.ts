@@ -282,8 +282,9 @@ export class Driver implements DraPlugin {
   }
 
   /**
-   * Restores the devices of a claim that stays stored, after withdrawing their metadata. @returns VFs that could not be
-   * restored
+   * Restores the devices of a claim that stays stored, after withdrawing their metadata. It keeps only those that could not
+   * be restored: the claim that has its new devices may need the others.
+   * @returns VFs that could not be restored
    */
   async #restoreEarlier(claim: StoredClaim): Promise<UnrestoredVf[]> {
     const { store } = this.#options;
@@ -292,6 +293,9 @@ export class Driver implements DraPlugin {
     const unrestored = await this.#work.restoreAll(claim.identity, claim.devices);
     this.#specs.removeDevices([claim.identity.uid]);
     this.#specs.removeDialects(claim.identity, claim.devices);
+    const kept = new Set(unrestored.map(({ device }) => formatDeviceKey(device)));
+    const devices = claim.devices.filter((device) => kept.has(formatDeviceKey(device)));
+    store.putClaim({ ...claim, state: 'unpreparing', devices });
     return unrestored;
   }
 }

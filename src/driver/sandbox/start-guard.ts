@@ -47,7 +47,7 @@ export class StartGuard {
     const { store, metadata, onOtherPod } = this.#options;
     const isAnyUsed = metadata.isAnyUsedBy(container);
     const all = this.#claimsOf(pod, isAnyUsed);
-    const claims = all.filter(({ devices }) => devices.length > 0);
+    const claims = all.filter(({ state, devices }) => state !== 'prepared' || devices.length > 0);
     for (const claim of claims) {
       if (claim.state !== 'prepared') {
         onOtherPod();

@@ -327,6 +327,30 @@ describe('a claim that was reallocated while prepared', () => {
     expect(bench.store.claims().flatMap(({ devices }) => devices.map(({ name }) => name))).toEqual(['dev-2']);
   });
 
+  it('frees its old device for the claim that has its new one and needs the old one', async () => {
+    const [one, other] = [allocated('one', ['dev-1']), allocated('other', ['dev-2'], { pods: [buildPod('h')] })];
+    for (const claim of [one, other]) await bench.prepare(claim);
+    const oneAnew = { ...one, ...allocated('one', ['dev-2']), identity: one.identity };
+    const otherAnew = { ...allocated('other', ['dev-1'], { pods: [buildPod('h')] }), identity: other.identity };
+    expect(await bench.prepare(oneAnew)).toMatchObject(refusal('device-in-use'));
+    expect(await bench.prepare(otherAnew)).toEqual({ devices: [] });
+    expect(await bench.prepare(oneAnew)).toEqual({ devices: [] });
+    const held = bench.store.claims().map(({ identity, devices }) => [identity.name, devices.map(({ name }) => name)]);
+    expect(held).toEqual([
+      ['one', ['dev-2']],
+      ['other', ['dev-1']],
+    ]);
+  });
+
+  it('keeps its old device while neither that one can be restored nor the new one prepared', async () => {
+    const { identity } = await prepareForUserSpace();
+    await bench.prepare(allocated('holder', ['dev-2'], { pods: [buildPod('h')] }));
+    bench.control.failures.set('restore 0000:00:00.1', new Error('card says no'));
+    const anew = { ...allocated('c', ['dev-2']), identity };
+    expect(await bench.prepare(anew)).toMatchObject(refusal('device-in-use'));
+    expect(bench.store.claim(identity.uid)).toMatchObject({ state: 'unpreparing', devices: [{ name: 'dev-1' }] });
+  });
+
   it('keeps its old device reserved while that device cannot be restored', async () => {
     const { identity } = await prepareForUserSpace();
     bench.control.failures.set('restore 0000:00:00.1', new Error('card says no'));

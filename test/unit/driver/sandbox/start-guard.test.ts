@@ -145,6 +145,11 @@ describe('StartGuard', () => {
     expect(otherPods).toBe(1);
   });
 
+  it('rejects a container while the earlier devices of its claim are restored and it has no others yet', () => {
+    store.putClaim(storedClaim({ identity, podUids: ['pod-1'], state: 'unpreparing', devices: [] }));
+    expect(() => guard.check(pod, container([variable], []), sandbox(false))).toThrow('not prepared yet');
+  });
+
   it.each([
     ["the claim's gate", container([])],
     ["the claim's variable, with metadata and gate off", container([variable], [])],
