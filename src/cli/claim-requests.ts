@@ -1,22 +1,41 @@
 import { fieldsOf } from './multus/contract.ts';
 
-/**
- * Returns the requests of a claim with their classes, each alternative of `firstAvailable` separately, without requests
- * that only monitor devices.
- */
-export function requestsOf({ requests }: Record<string, unknown>) {
-  return (Array.isArray(requests) ? requests : []).flatMap((request, index) => {
-    // Before resource.k8s.io/v1beta2 there is no `exactly`.
+/** A request of a claim, or an alternative of its `firstAvailable`. */
+export interface FileRequest {
+  /** Full reference: `vf`, `vf/fast`. */
+  name: string;
+  className: string;
+  /** Number of devices; `all`: as many as the node has, with `allocationMode: All`. */
+  count: number | 'all';
+  /** Path below `spec.devices`. */
+  path: PropertyKey[];
+}
+
+/** Maximum number of devices of an allocation. Source: resource.k8s.io/v1 `AllocationResultsMaxSize`. */
+const mostDevices = 32;
+
+/** Returns the requests of a claim's `spec.devices` as in resource.k8s.io/v1: versions before v1beta2 have no `exactly`. */
+export function requestFields({ requests }: Record<string, unknown>): Record<string, unknown>[] {
+  return (Array.isArray(requests) ? requests : []).map((request) => {
     const { name, firstAvailable, exactly = request } = fieldsOf(request);
-    const alternatives = Array.isArray(firstAvailable) ? firstAvailable : [];
-    if (fieldsOf(exactly).adminAccess === true) return [];
-    const found = [{ name: `${name}`, fields: fieldsOf(exactly), path: ['requests', index] }];
-    for (const [at, each] of alternatives.entries()) {
-      const fields = fieldsOf(each);
-      found.push({ name: `${name}/${fields.name}`, fields, path: ['requests', index, 'firstAvailable', at] });
-    }
-    return found.flatMap(({ fields: { deviceClassName: className }, ...rest }) =>
-      typeof className === 'string' ? [{ className, ...rest }] : [],
+    return Array.isArray(firstAvailable) ? { name, firstAvailable } : { name, exactly };
+  });
+}
+
+/** Returns the alternatives of each request that has a class, without requests that only monitor devices. */
+export function requestsOf(devices: Record<string, unknown>): FileRequest[][] {
+  return requestFields(devices).map(({ name, firstAvailable, exactly }, index) => {
+    const path = ['requests', index];
+    if (!Array.isArray(firstAvailable)) return requestOf(`${name}`, exactly, path);
+    return firstAvailable.flatMap((each, at) =>
+      requestOf(`${name}/${fieldsOf(each).name}`, each, [...path, 'firstAvailable', at]),
     );
   });
+}
+
+function requestOf(name: string, value: unknown, path: PropertyKey[]): FileRequest[] {
+  const { deviceClassName, adminAccess, allocationMode, count = 1 } = fieldsOf(value);
+  if (typeof deviceClassName !== 'string' || adminAccess === true) return [];
+  const number = allocationMode === 'All' ? 'all' : Math.min(Number(count), mostDevices);
+  return [{ name, className: deviceClassName, count: number, path }];
 }

@@ -2,20 +2,16 @@ import { readFile } from 'node:fs/promises';
 import { text as readAll } from 'node:stream/consumers';
 import * as yaml from 'js-yaml';
 import { classConfigSchema } from '../driver/api/class-config.ts';
-import { resolveVfConfig } from '../driver/api/config.ts';
 import { findContradictions } from '../driver/api/config-rules.ts';
 import { networkDevicePolicySchema } from '../driver/api/policy-object.ts';
 import { checkSchema, type SchemaFault } from '../driver/api/schema-faults.ts';
 import { vfConfigSchema } from '../driver/api/vf-config.ts';
 import { type FindPlace, type TextPlace, yamlPlaces } from '../driver/api/yaml-places.ts';
 import { type ClosedField, mergeVfConfigs, type VfConfig } from '../driver/model/index.ts';
-import type { AllocatedConfiguration } from '../framework/kube/index.ts';
-import type { AllocatedClaim } from '../framework/kubeletplugin/index.ts';
-import { baseRequest, type ClaimIdentity } from '../framework/metadata/index.ts';
-import { explain, NetdraError } from '../lib/errors.ts';
+import { explain } from '../lib/errors.ts';
 import { findYamlProblem } from '../lib/json-depth.ts';
 import { inventoryPolicySchema } from '../node/inventory/index.ts';
-import { requestsOf } from './claim-requests.ts';
+import { type ConfigEntry, checkFileClaim, type FileClaim, type FileClass } from './claim-check.ts';
 import { fieldsOf } from './multus/contract.ts';
 import { MultusFiles } from './multus/files.ts';
 import { slipsIn } from './strict-checks.ts';
@@ -50,17 +46,11 @@ interface Document {
   placeOf: FindPlace;
 }
 
-/** One configuration of a class or a claim. */
-type ConfigEntry = Omit<AllocatedConfiguration, 'source'>;
-
-/** A claim, or the claims of a template, whose configurations are valid by themselves. */
-interface ClaimToCheck {
+/** A claim in its document. */
+interface ClaimToCheck extends FileClaim {
   document: Document;
   /** Path of the claim's `devices` in its document. */
   at: readonly PropertyKey[];
-  identity: ClaimIdentity;
-  devices: Record<string, unknown>;
-  configs: ConfigEntry[];
 }
 
 const start: TextPlace = { line: 1, column: 1 };
@@ -84,7 +74,7 @@ export async function validateFiles(files: readonly string[], options: ValidateO
 class Validator {
   readonly #options: ValidateOptions;
   readonly #result: Validation = { checked: 0, faults: [], notes: [] };
-  readonly #classes = new Map<string, ConfigEntry[]>();
+  readonly #classes = new Map<string, FileClass>();
   readonly #claims: ClaimToCheck[] = [];
   readonly #multus: MultusFiles<Document>;
   /** Notes that several objects share, each with its first place. */
@@ -105,7 +95,7 @@ class Validator {
       if (this.#options.strict) faults.push({ file, ...start, field: 'document', message: nothing });
       else this.#result.notes.push(`${file}: ${nothing}`);
     }
-    for (const claim of this.#claims) this.#checkWithClasses(claim);
+    for (const claim of this.#claims) await this.#checkWithClasses(claim);
     for (const { document, isNote, ...fault } of this.#multus.faults()) {
       if (isNote) this.#note(document, fault.path, `${fault.field}: ${fault.message}`);
       else this.#report(document, [fault], []);
@@ -215,11 +205,13 @@ class Validator {
     { kind, metadata, spec }: Record<string, unknown>,
     path: readonly PropertyKey[],
   ): void {
-    const { name = '', namespace = 'default' } = fieldsOf(metadata) as { name?: string; namespace?: string };
+    const { name = '', namespace } = fieldsOf(metadata) as { name?: string; namespace?: string };
     if (kind === 'DeviceClass') {
       const configs = this.#configs(document, fieldsOf(spec).config, classConfigSchema, [...path, 'spec', 'config']);
       if (configs === undefined) return;
-      this.#classes.set(name, configs);
+      const isOurs =
+        configs.length > 0 || JSON.stringify(fieldsOf(spec).selectors ?? []).includes(this.#options.driverName);
+      this.#classes.set(name, { configs, isOurs });
       this.#checkClass(document, configs, [...path, 'spec', 'config']);
     } else if (kind === 'ResourceClaim' || kind === 'ResourceClaimTemplate') {
       const isTemplate = kind === 'ResourceClaimTemplate';
@@ -233,8 +225,8 @@ class Validator {
       const at = [...path, 'spec', ...(isTemplate ? ['spec'] : []), 'devices'];
       const devices = fieldsOf(fieldsOf(isTemplate ? fieldsOf(spec).spec : spec).devices);
       const configs = this.#configs(document, devices.config, vfConfigSchema, [...at, 'config']);
-      if (!configs?.length) return;
-      this.#claims.push({ document, at, identity: { namespace, name, uid: '' }, devices, configs });
+      if (configs === undefined) return;
+      this.#claims.push({ document, at, namespace, name, devices, configs });
       if (isTemplate && configs.some(hasAddresses))
         this.#note(document, at, 'each claim of a template gets the same addresses: use ipam, or a claim for each pod');
     } else if (![...resourceKinds, ...otherResourceKinds].includes(String(kind).replace(/List$/, ''))) {
@@ -284,39 +276,11 @@ class Validator {
     return isValid ? found : undefined;
   }
 
-  /** Checks a claim against its classes, as the driver does when it prepares the claim. */
-  #checkWithClasses({ document, at, identity, devices, configs }: ClaimToCheck): void {
-    const { driverName, openClaimFields } = this.#options;
-    const isConfigured = (name: string) =>
-      configs.some(({ requests = [] }) => {
-        return requests.length === 0 || requests.some((each) => each === name || each === baseRequest(name));
-      });
-    for (const { name, className, path } of requestsOf(devices).filter(({ name }) => isConfigured(name))) {
-      const ofClass = this.#classes.get(className);
-      if (ofClass === undefined) {
-        const what = `DeviceClass ${className} is in none of the files, or is not valid`;
-        this.#note(document, [...at, ...path], `${what}: the claim was not compared with it`);
-        continue;
-      }
-      const config = [
-        ...ofClass.map((entry) => ({ source: 'FromClass', ...entry, requests: [name] })),
-        ...configs.map((entry) => ({ source: 'FromClaim', ...entry })),
-      ];
-      const object = { spec: { devices }, status: { allocation: { devices: { config } } } };
-      const claim = {
-        identity,
-        podClaimName: undefined,
-        results: [],
-        podUids: [],
-        object,
-      } as unknown as AllocatedClaim;
-      try {
-        resolveVfConfig(driverName, claim, name, { open: openClaimFields, nodeNetworks: [] });
-      } catch (error) {
-        if (!(error instanceof NetdraError)) throw error;
-        this.#report(document, [{ field: `request ${name}`, message: explain(error), path }], at);
-      }
-    }
+  async #checkWithClasses({ document, at, ...claim }: ClaimToCheck): Promise<void> {
+    const { driverName: driver, openClaimFields: open } = this.#options;
+    const { faults, notes } = await checkFileClaim(claim, { driver, open, classes: this.#classes });
+    this.#report(document, faults, at);
+    for (const { path, message } of notes) this.#note(document, [...at, ...path], message);
   }
 
   #report(document: Document, faults: readonly SchemaFault[], at: readonly PropertyKey[]): void {

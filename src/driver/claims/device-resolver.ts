@@ -28,7 +28,7 @@ import {
 import type { StoredClaims } from '../state/index.ts';
 import { withGuarantee } from './guarantees.ts';
 import { type NetworkAttachmentReader, resolveNetworkAttachment } from './network-attachments.ts';
-import { checkPodRoutes } from './pod-routes.ts';
+import { checkPodInterfaces } from './pod-interfaces.ts';
 
 /** Finds the node's VFs by their names in the ResourceSlice. */
 export interface DeviceFinder {
@@ -164,21 +164,12 @@ export class DeviceResolver {
   }
 
   /**
-   * Checks that no two interfaces of a pod have the same name, nor routes to the same destination, before one of them is in
-   * the pod. A name that the claim leaves open is chosen when the VF is attached.
+   * Checks the interfaces of a pod against each other, before one of them is in the pod. {@link checkPodInterfaces}
    * @param passing claims of the same call that pass to another pod: the store has them for their earlier pods
    * @throws DriverError `config-invalid`
    */
   checkInterfaces(claim: AllocatedClaim, devices: readonly StoredDevice[], passing: readonly ClaimDevices[]): void {
-    const others = this.#otherClaims(claim, passing);
-    const taken = namesOf(others);
-    for (const { field, name, device } of interfacesOf(devices)) {
-      const [subject, owner] = [device === undefined ? 'the bond' : `device ${device}`, taken.get(name)];
-      if (owner !== undefined)
-        throw invalidConfig(claim, [`${field}: ${subject} cannot have the name ${name}, which ${owner} has`]);
-      taken.set(name, device ?? 'a bond');
-    }
-    checkPodRoutes(claim, devices, others);
+    checkPodInterfaces(claim, devices, this.#otherClaims(claim, passing));
   }
 
   /** Returns the other claims of the claim's pods. */
@@ -195,25 +186,6 @@ function checkHostConfigs(claim: AllocatedClaim, devices: readonly StoredDevice[
     .filter(({ config, offered }) => config.keepHostConfig === true && offered.kind !== 'nic')
     .map(({ name, request }) => `keepHostConfig: is for whole NICs, and device ${name} of request ${request} is a VF`);
   if (problems.length > 0) throw invalidConfig(claim, problems);
-}
-
-/** Returns interface names of claims, with the devices that have them. */
-function namesOf(claims: readonly ClaimDevices[]): Map<string, string> {
-  const names = claims.flatMap(({ identity, devices }) =>
-    interfacesOf(devices).map(({ name, device = 'a bond' }): [string, string] => {
-      return [name, `${device} of claim ${claimName(identity)}`];
-    }),
-  );
-  return new Map(names);
-}
-
-/** Returns the names that a claim gives to interfaces of its devices, and to bonds. */
-function interfacesOf(devices: readonly StoredDevice[]): { field: string; name: string; device?: string }[] {
-  const ofDevices = devices.flatMap(({ name: device, config: { interfaceName: name } }) =>
-    name === undefined ? [] : { field: 'interfaceName', name, device },
-  );
-  const bonds = new Set(devices.flatMap(({ config }) => config.bond?.name ?? []));
-  return [...ofDevices, ...[...bonds].map((name) => ({ field: 'bond', name }))];
 }
 
 /**

@@ -201,6 +201,95 @@ describe('validateFiles', () => {
     ]);
   });
 
+  describe('for a claim that the driver refuses whatever the node', () => {
+    const classes = [
+      deviceClass('c', 'limits: { maxDevices: 1, allowedNamespaces: { names: [vendor-a] } }'),
+      deviceClass('d', 'mtu: 1500'),
+    ];
+    const requests = (requests: string, fields: string, namespace = 'vendor-a') => `
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: { name: net${namespace && `, namespace: ${namespace}`} }
+spec: { devices: { requests: [${requests}], config: [${fields && config(fields)}] } }
+`;
+    const one = (name: string, rest = '', className = 'd') =>
+      `{ name: ${name}, exactly: { deviceClassName: ${className}${rest} } }`;
+    const faultsOf = async (text: string, more = {}) => (await linesFor([...classes, text], more)).slice(0, -1);
+
+    it.each([
+      ['more devices than its class allows', requests(one('a', ', count: 4', 'c'), 'mtu: 1500'), /maxDevices/],
+      ['more devices, without a VFConfig of its own', requests(one('a', ', count: 4', 'c'), ''), /maxDevices/],
+      ['a namespace that its class does not allow', requests(one('a', '', 'c'), '', 'b'), /not for namespace b/],
+      [
+        'one name for several devices',
+        requests(one('a', ', count: 2'), 'interfaceName: net1'),
+        /interfaceName: .* has 2 devices/,
+      ],
+      [
+        'static addresses for several devices',
+        requests(one('a', ', count: 2'), 'addresses: [192.0.2.1/24]'),
+        /addresses: .* has 2 devices/,
+      ],
+      [
+        'one name for two requests',
+        requests(`${one('a')}, ${one('b')}`, 'interfaceName: net1'),
+        /device b cannot have the name net1, which a has/,
+      ],
+      [
+        'one name for two requests, in second alternatives',
+        requests(
+          ['a', 'b']
+            .map((name) => {
+              return `{ name: ${name}, firstAvailable: [{ name: x, deviceClassName: other }, { name: y, deviceClassName: d }] }`;
+            })
+            .join(),
+          'interfaceName: net1',
+        ),
+        /device b\/y cannot have the name net1, which a\/y has/,
+      ],
+      [
+        'one route for two requests',
+        requests(
+          `${one('a')}, ${one('b')}`,
+          'addresses: [192.0.2.1/24], routes: [{ destination: 198.51.100.0/24, gateway: 192.0.2.9 }]',
+        ),
+        /device b cannot have a route to/,
+      ],
+      ['a bond of one device', requests(one('a'), 'bond: { name: bond0 }'), /bond0 has one member/],
+    ])('reports %s', async (_, text, expected) => {
+      const faults = (await faultsOf(text)).filter((line) => !line.startsWith('note: '));
+      expect(faults).toEqual([expect.stringMatching(expected)]);
+    });
+
+    it('reports nothing that nodes, namespaces or other files decide', async () => {
+      const labels = 'limits: { allowedNamespaces: { selector: { matchLabels: { a: b } } } }';
+      const cpu = '\napiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: { name: cpu }\nspec: {}\n';
+      const texts = [
+        requests(one('a', '', 'c'), 'mtu: 1500', ''),
+        `${deviceClass('e', labels)}---${requests(one('a', '', 'e'), 'mtu: 1500')}`,
+        requests(one('a', ', allocationMode: All', 'c'), 'mtu: 1500'),
+        requests(one('a', ', allocationMode: All'), 'bond: { name: bond0 }'),
+        requests(one('a', ', count: 2'), 'bond: { name: bond0 }'),
+        requests(`${one('a')}, ${one('b')}`, 'bond: { name: bond0 }, addresses: [192.0.2.1/24]'),
+        // The class of another driver.
+        `${cpu}---${requests(`${one('a')}, ${one('b', '', 'cpu')}`, 'interfaceName: net1')}`,
+      ];
+      for (const text of texts) expect(await faultsOf(text, { strict: true }), text).toEqual([]);
+      const half = requests(`${one('a')}, ${one('b', '', 'missing')}`, 'bond: { name: bond0 }');
+      expect(await faultsOf(half)).toEqual([expect.stringMatching(/^note: .* DeviceClass missing/)]);
+    });
+
+    it('prints a note on one name for all devices of a node, a fault in strict mode', async () => {
+      const text = requests(one('a', ', allocationMode: All'), 'interfaceName: net1');
+      const message = /allocationMode All.* interfaceName: .*put %d into the name/;
+      expect(await faultsOf(text)).toEqual([expect.stringMatching(message)]);
+      expect(await linesFor([...classes, text], { strict: true })).toEqual([
+        expect.stringMatching(message),
+        '3 objects checked, 1 faults',
+      ]);
+    });
+  });
+
   it('prints one note for all claims of the same missing class', async () => {
     expect(await linesFor(Array.from({ length: 1000 }, () => claim('tenant', 'mtu: 1500')))).toEqual([
       'note: 0:9: DeviceClass tenant is in none of the files, or is not valid: the claim was not compared with it (and 999 more)',

@@ -1,0 +1,181 @@
+import { checkBonds } from '../driver/api/bond-rules.ts';
+import { checkDeviceCount } from '../driver/api/class-rules.ts';
+import { classConfigsOf, configForDevice, resolveVfConfig } from '../driver/api/config.ts';
+import { checkNamespace } from '../driver/api/namespace-rules.ts';
+import type { SchemaFault } from '../driver/api/schema-faults.ts';
+import { checkPodInterfaces } from '../driver/claims/pod-interfaces.ts';
+import { type ClosedField, DriverError, type StoredDevice, type VfConfig } from '../driver/model/index.ts';
+import type { AllocatedConfiguration } from '../framework/kube/index.ts';
+import type { AllocatedClaim } from '../framework/kubeletplugin/index.ts';
+import { baseRequest, claimName } from '../framework/metadata/index.ts';
+import { explain, NetdraError } from '../lib/errors.ts';
+import { type FileRequest, requestFields, requestsOf } from './claim-requests.ts';
+
+/** One configuration of a class or a claim. */
+export type ConfigEntry = Omit<AllocatedConfiguration, 'source'>;
+
+/** A DeviceClass of a file. */
+export interface FileClass {
+  /** The driver's configurations. */
+  configs: ConfigEntry[];
+  /** Whether the class has a configuration for the driver, or a selector that mentions it. */
+  isOurs: boolean;
+}
+
+/** A claim of a file, or the claims of a template, whose configurations are valid by themselves. */
+export interface FileClaim {
+  name: string;
+  /** Absent: the program that creates the claim chooses it. */
+  namespace: string | undefined;
+  /** `spec.devices` of the claim. */
+  devices: Record<string, unknown>;
+  configs: ConfigEntry[];
+}
+
+export interface ClaimCheckOptions {
+  driver: string;
+  /** `--open-claim-fields` of the driver. */
+  open: readonly ClosedField[];
+  /** By name. */
+  classes: ReadonlyMap<string, FileClass>;
+}
+
+export interface ClaimFindings {
+  /** Reasons for which the driver refuses the claim; paths begin below `spec.devices`. */
+  faults: SchemaFault[];
+  /** What files cannot decide. */
+  notes: { path: PropertyKey[]; message: string }[];
+}
+
+/**
+ * Checks a claim against its classes as the driver does at prepare, without what only the node or the labels of the
+ * namespace decide. Checks the first alternatives of all `firstAvailable` together, then the second ones, and so on.
+ */
+export async function checkFileClaim(claim: FileClaim, options: ClaimCheckOptions): Promise<ClaimFindings> {
+  const requests = requestsOf(claim.devices);
+  const [faults, notes]: [Map<string, SchemaFault>, Map<string, ClaimFindings['notes'][0]>] = [new Map(), new Map()];
+  const rounds = Math.max(0, ...requests.map((alternatives) => alternatives.length));
+  for (let round = 0; round < rounds; round++) {
+    const chosen = requests.flatMap((alternatives) => alternatives[round] ?? alternatives.slice(-1));
+    const found = await new AllocationCheck(claim, options, chosen).check();
+    for (const fault of found.faults) faults.set(`${fault.path.join()} ${fault.message}`, fault);
+    for (const note of found.notes) notes.set(`${note.path.join()} ${note.message}`, note);
+  }
+  return { faults: [...faults.values()], notes: [...notes.values()] };
+}
+
+/** The claim as if these requests had got devices. */
+class AllocationCheck {
+  readonly #file: FileClaim;
+  readonly #options: ClaimCheckOptions;
+  readonly #requests: readonly FileRequest[];
+  readonly #claim: AllocatedClaim;
+  readonly #findings: ClaimFindings = { faults: [], notes: [] };
+
+  constructor(file: FileClaim, options: ClaimCheckOptions, chosen: readonly FileRequest[]) {
+    this.#file = file;
+    this.#options = options;
+    this.#requests = chosen.filter((request) => this.#isOurs(request));
+    this.#claim = this.#allocatedClaim();
+  }
+
+  async check(): Promise<ClaimFindings> {
+    const { faults, notes } = this.#findings;
+    const [known, unknown] = [true, false].map((isKnown) =>
+      this.#requests.filter(({ className }) => this.#options.classes.has(className) === isKnown),
+    ) as [FileRequest[], FileRequest[]];
+    for (const { className, path } of unknown) {
+      const what = `DeviceClass ${className} is in none of the files, or is not valid`;
+      notes.push({ path, message: `${what}: the claim was not compared with it` });
+    }
+    const devices: StoredDevice[] = [];
+    for (const request of known) {
+      await this.#report(`request ${request.name}`, request.path, async () => {
+        devices.push(...this.#devicesOf(request, await this.#configOf(request.name)));
+      });
+    }
+    if (faults.length > 0) return this.#findings;
+    await this.#report('requests', ['requests'], () => {
+      // A device of an unknown class may be a member, too.
+      if (unknown.length === 0) checkBonds(this.#claim, devices);
+      checkPodInterfaces(this.#claim, devices, []);
+    });
+    return this.#findings;
+  }
+
+  /** Returns whether a request may be for devices of the driver: classes of other drivers do not mention it. */
+  #isOurs({ name, className }: FileRequest): boolean {
+    const requests = this.#file.configs.map((each) => each.requests ?? []);
+    if (requests.some((names) => names.includes(name) || names.includes(baseRequest(name)))) return true;
+    return this.#options.classes.get(className)?.isOurs ?? requests.some((names) => names.length === 0);
+  }
+
+  #allocatedClaim(): AllocatedClaim {
+    const { driver, classes } = this.#options;
+    const { name, namespace = 'default', devices, configs } = this.#file;
+    const ofClasses = this.#requests.flatMap((request) =>
+      (classes.get(request.className)?.configs ?? []).map((entry) => {
+        return { ...entry, source: 'FromClass', requests: [request.name] };
+      }),
+    );
+    const config = [...ofClasses, ...configs.map((entry) => ({ ...entry, source: 'FromClaim' }))];
+    const results = this.#requests.flatMap(({ name: request, count }) =>
+      Array.from({ length: count === 'all' ? 1 : count }, () => ({ driver, pool: '', device: request, request })),
+    );
+    return {
+      identity: { namespace, name, uid: '' },
+      podClaimName: undefined,
+      results,
+      podUids: [],
+      object: {
+        spec: { devices: { requests: requestFields(devices) } },
+        status: { allocation: { devices: { config } } },
+      },
+    } as unknown as AllocatedClaim;
+  }
+
+  async #configOf(request: string): Promise<VfConfig> {
+    const { driver, open } = this.#options;
+    const ofClass = classConfigsOf(driver, this.#claim, request);
+    if (this.#file.namespace !== undefined) {
+      const reader = { readLabels: () => Promise.reject(new Error('files have no labels of namespaces')) };
+      await checkNamespace(this.#claim, ofClass, reader, new AbortController().signal).catch((error: unknown) => {
+        if (!(error instanceof DriverError && error.code === 'namespace-unreadable')) throw error;
+      });
+    }
+    checkDeviceCount(this.#claim, request, ofClass);
+    return resolveVfConfig(driver, this.#claim, request, { open, nodeNetworks: [] });
+  }
+
+  /** Returns the devices of a request, each of another PF; of all devices of a node, as few as may be. */
+  #devicesOf({ name: request, count, path }: FileRequest, config: VfConfig): StoredDevice[] {
+    const subject = claimName(this.#claim.identity);
+    if (count === 'all') {
+      try {
+        configForDevice(config, subject, 0, 2);
+      } catch (error) {
+        if (!(error instanceof DriverError)) throw error;
+        const message = `with allocationMode All, the driver refuses the claim if the node has several devices: ${explain(error)}`;
+        this.#findings.notes.push({ path, message });
+      }
+    }
+    const few = config.bond === undefined ? 1 : 2;
+    return Array.from({ length: count === 'all' ? few : count }, (_, index) => {
+      const own = configForDevice(config, subject, index, count === 'all' ? 1 : count);
+      const name = count === 1 ? request : `${request}[${index}]`;
+      const offered = { kind: 'vf', name, pciAddress: name };
+      const { driver } = this.#options;
+      return { driver, pool: '', name, pciAddress: name, request, config: own, offered } as unknown as StoredDevice;
+    });
+  }
+
+  /** Runs a check, and reports why it refuses the claim. */
+  async #report(field: string, path: PropertyKey[], check: () => void | Promise<void>): Promise<void> {
+    try {
+      await check();
+    } catch (error) {
+      if (!(error instanceof NetdraError)) throw error;
+      this.#findings.faults.push({ field, message: explain(error), path });
+    }
+  }
+}
