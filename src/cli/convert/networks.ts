@@ -1,3 +1,4 @@
+import { mergeVfConfigs } from '../../driver/model/index.ts';
 import { interfaceSysctlPattern } from '../../node/netlink/index.ts';
 import { loseBond } from './bond.ts';
 import type { Estate, Network, ResourceConfig } from './estate.ts';
@@ -168,9 +169,9 @@ function addNetwork(estate: Estate, network: Network, rest: readonly FieldReader
   const { overridable = [], reader, field } = context;
   const foreign = rest.find((plugin) => !isTuning(plugin))?.text('type');
   if (rest.every(isTuning)) {
-    const tuned = rest.map((plugin) => tuningConfig(plugin));
-    const config = Object.assign({}, network.config, ...tuned);
-    if (overridable.length > 0) config.overridable = overridable;
+    const config: NetworkConfig = rest.map(tuningConfig).reduce(mergeVfConfigs, network.config);
+    const opened = new Set([...overridable, ...rest.flatMap(openedByTuning)]);
+    if (opened.size > 0) config.overridable = [...opened];
     estate.networks.push({ ...network, config });
     return;
   }
@@ -191,6 +192,11 @@ function isTuning(plugin: FieldReader): boolean {
     plugin.names().every((name) => known.includes(name)) &&
     keys.every((key) => interfaceSysctlPattern.test(key))
   );
+}
+
+function openedByTuning(plugin: FieldReader) {
+  // The plugin takes no addresses from pods.
+  return openedBy(plugin, plugin.isSet('capabilities') ? plugin.object('capabilities') : undefined, {});
 }
 
 function tuningConfig(plugin: FieldReader): NetworkConfig {

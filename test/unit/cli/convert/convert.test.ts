@@ -78,6 +78,48 @@ describe('netdra convert', () => {
     expect(remarks).toContain('would be refused: spec.pfs.0.select.vendor.0: four lower-case hexadecimal digits');
   });
 
+  describe.each([
+    [
+      'a NetworkAttachmentDefinition',
+      (tuning: string) =>
+        `apiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: { name: n, namespace: apps, annotations: { k8s.v1.cni.cncf.io/resourceName: intel.com/nic } }\nspec: { config: '{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"sriov"},${tuning}]}' }\n`,
+    ],
+    [
+      'a SriovNetwork',
+      (tuning: string) =>
+        `apiVersion: sriovnetwork.openshift.io/v1\nkind: SriovNetwork\nmetadata: { name: n, namespace: sriov }\nspec: { resourceName: nic, networkNamespace: apps, metaPlugins: '${tuning}' }\n`,
+    ],
+  ])('with several tuning plugins in %s', (_, network) => {
+    const tuned = async (...plugins: object[]) => {
+      const text = plugins.map((each) => JSON.stringify({ type: 'tuning', ...each })).join();
+      return await convertText(network(text));
+    };
+
+    it('keeps the sysctls of each, and the later value of one', async () => {
+      const { yaml } = await tuned(
+        { sysctl: { 'net.ipv4.conf.IFNAME.arp_filter': '1', 'net.ipv4.conf.IFNAME.rp_filter': '1' } },
+        { sysctl: { 'net.ipv4.conf.IFNAME.rp_filter': '2' } },
+      );
+      expect(yaml).toMatch(
+        /sysctls:\n +net\.ipv4\.conf\.IFNAME\.arp_filter: ['"]1['"]\n +net\.ipv4\.conf\.IFNAME\.rp_filter: ['"]2['"]/,
+      );
+    });
+
+    it('lets claims set the MAC address that pods could set', async () => {
+      const { yaml, isComplete, remarks } = await tuned(
+        { capabilities: { mac: true } },
+        { capabilities: { mac: true } },
+      );
+      expect(yaml).toMatch(/overridable:\n +- macAddress\n(?! +- )/);
+      expect([isComplete, remarks]).toEqual([true, expect.stringContaining('in the claim instead of the annotation')]);
+    });
+
+    it('names a capability that it does not know', async () => {
+      const { isComplete, remarks } = await tuned({ capabilities: { speed: true } });
+      expect([isComplete, remarks]).toEqual([false, expect.stringMatching(/capabilities\.speed: not converted/)]);
+    });
+  });
+
   it("writes no class that selects other drivers' devices", async () => {
     const { yaml, remarks } = await convertText(deviceClass('device.attributes["dra.net"].alias == "x"'));
     expect(yaml).toBe('');
