@@ -33,7 +33,11 @@ const ownerOf = async (slot: string) =>
 
 async function prepare({ identity: { uid }, results }: AllocatedClaim): Promise<PrepareResult> {
   const devices: PreparedDevice[] = [];
-  for (const { request, pool, device } of results.filter((result) => result.driver === driver)) {
+  for (const { request, pool, device, adminAccess } of results.filter((result) => result.driver === driver)) {
+    const prepared: PreparedDevice = { requests: [request], poolName: pool, deviceName: device, cdiDeviceIds: [] };
+    devices.push(prepared);
+    // Another claim may own it: nothing more than its description.
+    if (adminAccess) continue;
     // A force-deleted pod may still be on its way out with what the scheduler has given to the next one.
     const owner = (await ownerOf(device)) ?? uid;
     if (owner !== uid) throw new Error(`${device} is in use by claim ${owner}`);
@@ -42,13 +46,8 @@ async function prepare({ identity: { uid }, results }: AllocatedClaim): Promise<
     const path = `/scratch/${device}`;
     const mount = { hostPath: join(scratchDir, device), containerPath: path, options: ['rw', 'bind'] };
     await specs.write(uid, device, { mounts: [mount] });
-    devices.push({
-      requests: [request],
-      poolName: pool,
-      deviceName: device,
-      cdiDeviceIds: [specs.deviceId(uid, device)],
-      metadata: { attributes: { path: { string: path }, index: { int: slots.indexOf(device) } } },
-    });
+    prepared.cdiDeviceIds.push(specs.deviceId(uid, device));
+    prepared.metadata = { attributes: { path: { string: path }, index: { int: slots.indexOf(device) } } };
   }
   return { devices };
 }
