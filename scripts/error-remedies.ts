@@ -72,7 +72,7 @@ export const remedies: Record<string, string> = {
   'iommu-group-shared': 'Enable ACS in the firmware, or use the card in kernel mode.',
   'kubeconfig-missing': 'Pass `--kubeconfig`, or set KUBECONFIG.',
   'kubeconfig-unusable': 'Correct the entry that the message names.',
-  'list-forbidden': 'Ask an administrator to bind the ClusterRole `<release>-viewer` to you.',
+  'list-forbidden': 'Ask an administrator to bind the ClusterRole and the Role `<release>-viewer` to you.',
   'lock-unavailable': "Check the directory's permissions, and that its file system supports locks.",
   'metadata-invalid': 'Correct the named value in the driver that supplied it.',
   'metadata-io': 'Check space, permissions and mount of the named path.',

@@ -7,6 +7,7 @@ import type { ClaimView } from '../../../src/cli/claims.ts';
 import type { Finding } from '../../../src/cli/finding.ts';
 import type { InventoryView } from '../../../src/driver/devices/inventory-view.ts';
 import type { GetCluster } from '../describe-cluster.ts';
+import { driverNamespace } from '../node/driver.ts';
 import { nodePaths, type RealNode } from '../node/real-node.ts';
 import { createPodWithClaim } from '../objects.ts';
 import { isSince, readPrograms } from '../programs.ts';
@@ -38,6 +39,20 @@ export async function readJson<T>(...args: string[]): Promise<T> {
   const { stdout, stderr } = await netdra(...args, '-o', 'json');
   if (stdout === '') throw new Error(`netdra ${args.join(' ')}: ${stderr}`);
   return JSON.parse(stdout) as T;
+}
+
+/** Gives a user the rights that the chart has for viewers. */
+function bindViewer(node: RealNode, user: string): Disposable {
+  const bindings = [
+    { binding: ['clusterrolebinding', user], role: '--clusterrole=netdra-viewer' },
+    { binding: ['rolebinding', user, `--namespace=${driverNamespace}`], role: '--role=netdra-viewer' },
+  ];
+  for (const { binding, role } of bindings) node.kubectl('create', ...binding, role, `--user=${user}`);
+  return {
+    [Symbol.dispose]: () => {
+      for (const { binding } of bindings) node.kubectl('delete', ...binding);
+    },
+  };
 }
 
 /** The tools for operators, beside the installed driver. */
@@ -81,9 +96,7 @@ export function describeTools(get: GetCluster, getNode: () => RealNode, simulate
       const joe = authority.kubeconfig('joe', '/CN=joe', server);
       const refusal = /^netdra: may not list \w+: .*User "joe" cannot list resource .*ClusterRole netdra-viewer/;
       expect(await runAs(joe, ['status'])).toMatchObject({ code: 1, stderr: expect.stringMatching(refusal) });
-      const binding = ['clusterrolebinding', 'joe'];
-      getNode().kubectl('create', ...binding, '--clusterrole=netdra-viewer', '--user=joe');
-      await using _ = { [Symbol.asyncDispose]: async () => void getNode().kubectl('delete', ...binding) };
+      using _ = bindViewer(getNode(), 'joe');
       await expect.poll(async () => (await runAs(joe, ['status'])).stderr, { timeout: 30_000 }).toBe('');
       const status = await runAs(joe, ['status', '-o', 'json']);
       const node = {
@@ -129,10 +142,8 @@ export function describeTools(get: GetCluster, getNode: () => RealNode, simulate
         });
         const { authority, server } = getNode().controlPlane;
         const kubeconfig = authority.kubeconfig('ann', '/CN=ann', server);
-        const binding = ['clusterrolebinding', 'ann'];
-        getNode().kubectl('create', ...binding, '--clusterrole=netdra-viewer', '--user=ann');
         await using stack = new AsyncDisposableStack();
-        stack.defer(() => void getNode().kubectl('delete', ...binding));
+        stack.use(bindViewer(getNode(), 'ann'));
         stack.defer(() => cluster.remove('DeviceTaintRule', 'tools'));
         const status = async () => {
           return (await runProgram(linkPlugin(getNode()), ['status', `--kubeconfig=${kubeconfig}`])).stdout;

@@ -146,6 +146,10 @@ export const pagePlans: PagePlan[] = [
     after: [
       [/^kubectl netdra metadata my-claim/, [deletePod]],
       [/^kubectl create clusterrolebinding/, ['kubectl delete clusterrolebinding netdra-viewers']],
+      [
+        /^kubectl --namespace netdra create rolebinding/,
+        ['kubectl --namespace netdra delete rolebinding netdra-viewers'],
+      ],
     ],
     output: [
       [/^kubectl --namespace netdra logs netdra-abcde --since/, /"to":"debug","msg":"log level changed"/],

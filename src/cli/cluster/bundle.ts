@@ -64,10 +64,7 @@ export async function makeBundle(cluster: Cluster, options: BundleOptions): Prom
   await writeObject('networkdevicepolicies.json', () => cluster.listPolicies());
   await writeObject('deviceclasses.json', () => cluster.listResources('deviceclasses'));
   await writeObject('pods.json', () =>
-    cluster.listPods({
-      labelSelector: options.selector,
-      fieldSelector: `metadata.namespace=${options.driverNamespace ?? defaultDriverNamespace}`,
-    }),
+    cluster.listPods(options.driverNamespace ?? defaultDriverNamespace, { labelSelector: options.selector }),
   );
   for (let index = 0; index < nodes.length; index += maxParallel) {
     const some = nodes.slice(index, index + maxParallel);

@@ -57,18 +57,15 @@ export async function readDriverPods(
   cluster: Cluster,
   { driverName, selector, driverNamespace = defaultDriverNamespace }: DriverPodsOptions,
 ): Promise<Map<string, DriverPod>> {
-  const pods = await cluster.listPods<ListedPod>({
-    labelSelector: selector,
-    fieldSelector: `metadata.namespace=${driverNamespace}`,
-  });
-  const ofDriver = pods.filter((pod) => isOfDaemonSet(pod, driverNamespace) && driverNameOf(pod) === driverName);
+  const pods = await cluster.listPods<ListedPod>(driverNamespace, { labelSelector: selector });
+  const ofDriver = pods.filter((pod) => isOfDaemonSet(pod) && driverNameOf(pod) === driverName);
   const byAge = ofDriver.sort((a, b) => (a.metadata.creationTimestamp < b.metadata.creationTimestamp ? -1 : 1));
   return new Map(byAge.map((pod) => [nodeOf(pod), toDriverPod(pod)]));
 }
 
 /** A pod without an owner is accepted, too: the driver may run without a DaemonSet. */
-function isOfDaemonSet({ metadata: { namespace, ownerReferences = [] } }: ListedPod, wanted: string): boolean {
-  return namespace === wanted && ownerReferences.every(({ kind }) => kind === 'DaemonSet');
+function isOfDaemonSet({ metadata: { ownerReferences = [] } }: ListedPod): boolean {
+  return ownerReferences.every(({ kind }) => kind === 'DaemonSet');
 }
 
 /** The chart sets it; the default is that of `--driver-name`. */

@@ -278,7 +278,7 @@ describe('readStatus', () => {
     const message = 'resourceslices.resource.k8s.io is forbidden: User "joe" cannot list resource "resourceslices"';
     bench.api.failNext('/resourceslices', 403, { message });
     expect(await bench.status().catch(explain)).toMatch(
-      /^may not list resourceslices: GET \S+: the API server answered 403: .* User "joe" cannot list .* \(the chart's ClusterRole netdra-viewer allows it: /,
+      /^may not list resourceslices: GET \S+: the API server answered 403: .* User "joe" cannot list .* \(the chart's ClusterRole netdra-viewer allows it, /,
     );
   });
 });
@@ -489,7 +489,7 @@ describe('openCluster', () => {
       const kubeconfig = join(dir.path, 'config');
       await bench.api.writeKubeconfig(kubeconfig);
       using cluster = await openCluster({ kubeconfig });
-      expect([cluster.namespace, await cluster.listPods({})]).toEqual(['default', []]);
+      expect([cluster.namespace, await cluster.listPods('default', {})]).toEqual(['default', []]);
       expect(await openCluster({ kubeconfig, context: 'lab' }).catch(explain)).toBe(
         `kubeconfig ${kubeconfig} cannot be used: it has no context lab; it has double`,
       );

@@ -2,7 +2,10 @@ import { PassThrough } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { describe, expect, it } from 'vitest';
 import { readDriverPods } from '../../../src/cli/cluster/driver-pods.ts';
+import { Cluster } from '../../../src/cli/cluster/open-cluster.ts';
 import { limitOutput } from '../../../src/cli/cluster/pod-exec.ts';
+import { ApiServer } from '../../doubles/api-server.ts';
+import { kubeConfigOf } from '../../doubles/kube.ts';
 
 const options = { driverName: 'sriov.netdra.dev', selector: 'app.kubernetes.io/name=netdra' };
 
@@ -16,16 +19,21 @@ function podOf(namespace: string, name: string, creationTimestamp: string, owner
 }
 
 describe('readDriverPods', () => {
-  // A server that ignores the field selector.
-  const listPods = async () => [
-    podOf('netdra', 'netdra-abcde', '2026-11-01T00:00:00Z', 'DaemonSet'),
-    podOf('netdra', 'debug', '2026-11-26T00:00:00Z', 'ReplicaSet'),
-    podOf('tenant', 'evil', '2026-11-27T00:00:00Z', 'DaemonSet'),
+  const listPods = async (namespace: string) => [
+    podOf(namespace, 'netdra-abcde', '2026-11-01T00:00:00Z', 'DaemonSet'),
+    podOf(namespace, 'debug', '2026-11-26T00:00:00Z', 'ReplicaSet'),
   ];
 
-  it('ignores pods of other namespaces and of other owners', async () => {
+  it('ignores pods of other owners than a DaemonSet', async () => {
     const pods = await readDriverPods({ listPods } as never, options);
     expect([...pods]).toMatchObject([['worker-1', { namespace: 'netdra', name: 'netdra-abcde' }]]);
+  });
+
+  it("asks the API server for pods of the driver's namespace only, as the viewer's Role allows", async () => {
+    await using api = await ApiServer.start();
+    using cluster = new Cluster(kubeConfigOf(api));
+    await readDriverPods(cluster, options);
+    expect(api.log.map(({ path }) => path)).toEqual(['/api/v1/namespaces/netdra/pods']);
   });
 
   it('searches only the given namespace', async () => {

@@ -5,6 +5,7 @@ import type {
   V1Container,
   V1DaemonSet,
   V1DeviceClass,
+  V1Role,
 } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
 import { renderRules } from '../../../deploy/admission/rules.ts';
@@ -103,6 +104,14 @@ describe('deploy/manifests/netdra.yaml', () => {
       { apiGroups: ['events.k8s.io'], resources: ['events'], verbs: ['create', 'patch'] },
       { apiGroups: ['netdra.dev'], resources: ['nodenetworkdevices'], verbs: ['get', 'create', 'patch'] },
     ]);
+  });
+
+  it("lets viewers read pods in the driver's namespace only: their environments may contain secrets", () => {
+    const { rules: ofCluster } = findObject<V1ClusterRole>('ClusterRole', 'netdra-viewer');
+    expect(ofCluster?.flatMap(({ resources }) => resources)).not.toContain('pods');
+    const { metadata, rules } = findObject<V1Role>('Role', 'netdra-viewer');
+    expect(metadata?.namespace).toBe(findObject('DaemonSet').metadata?.namespace);
+    expect(rules).toEqual([{ apiGroups: [''], resources: ['pods'], verbs: ['get', 'list', 'watch'] }]);
   });
 
   it('allows kubelets only to get claims by name', () => {

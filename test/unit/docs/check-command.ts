@@ -46,6 +46,7 @@ const others: Record<string, string[]> = {
   'kubectl annotate node': ['--overwrite'],
   'kubectl cordon': [],
   'kubectl create clusterrolebinding': ['--clusterrole=', '--group='],
+  'kubectl create rolebinding': ['--namespace=', '--role=', '--group='],
   'kubectl create secret tls': ['--namespace=', '--cert=', '--key='],
   'kubectl delete': ['--filename=', '-f=', '--namespace=', '-n='],
   'kubectl describe': ['--namespace=', '-n='],
