@@ -221,6 +221,22 @@ describe('the chart', () => {
     ['a host with a port', { http: { host: '192.0.2.1:80' } }, /http.host/],
     ['a port that the driver has no capability for', { http: { port: 443 } }, /http.port/],
     ['an invalid digest', { image: { digest: 'sha256:1' } }, /digest/],
+    ...[
+      'commonLabels',
+      'kubeletPlugin.podLabels',
+      'serviceMonitor.labels',
+      'prometheusRule.labels',
+      'dashboard.labels',
+    ].map((path): [string, Record<string, unknown>, RegExp] => {
+      const labels = { 'app.kubernetes.io/instance': 'mine' };
+      const values = path.split('.').reduceRight<Record<string, unknown>>((rest, key) => ({ [key]: rest }), labels);
+      return [`a label of the chart in ${path}`, values, new RegExp(path.replace('.', '.'))];
+    }),
+    [
+      'another kind of configuration',
+      { deviceClasses: { more: [{ name: 'a', vfConfig: { kind: 'X' } }] } },
+      /vfConfig/,
+    ],
     ['a layout that is not there', { kubeletPlugin: { metadataLayouts: ['v2'] } }, /metadataLayouts/],
   ])('rejects %s in values', (_, values, message) => {
     expect(() => renderObjects({ values })).toThrow(message);
@@ -242,6 +258,15 @@ describe('the chart', () => {
     ],
   ])('fits the schemas of Kubernetes %s', (_, values) => {
     expect(problemsOf({ values, releaseName: 'my-release', namespace: 'net' })).toEqual([]);
+  });
+
+  it.each<[string, Record<string, unknown>]>([
+    ['dashboard.labels', { dashboard: { enabled: true, labels: null } }],
+    ['dashboard.labels.grafana_dashboard', { dashboard: { enabled: true, labels: { grafana_dashboard: null } } }],
+    ['deviceClasses.kernel', { deviceClasses: { kernel: null } }],
+    ['deviceClasses.dpdk', { deviceClasses: { dpdk: null } }],
+  ])('renders without the default of %s, which null removes', (_, values) => {
+    expect(problemsOf({ values })).toEqual([]);
   });
 
   it.each([
