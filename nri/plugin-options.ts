@@ -73,7 +73,7 @@ export interface BackoffOptions {
   initialMs?: number;
   /** Bound of delays after a connection that was refused or lost, ms. Default 30000. */
   maxMs?: number;
-  /** Bound of delays while nothing listens on the socket, where attempts do no harm, ms. Default 2000. */
+  /** Longest delay while nothing listens on the socket, ms: attempts do no harm then. Default 2000. */
   dialMaxMs?: number;
   /** Time for which a connection must receive events to reset the delays to the first one, ms. Default 10000. */
   stableAfterMs?: number;

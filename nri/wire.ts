@@ -3,7 +3,7 @@ import type { FailurePolicy } from './plugin-options.ts';
 import type { LinuxNamespace, PodSandbox } from './pod.ts';
 import { loadMessages, type MessageCodec, messageCodec } from './proto.ts';
 
-/** Full names of the two services, and their methods known here. */
+/** Full names of the two services, and of those of their methods that this library knows. */
 export const pluginService = 'nri.pkg.api.v1alpha1.Plugin';
 export const runtimeService = 'nri.pkg.api.v1alpha1.Runtime';
 

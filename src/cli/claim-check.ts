@@ -64,7 +64,7 @@ export async function checkFileClaim(claim: FileClaim, options: ClaimCheckOption
   return { faults: [...faults.values()], notes: [...notes.values()] };
 }
 
-/** The claim as if these requests had got devices. */
+/** Checks a claim as if these requests had been allocated devices. */
 class AllocationCheck {
   readonly #file: FileClaim;
   readonly #options: ClaimCheckOptions;

@@ -64,7 +64,7 @@ describe('SimulatedNic.start', () => {
     expect(lasting([vfOf(await inPod.links(), first)!])).toEqual(lasting([link]));
   });
 
-  it('tells a link of the host from a VF that has the same index in its pod', async () => {
+  it('distinguishes a link of the host from a VF that has the same index in its pod', async () => {
     const nic = await startNic();
     const pod = stack.use(new TestNetns('pod'));
     const handle = stack.use(pod.open());

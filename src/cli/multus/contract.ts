@@ -92,7 +92,7 @@ export function isObserved({ opaque }: Fields, driver: string): boolean {
   return own === driver && fieldsOf(parameters).attach === 'observe';
 }
 
-/** Returns whether CEL limits devices to those with a resource name. */
+/** Returns whether a CEL expression selects devices by their resource name. */
 export function selectsByResource(expression: string): boolean {
   return /\bresourceName\b/.test(expression);
 }

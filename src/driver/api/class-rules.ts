@@ -100,7 +100,7 @@ export function checkClaimConfig(
 
 /**
  * Checks the number of devices, except those that the claim may only observe (`adminAccess`).
- * @throws DriverError `config-invalid` if the claim has more devices of the request's class than it allows
+ * @throws DriverError `config-invalid` if the claim has more devices of the request's class than that class allows
  */
 export function checkDeviceCount(claim: AllocatedClaim, request: string, ofClass: readonly ClassConfig[]): void {
   const most = Math.min(...ofClass.map(({ limits }) => limits?.maxDevices ?? Number.POSITIVE_INFINITY));

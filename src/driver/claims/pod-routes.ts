@@ -12,8 +12,8 @@ interface HeldRoute {
 }
 
 /**
- * Checks that no two interfaces of a pod have a route to the same destination, in one table and with one metric: the kernel
- * refuses the second one, in each attempt.
+ * Checks that no two interfaces of a pod have a route to the same destination in the same table with the same metric: the kernel
+ * would refuse the second route at each attempt.
  * @param others the other claims of the claim's pods
  * @throws DriverError `config-invalid` with both routes
  */

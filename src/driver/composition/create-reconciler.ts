@@ -30,7 +30,7 @@ export interface ReconcilerParts {
   nudge: () => void;
 }
 
-/** Returns the tasks of each round, in order. */
+/** Creates the reconciler with the tasks of each round, in their order. */
 export function createReconciler(context: NodeContext, parts: ReconcilerParts): Reconciler {
   const { disk, resources, settings, decorate, clock, logger, drift, stack } = context;
   const { driverName: driver, nodeName: pool, reconcileIntervalMs: everyMs, cdiDir: dir } = settings;

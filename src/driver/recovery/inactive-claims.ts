@@ -35,18 +35,16 @@ type Verdict = ({ action: 'give-up'; reason: string } | { action: 'hand-over' | 
 };
 
 /**
- * Handles claims none of whose pods has a container on the node. A sandbox alone is no evidence: a runtime that was killed
+ * Handles claims of which no pod has a container on the node. A sandbox alone is no evidence: a runtime that was killed
  * while it created one may list the remains long after the pod was deleted. So the API server is asked.
  *
- * Claims that the API server no longer has, or not for this node, are unprepared: no kubelet will request that. Otherwise a
- * kubelet that lost its state, or a node that was out of the cluster for a while, would keep their VFs forever. Not at
- * once: a kubelet that still has a claim makes no call for the next pod that gets it.
- *
- * Claims that are now reserved for other pods are prepared for the next one. The kubelet makes no call for a pod that takes
- * over a prepared claim, so that nothing else names that pod to the driver.
- *
- * Claims of pods on the node that are only partly prepared are prepared again: the driver was killed, or failed, while it
- * prepared a claim that had been allocated again.
+ * - Unprepares claims that the API server no longer has, or that are not allocated to this node any more. After a kubelet
+ *   lost its state, or a node was out of the cluster for a while, nothing else would release their VFs. Waits before it does
+ *   so: a kubelet that still has a claim makes no call for the next pod that gets it.
+ * - Prepares claims that are now reserved for another pod for that pod. The kubelet makes no call for a pod that takes over
+ *   a prepared claim: nothing else names that pod to the driver.
+ * - Completes claims of pods on the node that are only partly prepared: the driver was killed, or failed, while it prepared
+ *   a claim that had been allocated again.
  */
 export class InactiveClaims {
   readonly #options: InactiveClaimsOptions;

@@ -21,9 +21,9 @@ export interface CachedDatabase {
 
 /**
  * Cache of the store, which another instance of the driver may change at any time. It compares the version of the database
- * once in each run of synchronous code, since nothing waits for another instance meanwhile, and once in each transaction,
- * which keeps others from writing. If another instance has written, everything is read again; after own changes only the
- * claims that {@link changed} names.
+ * once in each run of synchronous code, and once in each transaction, because a transaction locks out other writers. If
+ * another instance has written, it reads everything again; after changes of this instance, only the claims that were passed
+ * to {@link changed}.
  */
 export class ContentCache {
   readonly #database: CachedDatabase;

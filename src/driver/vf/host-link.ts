@@ -3,8 +3,8 @@ import type { LinkState } from '../../node/netlink/index.ts';
 import type { StoredDevice } from '../model/index.ts';
 
 /**
- * Returns the VF's interface on the host as detaching restores it: its snapshot from before the claim, with the claim's
- * changes from outside. `undefined` if it has no interface, or another component moves it.
+ * Returns the VF's interface on the host as detaching restores it: its snapshot from before the claim, with what the
+ * claim sets from outside, such as its MAC. `undefined` if it has no interface, or another component moves it.
  */
 export function linkOnHost({ before, attachment }: Pick<StoredDevice, 'attachment' | 'before'>): LinkState | undefined {
   if (attachment === undefined) return before?.link;

@@ -128,16 +128,16 @@ export interface KubeletPluginHelper extends MetadataUpdater, StartGate, AsyncDi
    */
   restoreMetadata(): Promise<Error[]>;
   /**
-   * Unprepares a claim as the kubelet's call would, with its files and CDI specs: for a claim that no kubelet knows any
-   * more. Failures are logged.
-   * @param isOver called while no call about the claim runs, in any instance
+   * Unprepares a claim that no kubelet knows any more, as the kubelet's call would, and removes its files and CDI specs.
+   * Failures are logged.
+   * @param isOver returns whether the claim is really over; called while no instance runs a call about the claim
    * @returns whether the claim was unprepared
    */
   reclaim: PluginCalls['reclaim'];
   /**
    * Prepares a claim again as the kubelet's call would: for a prepared claim that passes to another pod, about which the
    * kubelet makes no call. The driver's answer for the claim is logged.
-   * @param isDue called while no call about the claim runs, in any instance
+   * @param isDue returns whether it must be prepared; called while no instance runs a call about the claim
    * @returns whether the claim was prepared
    * @throws KubeletPluginError `claim-unavailable`
    */

@@ -18,7 +18,7 @@ export interface InventoryReport {
   warnings: string[];
   /** All network functions that can have VFs. */
   pfs: PfSummary[];
-  /** Conditions of the functions, present and absent ones. */
+  /** Readings of each condition of the functions, whether it holds or not. */
   readings: ConditionReading[];
   /** Whether it was known what other DRA drivers offer. Otherwise their devices are not excluded. */
   knowsOtherDrivers: boolean;

@@ -153,8 +153,8 @@ export class Inventory {
   }
 
   /**
-   * Returns the PFs that have refused rates under the present policy; the object changes when the next scan will exclude
-   * other VFs.
+   * Returns the PFs that have refused rates under the present policy; a new Set whenever the next scan will exclude other VFs
+   * than before.
    */
   get refusals(): ReadonlySet<string> {
     return this.#refusals.get(this.#policy) ?? new Set();

@@ -154,7 +154,7 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
   }
 
   /**
-   * Removes all alternative names except those to keep, also names that are not UTF-8.
+   * Removes all alternative names except those to keep, including names that are not UTF-8.
    * @throws NetlinkError the first failure, after all of them were tried
    */
   async removeAltNames(index: number, keep: readonly string[] = []): Promise<void> {

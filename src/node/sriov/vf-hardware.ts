@@ -212,8 +212,8 @@ export class VfHardware {
   }
 
   /**
-   * Restores properties of a VF that its PF has lost. The VF may be in a pod.
-   * @param before snapshot
+   * Restores those properties of a VF that its PF has lost. The VF may be in a pod.
+   * @param before snapshot from before the claim
    * @throws as `VfProperties.set`
    */
   async setAgain(address: VfAddress, wanted: VfPropertiesWanted, before: VfSnapshot): Promise<void> {

@@ -56,7 +56,7 @@ describe('every page', () => {
   });
 
   const guides = readdirSync(join(repo, 'docs')).filter((name) => name.endsWith('.md') && name !== 'contents.md');
-  it.each(guides)('docs/%s says in its head what its readers can do afterwards', (name) => {
+  it.each(guides)('docs/%s says at the top what its readers can do after reading it', (name) => {
     const [page = '', contents = ''] = [name, 'contents.md'].map((each) =>
       readFileSync(join(repo, 'docs', each), 'utf8'),
     );

@@ -60,7 +60,7 @@ describe.runIf(hasGit)('listCheckedCommits', () => {
     expect(subjectsIn(join(dir.path, 'shallow'))).toEqual(['vf: two']);
   });
 
-  it('explains why it lists no commits outside of a repository', () => {
+  it('lists no commits and says why when it is run outside a repository', () => {
     using dir = tempDir();
     expect(subjectsIn(dir.path)).toContain('not a git repository');
   });

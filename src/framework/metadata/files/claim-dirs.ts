@@ -109,7 +109,7 @@ export class ClaimDirs {
     return createRuntimeHooks.some(({ args }) => isGateOf(this.options.dataDir, claim, args));
   }
 
-  /** Returns whether a container has a request of a claim. */
+  /** Returns whether a container uses a request of the claim. */
   isUsedBy(claim: ClaimIdentity, container: ContainerParts): boolean {
     const { marker } = this.options;
     const marks = this.#claimMarksOf(container);

@@ -97,7 +97,7 @@ function createOnce(dir: OpenDirectory, file: HostFile, text: string, mode: numb
   }
 }
 
-/** Creates a file, after removing a leftover of a killed process in its place. */
+/** Creates a file. First removes one that a killed process has left at its path. */
 function openNew(path: string): number {
   try {
     return openSync(path, 'wx', fileMode);

@@ -45,5 +45,5 @@ export function claimDirectory(dataDir: string, claim: ClaimName): HostFile {
   return { base: dataDir, parts: [metadataDirName, claimDirName(claim)] };
 }
 
-/** Directory in the driver's own, with a directory for each claim. */
+/** Subdirectory of the driver's directory, with a directory for each claim. */
 export const metadataDirName = 'dra-device-metadata';

@@ -291,7 +291,7 @@ describe('a claim that was reallocated while prepared', () => {
     return claim;
   }
 
-  it('applies another configuration of the same device', async () => {
+  it('gets its new configuration applied to the same device', async () => {
     const { identity } = await prepareForUserSpace();
     expect(await bench.prepare({ ...allocated('c', ['dev-1']), identity })).toEqual({ devices: [] });
     expect(bench.control.drivers.get('0000:00:00.1')).toBe('igbvf');

@@ -74,7 +74,7 @@ describe('attach: cni with a NetworkAttachmentDefinition', () => {
     });
   });
 
-  it('allows a definition of another namespace only in DeviceClasses', async () => {
+  it('lets only a DeviceClass refer to a definition in another namespace', async () => {
     createDefinition('fast', network, 'networks');
     createDefinition('fast', { cniVersion: '1.0.0', name: 'own', plugins: [{ type: 'sriov' }] });
     const fromElsewhere = allocated('c', ['dev-1'], { config: [opened, fromClaim(byName('fast', 'networks'))] });

@@ -59,7 +59,7 @@ describe('setHealth', () => {
     await expect.poll(() => old.health('node-1', 'a')).toEqual({ health: 'Healthy', message: 'fine' });
   });
 
-  it('sends a report only once, since the kubelet adds the time, and sends Unknown when the report expires', async () => {
+  it('does not repeat an unchanged report, to which the kubelet adds the time, and sends Unknown when it expires', async () => {
     await using bench = await startHealthBench();
     bench.helper.setHealth([device('a', { timeoutSeconds: 1 }), device('b')]);
     await bench.kubelet.until(() => bench.watch.received.length >= 1);

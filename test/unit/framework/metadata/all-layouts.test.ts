@@ -159,7 +159,7 @@ describe('the layout downward-api', () => {
 });
 
 describe('a driver started with other layouts', () => {
-  it("maintains the files of a claim's earlier layouts until it removes them, and adds its own layouts", async () => {
+  it("keeps the files of a claim's earlier layouts current until the claim is unprepared, and adds its own layouts", async () => {
     const had = ['v1', 'attributes-json', 'downward-api'] as const;
     const before = bench.start({ layouts: had, ...published(attributes) });
     await before.prepare(record, new Map());

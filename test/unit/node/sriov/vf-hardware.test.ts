@@ -331,7 +331,7 @@ describe('the MTU of a VF', () => {
 });
 
 describe('an InfiniBand VF', () => {
-  it('is bound to user space and back; its 20-octet address is not set, and its queue pair number may differ', async () => {
+  it('keeps its 20-octet address when it is bound to a user-space driver and back, except for the queue pair number', async () => {
     const { card, hardware, address, before } = await openWithSnapshot({
       isInfiniBand: true,
       unsupported: ['hardwareAddress'],

@@ -102,7 +102,7 @@ describe('a claim with a start gate', () => {
     expect(gateOf()).toMatchObject({ state: 'waiting', sandboxId: b });
   });
 
-  it('has its sandbox marked as ended when its metadata is withdrawn, even if the gate was open for another sandbox', async () => {
+  it("marks the sandbox as ended when the claim's metadata is withdrawn, even if the gate was open for another sandbox", async () => {
     for (const served of [a, b]) {
       await prepareAndServe(served);
       await metadata.withdraw(claim, ['vf'], a);
