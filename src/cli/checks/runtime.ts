@@ -132,5 +132,8 @@ async function checkCdi({ cdiDir }: RuntimeCheck, { name, version, cdi }: CriRun
   if (dirs.includes(await resolvePath(cdiDir))) return ok(`on, ${cdiDir} is scanned`);
   const message = `on, but it looks at ${specDirs.join(', ') || 'no directory'} and not at ${cdiDir}`;
   const where = name === 'containerd' ? `cdi_spec_dirs in ${file}` : 'cdi_spec_dirs in [crio.runtime]';
-  return problem(message, `give the driver --cdi-dir, or add it to ${where}`);
+  return problem(
+    message,
+    `set the driver's --cdi-dir to a directory that the runtime reads, or add the driver's directory to ${where}`,
+  );
 }

@@ -20,10 +20,18 @@ export const allCni: CniRules = { uses: cniUses, allowedPlugins: ['*'], definiti
 export function checkCniUse(claim: AllocatedClaim, config: VfConfig, rules: CniRules): void {
   const { attach, ipam, networkAttachmentDefinition } = config;
   if (attach === 'cni' && !rules.uses.includes('attach')) {
-    throw refused(claim, 'attach: cni is switched off', 'the operator can switch it on: cni.enabled in the chart');
+    throw refused(
+      claim,
+      'attach: cni is switched off',
+      'the administrator of the cluster can switch it on: cni.enabled in the chart',
+    );
   }
   if (ipam !== undefined && !rules.uses.includes('ipam')) {
-    throw refused(claim, 'ipam is switched off', 'the operator can switch it on: cni.ipamEnabled in the chart');
+    throw refused(
+      claim,
+      'ipam is switched off',
+      'the administrator of the cluster can switch it on: cni.ipamEnabled in the chart',
+    );
   }
   if (networkAttachmentDefinition === undefined) return;
   const { namespace = claim.identity.namespace } = networkAttachmentDefinition;

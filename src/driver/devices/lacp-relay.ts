@@ -134,7 +134,7 @@ export class LacpRelay {
     // Otherwise the PF was reset, or an administrator has set it.
     if ((await this.#linkState(device)) === 'disable') await control.setLinkState(device, 'auto');
     this.#put(claim, device, false);
-    logger.info({ claim: claimName(claim.identity), device: device.name }, 'VF has the link of its PF again');
+    logger.info({ claim: claimName(claim.identity), device: device.name }, 'VF follows the link of its PF again');
   }
 
   async #linkState(device: StoredDevice): Promise<VfInfo['linkState']> {

@@ -41,7 +41,10 @@ export class ListAttributes {
     const { clock, logger } = this.#options;
     if (!refusesLists(error)) return false;
     this.#noListsUntilMs = clock.nowMs() + retryMs;
-    logger.warn({ attribute: numaNode }, 'NUMA nodes are offered as single values for an hour');
+    logger.warn(
+      { attribute: numaNode },
+      'the API server refused NUMA nodes as lists: offering single values, and trying lists again in an hour',
+    );
     return true;
   }
 

@@ -95,7 +95,7 @@ export class OtherDrivers implements AsyncDisposable {
       this.#kept = text;
     } catch (err) {
       if (errnoCode(err) === 'ENOENT') return;
-      logger.warn({ err, path: statePath }, 'the devices that other drivers offered before cannot be read');
+      logger.warn({ err, path: statePath }, 'cannot read the stored list of devices that other drivers offered');
     }
   }
 

@@ -67,7 +67,7 @@ export class WaitingSandboxes implements AsyncDisposable {
           return sandbox.failure === undefined ? [sandbox.want('ready').catch(() => undefined)] : [];
         });
     } catch (error) {
-      logger.warn({ err: error }, 'waiting containers not served before the runtime is connected');
+      logger.warn({ err: error }, 'waiting containers must wait until the runtime is connected');
       return [];
     }
   }

@@ -174,7 +174,7 @@ describe('DeviceList', () => {
     await unread.scan();
     expect(nodes(unread)).toEqual([undefined, '{"ints":[1]}']);
     expect(logger.messages('warn').filter((message) => message.includes('NUMA'))).toEqual([
-      'NUMA nodes are offered as single values for an hour',
+      'the API server refused NUMA nodes as lists: offering single values, and trying lists again in an hour',
       'cannot read which NUMA nodes share a socket: devices name only their own NUMA node',
     ]);
   });
