@@ -22,6 +22,30 @@ describe('promtool', () => {
     expect(promtool('test', 'rules', join(deploy, 'helm/alerts.test.yaml'))).toContain('SUCCESS');
   });
 
+  it.each([
+    ['no-carrier', 1],
+    // A planned drain takes longer than the alert waits.
+    ['operator-at-work', 0],
+  ])('counts devices in the condition %s as %i firing alerts', (condition, alerts) => {
+    using dir = tempDir();
+    const labels = 'job="netdra", instance="worker-1:9797", node="worker-1"';
+    const test = {
+      interval: '1m',
+      input_series: [{ series: `netdra_devices_unhealthy{condition="${condition}", ${labels}}`, values: '8x30' }],
+      promql_expr_test: [
+        {
+          expr: 'count by (alertname) (ALERTS{alertname="NetdraDevicesUnhealthy", alertstate="firing"})',
+          eval_time: '20m',
+          exp_samples: alerts === 0 ? [] : [{ labels: '{alertname="NetdraDevicesUnhealthy"}', value: alerts }],
+        },
+      ],
+    };
+    const path = join(dir.path, 'test.json');
+    const ruleFiles = [join(deploy, 'helm/netdra/alerts.yaml')];
+    writeFileSync(path, JSON.stringify({ rule_files: ruleFiles, evaluation_interval: '1m', tests: [test] }));
+    expect(promtool('test', 'rules', path)).toContain('SUCCESS');
+  });
+
   it('has a unit test for every alert', () => {
     const { tests } = load(readFileSync(join(deploy, 'helm/alerts.test.yaml'), 'utf8')) as {
       tests: { name: string }[];
