@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { DhcpDaemon } from '../../e2e/node/dhcp-daemon.ts';
+import type { VfConfig } from '../../src/driver/model/index.ts';
 import { NetnsHandle, RtnlConnection } from '../../src/node/netlink/index.ts';
 import { DhcpServer } from '../doubles/dhcp-server.ts';
 import type { TestNetns } from '../doubles/netns.ts';
@@ -12,7 +13,9 @@ describe('a VF with ipam of type dhcp', () => {
   let server: DhcpServer;
   let daemon: DhcpDaemon;
   let pod: TestNetns;
-  /** Whether the pod accepted router advertisements while it asked for its address. */
+  /** Name of the VF in the pod. */
+  let name: string;
+  /** Whether the VF accepted router advertisements while it asked for its address. */
   let accepted: Set<string>;
 
   beforeEach(async () => {
@@ -23,15 +26,16 @@ describe('a VF with ipam of type dhcp', () => {
     const connection = stack.use(RtnlConnection.open(netns));
     pod = bench.newPod();
     accepted = new Set();
-    const look = () => accepted.add(pod.exec('cat', '/proc/sys/net/ipv6/conf/net1/accept_ra').trim());
+    const look = () => accepted.add(pod.exec('cat', `/proc/sys/net/ipv6/conf/${name}/accept_ra`).trim());
     server = stack.use(new DhcpServer(netns, (await connection.link({ name: 'peer1' }))!, look));
     daemon = stack.use(await DhcpDaemon.start(stack.use(tempDir()).path));
   });
   afterEach(async () => await stack.disposeAsync());
 
-  async function attach() {
+  async function attach(config: VfConfig = { interfaceName: 'net1' }) {
+    name = config.interfaceName ?? 'vf1';
     const ipam = { type: 'dhcp', daemonSocketPath: daemon.socketPath };
-    bench.prepare('c', [{ index: 1, config: { interfaceName: 'net1', ipam } }]);
+    bench.prepare('c', [{ index: 1, config: { ...config, ipam } }]);
     return await bench.attach('c', pod);
   }
 
@@ -40,8 +44,27 @@ describe('a VF with ipam of type dhcp', () => {
     const [[, leased] = []] = [...server.leases];
     expect(state?.ips).toEqual([`${leased}/24`]);
     await bench.detach('c');
-    expect(server.leases.size).toBe(0);
+    await expect.poll(() => server.leases.size).toBe(0);
     expect(links()).toContain('vf1');
+  });
+
+  it('has a leased address on an interface that keeps its name, which is released when it leaves', async () => {
+    const [state] = await attach({});
+    const [[, leased] = []] = [...server.leases];
+    expect(state).toMatchObject({ interfaceName: 'vf1', ips: [`${leased}/24`] });
+    await bench.detach('c');
+    await expect.poll(() => server.leases.size).toBe(0);
+  });
+
+  it('keeps its lease when the pod renames an interface that kept its name, and leaves nothing behind', async () => {
+    const [{ ips } = {}] = await attach({});
+    pod.exec('ip', 'link', 'set', 'vf1', 'down');
+    pod.exec('ip', 'link', 'set', 'vf1', 'name', 'own', 'up');
+    expect(await bench.attach('c', pod)).toMatchObject([{ interfaceName: 'own', ips }]);
+    expect(server.leases.size).toBe(1);
+    pod.unmount();
+    await bench.detach('c');
+    expect((await bench.runner.cachedAttachments()).attachments).toEqual([]);
   });
 
   it('leaves nothing behind when its namespace is gone before it is detached', async () => {

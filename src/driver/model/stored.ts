@@ -33,7 +33,7 @@ export interface Attachment extends SandboxPlace {
    * such a snapshot. Detaching restores both. Absent: it has no interface (DPDK), or another component moves it.
    */
   host?: Partial<LinkState>;
-  /** Name given to CNI plugins for an interface whose claim names none. */
+  /** Name given to CNI plugins for an interface whose claim names none: chosen for `attach: cni`, or that of the host. */
   interfaceName?: string;
   /** The link that its strategy creates in the pod, and deletes when the device is detached. */
   created?: CreatedLink;

@@ -81,7 +81,8 @@ export class Attachments {
     using deadline = this.#options.clock.deadline(attachBudgetMs, signal);
     const old = device.attachment;
     if (old !== undefined && old.sandboxId !== place.sandboxId) await this.#detachFromOther(device, old, place);
-    const interfaceName = device.config.attach === 'cni' ? await this.#cniName(device, place, pod) : undefined;
+    const { attach, ipam, interfaceName: claimed } = device.config;
+    const chosen = attach === 'cni' ? await this.#cniName(device, place, pod) : undefined;
     const strategy = this.#strategyOf(device);
     const created = strategy.creates?.(claimUid, device);
     return await strategy.attach({
@@ -93,6 +94,8 @@ export class Attachments {
       ...defined({ before: old && linkOnHost(device), created }),
       record: (link) => {
         const host = link && changesOf(link, device);
+        const kept = ipam === undefined || claimed !== undefined ? undefined : link?.name;
+        const interfaceName = chosen ?? kept;
         this.#record(claimUid, device, { ...place, ...defined({ host, interfaceName, created }) });
       },
     });

@@ -103,7 +103,8 @@ function ipamOf(device: StoredDevice, place: SandboxPlace) {
 
 /**
  * Returns the interface name for plugins, for an attached VF. IPAM plugins record their addresses under it, so that it must
- * differ between the VFs of a pod, also where the claim leaves it open.
+ * differ between the VFs of a pod, also where the claim leaves it open; dhcp also looks for the link by it. It stays the
+ * same when the pod renames the link: a DEL needs the name of its ADD.
  */
 export function cniInterfaceName(device: StoredDevice): string {
   const { config, name, attachment } = device;

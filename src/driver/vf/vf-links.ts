@@ -67,11 +67,11 @@ export class VfLinks {
     }
   }
 
-  /** Moves the VF into the pod, under the name that its claim gives it. @throws SandboxError `interface-name-taken` */
+  /** Moves the VF into the pod, under the name that its claim gives it, or else its stored one. @throws SandboxError `interface-name-taken` */
   async attach(link: Link, task: AttachTask): Promise<Link> {
-    const { device, pod, before } = task;
+    const { device, pod } = task;
     const { connection, netns } = pod.namespace;
-    const name = device.config.interfaceName ?? before?.name ?? link.name;
+    const name = device.config.interfaceName ?? linkOnHost(device)?.name ?? link.name;
     const move = moveLink(this.#networks.host.connection, link, { connection, netns }, { name });
     const moved = await orNameTaken(task, name, move);
     pod.changed();
