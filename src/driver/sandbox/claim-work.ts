@@ -18,7 +18,7 @@ import type { NumaChecks } from './numa-guard.ts';
 import type { End } from './phases.ts';
 import { netnsMissing } from './pod.ts';
 import { alignmentIn, type MetadataReader, metadataOf } from './pod-metadata.ts';
-import { awaitRouters } from './router-wait.ts';
+import { awaitRouters, isLacking } from './router-wait.ts';
 
 export interface ClaimWorkOptions {
   store: StoredClaims;
@@ -91,7 +91,7 @@ export class ClaimWork {
     signal: AbortSignal,
     progress: DeviceSteps,
   ): Promise<ServeResult> {
-    const { writer, files, networks, attachments, numa } = this.#options;
+    const { writer, files, networks } = this.#options;
     const claim = this.#preparedFor(place.podUid, identity.uid);
     if (claim === undefined) return 'gone';
     const { devices } = claim;
@@ -103,6 +103,26 @@ export class ClaimWork {
     // First, so that no container starts with the metadata of an earlier sandbox of the pod, or with what the record no
     // longer has: the disk may have been full when it was withdrawn.
     if (stale.length > 0) await files.withdrawMetadata(identity, requestsOf(stale));
+    const { readings, attached, changing, lost, errors } = await this.#readAll(claim, place, pod, signal, progress);
+    const fail = (error: unknown) => void errors.push(error);
+    // A claim that fails anyway does not wait: its failure would be reported late, and other work on it would wait, too.
+    if (lost.length === 0 && errors.length === 0) await this.#awaitRouters(attached, place, pod, signal).catch(fail);
+    signal.throwIfAborted();
+    // Without the start gate, containers start as soon as there is a file.
+    for (const reading of attached.filter(isLacking)) reading.state = undefined;
+    if (attached.length > 0) await this.#readAgain(changing, place, pod).catch(fail);
+    await writer.write(identity, place.sandboxId, readings).catch(fail);
+    if (lost.length > 0) return { withdrawn: leftError(lost, place, asOneError(errors)) };
+    // Not `ready` on an earlier result: another instance may have withdrawn the metadata since.
+    if (errors.length > 0 && attached.length > 0) return { withdrawn: asOneError(errors) };
+    if (errors.length > 0) throw asOneError(errors);
+    return readings.some(({ state }) => state?.tentative) ? 'tentative' : 'ready';
+  }
+
+  /** Attaches the claim's VFs, or reads those that are attached, one after the other. */
+  async #readAll(claim: StoredClaim, place: SandboxPlace, pod: PodLinks, signal: AbortSignal, progress: DeviceSteps) {
+    const { files, attachments, numa } = this.#options;
+    const { identity, devices } = claim;
     const readings: DeviceReading[] = [];
     const lost: StoredDevice[] = [];
     const errors: unknown[] = [];
@@ -134,15 +154,7 @@ export class ClaimWork {
         errors.push(error);
       }
     }
-    await this.#awaitRouters(attached, place, pod, signal).catch((error: unknown) => errors.push(error));
-    signal.throwIfAborted();
-    if (attached.length > 0) await this.#readAgain(changing, place, pod).catch((error: unknown) => errors.push(error));
-    await writer.write(identity, place.sandboxId, readings).catch((error: unknown) => errors.push(error));
-    if (lost.length > 0) return { withdrawn: leftError(lost, place, asOneError(errors)) };
-    // Not `ready` on an earlier result: another instance may have withdrawn the metadata since.
-    if (errors.length > 0 && attached.length > 0) return { withdrawn: asOneError(errors) };
-    if (errors.length > 0) throw asOneError(errors);
-    return readings.some(({ state }) => state?.tentative) ? 'tentative' : 'ready';
+    return { readings, attached, changing, lost, errors };
   }
 
   async #awaitRouters(attached: readonly DeviceReading[], place: SandboxPlace, pod: PodLinks, signal: AbortSignal) {

@@ -15,8 +15,7 @@ interface RouterWait {
 }
 
 /**
- * Waits until routers have given the VFs addresses, for all VFs at once. A VF without one has no state afterwards, so that its
- * containers keep waiting.
+ * Waits until routers have given the VFs addresses, for all VFs at once.
  * @param readings of VFs that were just attached
  * @throws SandboxError `no-router-address`, `vf-left`, `vf-unknown`; NetlinkError; the reason of the signal
  */
@@ -25,22 +24,19 @@ export async function awaitRouters(readings: readonly DeviceReading[], wait: Rou
   const startedAtMs = clock.nowMs();
   const lacking = new Set(readings.filter(isLacking));
   const hasTime = ({ device }: DeviceReading) => clock.nowMs() < startedAtMs + waitSecondsOf(device) * 1_000;
-  try {
-    while ([...lacking].some(hasTime)) {
-      await clock.sleep(everyMs, signal);
-      for (const reading of lacking) {
-        reading.state = await read(reading.device);
-        if (reading.state === undefined) throw leftError([reading.device], place);
-        if (!isLacking(reading)) lacking.delete(reading);
-      }
+  while ([...lacking].some(hasTime)) {
+    await clock.sleep(everyMs, signal);
+    for (const reading of lacking) {
+      reading.state = await read(reading.device);
+      if (reading.state === undefined) throw leftError([reading.device], place);
+      if (!isLacking(reading)) lacking.delete(reading);
     }
-  } finally {
-    for (const reading of lacking) reading.state = undefined;
   }
   if (lacking.size > 0) throw lackingError([...lacking].map(({ device }) => device));
 }
 
-function isLacking({ device, state }: DeviceReading): boolean {
+/** Returns whether a VF lacks the address of a router that its containers wait for. */
+export function isLacking({ device, state }: DeviceReading): boolean {
   return state !== undefined && waitSecondsOf(device) > 0 && state.isAutoconfigured !== true;
 }
 

@@ -329,6 +329,20 @@ describe('ClaimWork for the VFs of a claim', () => {
       expect([gate(), dataOf(1)]).toEqual(['none', undefined]);
     });
 
+    it('reports at once that one cannot be attached, without waiting for a router', async () => {
+      pod.delete('dev-1');
+      expect(await served()).toEqual({ result: { withdrawn: expect.objectContaining({ code: 'vf-missing' }) }, ms: 0 });
+      expect([gate(), dataOf(2)]).toEqual(['none', undefined]);
+    });
+
+    it('reports at once that one has left, without waiting for the router of another', async () => {
+      pod.set('dev-1', advertised);
+      const { ms } = await served();
+      pod.delete('dev-1');
+      expect(await served()).toEqual({ result: { withdrawn: expect.objectContaining({ code: 'vf-left' }) }, ms });
+      expect([gate(), dataOf(1), dataOf(2)]).toEqual(['none', undefined, undefined]);
+    });
+
     it('starts containers at once if the claim asks for no waiting time', async () => {
       const devices = [1, 2].map((index) => ({ ...deviceOf(index), config: { slaac: { waitSeconds: 0 } } }));
       store.putClaim(storedClaim({ identity, podUids: ['p'], devices }));
