@@ -106,12 +106,15 @@ export class ClaimWork {
     const { readings, attached, changing, lost, errors } = await this.#readAll(claim, place, pod, signal, progress);
     const fail = (error: unknown) => void errors.push(error);
     // A claim that fails anyway does not wait: its failure would be reported late, and other work on it would wait, too.
-    if (lost.length === 0 && errors.length === 0) await this.#awaitRouters(attached, place, pod, signal).catch(fail);
+    const isWhole = lost.length === 0 && errors.length === 0;
+    // The gate is closed then, so that all VFs must have an address, also those that had one before.
+    if (isWhole && attached.length > 0) await this.#awaitRouters(readings, place, pod, signal).catch(fail);
     signal.throwIfAborted();
     // Without the start gate, containers start as soon as there is a file.
     for (const reading of attached.filter(isLacking)) reading.state = undefined;
     if (attached.length > 0) await this.#readAgain(changing, place, pod).catch(fail);
-    await writer.write(identity, place.sandboxId, readings).catch(fail);
+    const openedFor = errors.length === 0 ? place.sandboxId : undefined;
+    await writer.write(identity, openedFor, readings).catch(fail);
     if (lost.length > 0) return { withdrawn: leftError(lost, place, asOneError(errors)) };
     // Not `ready` on an earlier result: another instance may have withdrawn the metadata since.
     if (errors.length > 0 && attached.length > 0) return { withdrawn: asOneError(errors) };
@@ -157,14 +160,11 @@ export class ClaimWork {
     return { readings, attached, changing, lost, errors };
   }
 
-  async #awaitRouters(attached: readonly DeviceReading[], place: SandboxPlace, pod: PodLinks, signal: AbortSignal) {
+  async #awaitRouters(readings: readonly DeviceReading[], place: SandboxPlace, pod: PodLinks, signal: AbortSignal) {
     signal.throwIfAborted();
     const { attachments, clock } = this.#options;
-    const read = async (device: StoredDevice) => {
-      pod.changed();
-      return await attachments.read(device, pod);
-    };
-    await awaitRouters(attached, { clock, place, signal, read });
+    const read = async (device: StoredDevice) => await attachments.read(device, pod);
+    await awaitRouters(readings, { clock, place, signal, read, readsBegin: () => pod.changed() });
   }
 
   /**

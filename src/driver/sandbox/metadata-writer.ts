@@ -49,9 +49,14 @@ export class MetadataWriter {
    * Stores metadata and writes files of those requests whose devices could all be read: a file describes its request as a
    * whole. When all requests are written, containers of this sandbox may start. A failed request does not keep the others
    * from being written.
+   * @param sandboxId absent: the claim has failed, and its containers keep waiting
    * @throws MetadataError, StateError
    */
-  async write(identity: ClaimIdentity, sandboxId: string, readings: readonly DeviceReading[]): Promise<void> {
+  async write(
+    identity: ClaimIdentity,
+    sandboxId: string | undefined,
+    readings: readonly DeviceReading[],
+  ): Promise<void> {
     const { attributesOf } = this.#options;
     const complete = [...byRequest([...readings])].flatMap(([request, entries]) =>
       entries.every(isRead) ? [{ request, entries }] : [],
@@ -66,12 +71,13 @@ export class MetadataWriter {
       ]),
     );
     // A claim with a missing device is reported as a failure, and its containers wait.
-    const isWhole = known.length === readings.length;
-    await this.#update(identity, contents, isWhole ? sandboxId : undefined);
-    // Nothing to wait for: all of its metadata was known at prepare.
-    if (readings.length === 0) await this.#options.files.openGate(identity, sandboxId);
+    const servedId = known.length === readings.length ? sandboxId : undefined;
+    await this.#update(identity, contents, servedId);
+    if (servedId === undefined) return;
     const isSettled = known.every(({ state }) => !state.tentative);
-    if (isWhole && known.length > 0) this.#report(identity, isSettled);
+    if (readings.length > 0) return this.#report(identity, isSettled);
+    // Nothing to wait for: all of its metadata was known at prepare.
+    await this.#options.files.openGate(identity, servedId);
   }
 
   /** Writes requests one by one. @param sandboxId its containers start after the last of them; absent: they keep waiting */

@@ -10,29 +10,34 @@ interface RouterWait {
   clock: Clock;
   place: SandboxPlace;
   signal: AbortSignal;
-  /** Reads a VF anew; `undefined` if it has left the pod. */
+  /** Called before the VFs are read anew. */
+  readsBegin: () => void;
+  /** Reads a VF; `undefined` if it has left the pod. */
   read: (device: StoredDevice) => Promise<VfState | undefined>;
 }
 
 /**
- * Waits until routers have given the VFs addresses, for all VFs at once.
- * @param readings of VFs that were just attached
+ * Waits until routers have given the VFs addresses, for all VFs at once, and updates their states. One that has its address
+ * may lose it while others wait.
+ * @param readings of all VFs of a claim whose containers wait
  * @throws SandboxError `no-router-address`, `vf-left`, `vf-unknown`; NetlinkError; the reason of the signal
  */
 export async function awaitRouters(readings: readonly DeviceReading[], wait: RouterWait): Promise<void> {
-  const { clock, place, signal, read } = wait;
+  const { clock, place, signal, readsBegin, read } = wait;
   const startedAtMs = clock.nowMs();
-  const lacking = new Set(readings.filter(isLacking));
   const hasTime = ({ device }: DeviceReading) => clock.nowMs() < startedAtMs + waitSecondsOf(device) * 1_000;
-  while ([...lacking].some(hasTime)) {
+  const waiting = readings.filter(({ device }) => waitSecondsOf(device) > 0);
+  while (waiting.filter(isLacking).some(hasTime)) {
     await clock.sleep(everyMs, signal);
-    for (const reading of lacking) {
+    readsBegin();
+    for (const reading of waiting) {
+      reading.state = undefined;
       reading.state = await read(reading.device);
       if (reading.state === undefined) throw leftError([reading.device], place);
-      if (!isLacking(reading)) lacking.delete(reading);
     }
   }
-  if (lacking.size > 0) throw lackingError([...lacking].map(({ device }) => device));
+  const lacking = waiting.filter(isLacking);
+  if (lacking.length > 0) throw lackingError(lacking.map(({ device }) => device));
 }
 
 /** Returns whether a VF lacks the address of a router that its containers wait for. */

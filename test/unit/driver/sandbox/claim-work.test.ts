@@ -304,17 +304,45 @@ describe('ClaimWork for the VFs of a claim', () => {
       expect([dataOf(1)?.ips, dataOf(2)?.ips]).toEqual([advertised.ips, ['2001:db8::2/64']]);
     });
 
-    it('starts no container without an address after the longest wait, and waits anew for that VF alone', async () => {
+    it('starts no container without an address after the longest wait, and waits anew', async () => {
       const { result, ms } = await served(() => pod.set('dev-1', advertised));
       expect([result, ms]).toEqual([{ withdrawn: expect.objectContaining({ code: 'no-router-address' }) }, 2_000]);
       expect((result as { withdrawn: Error }).withdrawn.message).toBe(
         'no router gave an IPv6 address within slaac.waitSeconds to dev-2 (2 s)',
       );
       expect([gate(), dataOf(1)?.ips, dataOf(2)]).toEqual(['none', advertised.ips, undefined]);
-      pod.set('dev-1', stateOf(1));
       pod.set('dev-2', advertised);
       expect(await served()).toEqual({ result: 'ready', ms: 2_000 });
-      expect(dataOf(1)?.ips).toEqual(stateOf(1).ips);
+    });
+
+    it('starts no container after one has lost its address while another had none', async () => {
+      await served(() => pod.set('dev-1', advertised));
+      pod.set('dev-1', stateOf(1));
+      pod.set('dev-2', advertised);
+      const { result, ms } = await served();
+      expect([result, ms]).toEqual([{ withdrawn: expect.objectContaining({ code: 'no-router-address' }) }, 3_000]);
+      // Containers may run that started before one of the VFs left the pod: they see the change.
+      expect([gate(), dataOf(1)?.ips, dataOf(2)?.ips]).toEqual(['none', stateOf(1).ips, advertised.ips]);
+      pod.set('dev-1', advertised);
+      expect(await served()).toEqual({ result: 'ready', ms: 3_000 });
+    });
+
+    it('starts no container if one loses its address while another waits', async () => {
+      pod.set('dev-1', advertised);
+      const { result } = await served((ms) => {
+        if (ms === 250) pod.set('dev-1', stateOf(1));
+        if (ms === 500) pod.set('dev-2', advertised);
+      });
+      expect(result).toEqual({ withdrawn: expect.objectContaining({ code: 'no-router-address' }) });
+      expect([gate(), dataOf(1)]).toEqual(['none', undefined]);
+    });
+
+    it('does not wait once containers may run', async () => {
+      for (const name of ['dev-1', 'dev-2']) pod.set(name, advertised);
+      await served();
+      pod.set('dev-1', stateOf(1));
+      expect(await served()).toEqual({ result: 'ready', ms: 0 });
+      expect([gate(), dataOf(1)?.ips]).toEqual([expect.stringContaining('served s1'), stateOf(1).ips]);
     });
 
     it.each([
