@@ -228,8 +228,10 @@ export class DeviceConditions {
   #ofOperator(addresses: readonly (string | undefined)[]): DeviceCondition[] {
     const work = this.#options.operatorWork?.();
     if (work === undefined || !addresses.some((each) => each !== undefined && work.functions.has(each))) return [];
-    const message = `the SR-IOV network operator ${work.what}, which may remove its VFs: wait for it`;
-    return [{ name: 'operator-at-work', effect: 'NoSchedule', message }];
+    const why = `the SR-IOV network operator ${work.what}, which may remove its VFs`;
+    const todo =
+      'wait for it; if the operator is gone, delete the SriovNetworkNodeState of this node, or set sriovOperator.enabled=false';
+    return [{ name: 'operator-at-work', effect: 'NoSchedule', message: `${why}: ${todo}` }];
   }
 
   #lost(): readonly { pciAddress: string; message: string }[] {

@@ -2,6 +2,7 @@ import {
   FollowedList,
   type FollowedListOptions,
   firstAnswers,
+  isKubeError,
   type KubeApi,
   type ObjectMeta,
   plainList,
@@ -57,6 +58,8 @@ export class SriovOperator implements AsyncDisposable {
 
   /** What the operator does now; `undefined`: nothing, or that is unknown. */
   get work(): OperatorWork | undefined {
+    // Without the definition nobody could delete the last state.
+    if (isKubeError(this.#states.failure, 'api-unserved')) return undefined;
     const state = this.#states.objects?.get(this.#options.node);
     const what = state && workIn(state);
     if (state === undefined || what === undefined) return undefined;

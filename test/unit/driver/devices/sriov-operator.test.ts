@@ -3,9 +3,10 @@ import { DeviceConditions } from '../../../../src/driver/devices/device-conditio
 import { deviceHealth } from '../../../../src/driver/devices/device-health.ts';
 import { SriovOperator } from '../../../../src/driver/devices/sriov-operator.ts';
 import { itWith } from '../../../doubles/it-with.ts';
-import { startKubeBench } from '../../../doubles/kube-bench.ts';
+import { poll, startKubeBench } from '../../../doubles/kube-bench.ts';
 import { testDriver, testNode } from '../../../doubles/objects.ts';
 
+const statesPath = '/apis/sriovnetwork.openshift.io/v1/sriovnetworknodestates';
 const pf = '0000:3b:00.0';
 const removed = '0000:5e:00.0';
 const other = '0000:5f:00.0';
@@ -80,9 +81,33 @@ describe('SriovOperator', () => {
   });
 
   it('knows nothing where the operator is not installed', async ({ own: { api, operator } }) => {
-    using _ = api.failNext('GET /apis/sriovnetwork.openshift.io/v1/sriovnetworknodestates', 404, { times: 99 });
+    using _ = api.failNext(`GET ${statesPath}`, 404, { times: 99 });
     await operator.start();
     expect(operator.work).toBeUndefined();
+  });
+
+  it.for([
+    [404, 'forgets', undefined],
+    [403, 'keeps', 'drains the node'],
+  ] as const)('answered %i, %s the last state, and logs it once', async ([status, _, expected], { own }) => {
+    const { api, operator, clock, logger } = own;
+    api.create(stateOf({ current: 'Draining' }) as never);
+    await operator.start();
+    await api.until(() => api.watchCount === 1);
+    const away = api.failNext(`GET ${statesPath}`, status, { times: Infinity });
+    api.endWatches();
+    // The next watch fails, then list after list.
+    for (let failures = 1; failures <= 4; failures++) {
+      await poll(() => clock.sleeping().length).toBe(1);
+      clock.advance(600_000);
+    }
+    await poll(() => clock.sleeping().length).toBe(1);
+    expect(operator.work?.what).toBe(expected);
+    const lost = logger.messages('warn').filter((each) => each.endsWith('cannot be listed'));
+    expect(lost).toHaveLength(1);
+    away[Symbol.dispose]();
+    clock.advance(600_000);
+    await poll(() => operator.work?.what).toBe('drains the node');
   });
 
   it('taints VFs of its PFs, and no others, without calling those in pods unhealthy', async ({ own }) => {
@@ -96,7 +121,8 @@ describe('SriovOperator', () => {
     // The driver publishes its slices again.
     expect(conditions.fingerprint()).not.toBe(idle);
     const found = conditions.of({ pciAddress: '0000:3b:02.0', pfAddress: pf });
-    expect(found).toMatchObject([{ message: expect.stringContaining('operator drains the node') }]);
+    const remedy = 'if the operator is gone, delete the SriovNetworkNodeState of this node';
+    expect(found).toMatchObject([{ message: expect.stringMatching(`operator drains the node.*${remedy}`) }]);
     expect(deviceHealth(testNode, ['vf'], [], new Map([['vf', found]]))).toMatchObject([{ health: 'healthy' }]);
   });
 });
