@@ -2,6 +2,7 @@ import {
   AddressFamily,
   canonicalCidr,
   formatCidr,
+  type InterfaceSysctls,
   networkOf,
   parseCidr,
   quickCanonicalAddress,
@@ -109,8 +110,10 @@ function propertyProblems({ vf = {} }: VfConfig): string[] {
 }
 
 const disableIpv6 = 'net.ipv6.conf.IFNAME.disable_ipv6';
+const acceptRa = 'net.ipv6.conf.IFNAME.accept_ra';
+const forwarding = 'net.ipv6.conf.IFNAME.forwarding';
 /** Without one of these the kernel makes no address of an advertisement. */
-const slaacSysctls = ['accept_ra', 'accept_ra_pinfo', 'autoconf'].map((key) => `net.ipv6.conf.IFNAME.${key}`);
+const slaacSysctls = [acceptRa, 'net.ipv6.conf.IFNAME.accept_ra_pinfo', 'net.ipv6.conf.IFNAME.autoconf'];
 /** Smallest MTU of a link with IPv6. Source: RFC 8200, 5. */
 const minIpv6MtuBytes = 1_280;
 
@@ -123,13 +126,23 @@ function ipv6Problems({ addresses = [], routes = [], neighbors = [], slaac, mtu,
   ].find(({ cidr }) => cidr.includes(':'))?.what;
   if (asked === undefined) return [];
   const disabled = sysctls[disableIpv6] ?? 0;
-  const closed = slaac && slaacSysctls.find((key) => Number(sysctls[key] ?? 1) === 0);
   return [
-    ...(closed === undefined ? [] : [`slaac: sysctls sets ${closed} to ${sysctls[closed]}`]),
+    ...(slaac === undefined ? [] : closedToRouters(sysctls)),
     ...(mtu !== undefined && mtu < minIpv6MtuBytes
       ? [`${asked} is IPv6, which needs an mtu of at least ${minIpv6MtuBytes}, and mtu is ${mtu}`]
       : []),
     ...(Number(disabled) === 0 ? [] : [`${asked} is IPv6, and sysctls sets ${disableIpv6} to ${disabled}`]),
+  ];
+}
+
+/** Finds settings with which the kernel ignores advertisements. Source: Linux `ipv6_accept_ra`. */
+function closedToRouters(sysctls: InterfaceSysctls): string[] {
+  const closed = slaacSysctls.find((key) => Number(sysctls[key] ?? 1) === 0);
+  if (closed !== undefined) return [`slaac: sysctls sets ${closed} to ${sysctls[closed]}`];
+  const accepts = sysctls[acceptRa] ?? 2;
+  if (Number(sysctls[forwarding] ?? 0) === 0 || Number(accepts) === 2) return [];
+  return [
+    `slaac: sysctls sets ${forwarding} to ${sysctls[forwarding]}, which needs ${acceptRa} 2, and it is ${accepts}`,
   ];
 }
 

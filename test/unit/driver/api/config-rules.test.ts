@@ -103,6 +103,13 @@ describe('findContradictions', () => {
       { slaac: { waitSeconds: 0 }, sysctls: { [`net.ipv6.conf.IFNAME.${key}`]: '0' } },
       new RegExp(`: slaac: sysctls sets net\\.ipv6\\.conf\\.IFNAME\\.${key} to 0$`),
     ]),
+    [
+      {
+        slaac: { waitSeconds: 0 },
+        sysctls: { 'net.ipv6.conf.IFNAME.forwarding': '1', 'net.ipv6.conf.IFNAME.accept_ra': 1 },
+      },
+      /: slaac: sysctls sets net\.ipv6\.conf\.IFNAME\.forwarding to 1, which needs net\.ipv6\.conf\.IFNAME\.accept_ra 2, and it is 1$/,
+    ],
     [{ driver: 'vfio-pci', slaac: { waitSeconds: 0 } }, /: slaac: needs an interface, and vfio-pci gives none$/],
     [{ attach: 'observe', slaac: { waitSeconds: 0 } }, /: slaac: does not go with attach "observe"$/],
     [{ attach: 'cni', cni: chain('a'), slaac: { waitSeconds: 0 } }, /: slaac: does not go with attach "cni"$/],
@@ -159,6 +166,16 @@ describe('findContradictions', () => {
     },
     { mtu: 1279, addresses: ['192.0.2.1/24'], sysctls: { 'net.ipv6.conf.IFNAME.disable_ipv6': 1 } },
     { mtu: 1280, slaac: { waitSeconds: 0 }, sysctls: { 'net.ipv6.conf.IFNAME.accept_ra': 1 } },
+    { slaac: { waitSeconds: 0 }, sysctls: { 'net.ipv6.conf.IFNAME.forwarding': 1 } },
+    {
+      slaac: { waitSeconds: 0 },
+      sysctls: { 'net.ipv6.conf.IFNAME.forwarding': 1, 'net.ipv6.conf.IFNAME.accept_ra': '2' },
+    },
+    {
+      slaac: { waitSeconds: 0 },
+      sysctls: { 'net.ipv6.conf.IFNAME.forwarding': '0', 'net.ipv6.conf.IFNAME.accept_ra': 1 },
+    },
+    { sysctls: { 'net.ipv6.conf.IFNAME.forwarding': 1, 'net.ipv6.conf.IFNAME.accept_ra': 1 } },
     { mtu: 1280, addresses: ['2001:db8::1/64'], sysctls: { 'net.ipv6.conf.IFNAME.disable_ipv6': 0 } },
   ])('accepts %j', (parameters) => {
     expect(resolve([fromClass(parameters)])).toEqual(parameters);
