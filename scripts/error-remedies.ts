@@ -105,7 +105,8 @@ export const remedies: Record<string, string> = {
     "Correct the NetworkAttachmentDefinition, its name in the class, or the driver's role.",
   'no-driver-pod': "Check the node's name, and that the DaemonSet selects it.",
   'no-effect': "Update the card's driver and firmware, or remove the setting from the class.",
-  'no-router-address': "Check that a router of the VF's VLAN advertises a prefix. The step is repeated.",
+  'no-router-address':
+    "Check that a router of the VF's VLAN advertises a prefix, and that no other host has the VF's address. The step is repeated.",
   'no-vf': 'Remove the field, or select devices of kind `vf`.',
   'not-an-error': 'Correct the code that uses the NRI library: throw an Error.',
   'not-connected': 'Check that NRI is enabled in the runtime, and that `--nri-socket` is its socket.',

@@ -65,7 +65,8 @@ describe(`pods that take addresses from a router, on containerd ${version}`, () 
     const sandbox = await bench.startPod(pod);
     // A container that is created before the wait is over waits for its end.
     const refusal = () => bench.createContainer(sandbox, pod).then(() => '', String);
-    const reason = /claim default\/unrouted: no router gave an IPv6 address within slaac\.waitSeconds to \S+ \(1 s\)/;
+    const reason =
+      /claim default\/unrouted: no router gave a usable IPv6 address within slaac\.waitSeconds to \S+ \(1 s\)/;
     await expect.poll(refusal, patience).toMatch(reason);
     let container: RunningContainer | undefined;
     const start = async () => {

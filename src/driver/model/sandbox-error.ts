@@ -11,7 +11,7 @@ export type SandboxErrorCode =
   | 'vf-missing'
   /** The VF was attached to the pod, and is no longer in its network namespace. */
   | 'vf-left'
-  /** No router has given the VF an address, which its claim waits for. */
+  /** No router has given the VF a usable address, which its claim waits for. */
   | 'no-router-address'
   /** The kernel does not say which device a link of the pod belongs to, so that the VF may be one of them. */
   | 'vf-unknown'

@@ -37,7 +37,7 @@ export async function awaitRouters(readings: readonly DeviceReading[], wait: Rou
     }
   }
   const lacking = waiting.filter(isLacking);
-  if (lacking.length > 0) throw lackingError(lacking.map(({ device }) => device));
+  if (lacking.length > 0) throw lackingError(lacking);
 }
 
 /** Returns whether a VF lacks the address of a router that its containers wait for. */
@@ -49,11 +49,16 @@ function waitSecondsOf({ config }: StoredDevice): number {
   return config.slaac?.waitSeconds ?? 0;
 }
 
-function lackingError(devices: readonly StoredDevice[]): SandboxError {
-  const names = devices.map((each) => `${each.name} (${waitSecondsOf(each)} s)`).join(', ');
-  return new SandboxError('no-router-address', `no router gave an IPv6 address within slaac.waitSeconds to ${names}`, {
-    device: devices.map(({ name }) => name).join(', '),
+function lackingError(readings: readonly DeviceReading[]): SandboxError {
+  const lacking = readings.map(({ device, state }) => {
+    const { duplicates = [] } = state ?? {};
+    const others = duplicates.length === 0 ? '' : `; other hosts have ${duplicates.join(', ')}`;
+    return `${device.name} (${waitSecondsOf(device)} s${others})`;
+  });
+  const message = `no router gave a usable IPv6 address within slaac.waitSeconds to ${lacking.join(', ')}`;
+  return new SandboxError('no-router-address', message, {
+    device: readings.map(({ device }) => device.name).join(', '),
     retriable: true,
-    hint: 'check that a router of the VLAN advertises a prefix for autoconfiguration; the driver retries',
+    hint: 'check that a router of the VLAN advertises a prefix for autoconfiguration, and that no other host has the address; the driver retries',
   });
 }

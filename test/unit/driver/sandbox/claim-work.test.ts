@@ -308,11 +308,19 @@ describe('ClaimWork for the VFs of a claim', () => {
       const { result, ms } = await served(() => pod.set('dev-1', advertised));
       expect([result, ms]).toEqual([{ withdrawn: expect.objectContaining({ code: 'no-router-address' }) }, 2_000]);
       expect((result as { withdrawn: Error }).withdrawn.message).toBe(
-        'no router gave an IPv6 address within slaac.waitSeconds to dev-2 (2 s)',
+        'no router gave a usable IPv6 address within slaac.waitSeconds to dev-2 (2 s)',
       );
       expect([gate(), dataOf(1)?.ips, dataOf(2)]).toEqual(['none', advertised.ips, undefined]);
       pod.set('dev-2', advertised);
       expect(await served()).toEqual({ result: 'ready', ms: 2_000 });
+    });
+
+    it('names the addresses that other hosts have', async () => {
+      pod.set('dev-2', { ...stateOf(2), duplicates: ['2001:db8::2/64', 'fe80::2/64'] });
+      const { result } = await served();
+      expect((result as { withdrawn: Error }).withdrawn.message).toBe(
+        'no router gave a usable IPv6 address within slaac.waitSeconds to dev-1 (1 s), dev-2 (2 s; other hosts have 2001:db8::2/64, fe80::2/64)',
+      );
     });
 
     it('starts no container after one has lost its address while another had none', async () => {
