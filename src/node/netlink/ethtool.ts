@@ -9,6 +9,7 @@ import {
   listAttributes,
 } from './attributes.ts';
 import { assertIndex } from './checks.ts';
+import { isAdapted, setCoalescing } from './coalescing.ts';
 import { decodeAnswer, NetlinkError, type RequestSubject } from './errors.ts';
 import { kernelFeatures } from './ethtool-features.ts';
 import type { NetnsHandle } from './netns.ts';
@@ -136,7 +137,9 @@ export class EthtoolConnection implements Disposable {
     const lacking = Object.keys(values).filter((name) => !Object.hasOwn(before, name));
     if (lacking.length > 0) throw refusedBy(subject, `the driver has no ${lacking.map(describeLacking).join(', no ')}`);
     if (othersIn(before, values).length === 0) return;
-    await this.set(index, group, values);
+    const read = () => this.effective(index, group);
+    const set = (some: EthtoolValues) => this.set(index, group, some);
+    await (group === 'coalescing' ? setCoalescing({ read, set }, before, values) : set(values));
     const after = await this.effective(index, group);
     const others = othersIn(after, values).map((name) => `${name} to ${values[name]}, it is ${after[name]}`);
     if (others.length > 0) throw refusedBy(subject, `the driver did not set ${others.join(', ')}`);
@@ -191,9 +194,9 @@ export class EthtoolConnection implements Disposable {
   }
 }
 
-/** Returns the names whose values differ from the wanted ones. */
+/** Returns the names whose values differ from the wanted ones, without numbers of a mode in which the driver chooses them. */
 export function othersIn(found: EthtoolValues, wanted: EthtoolValues): string[] {
-  return Object.keys(wanted).filter((name) => found[name] !== wanted[name]);
+  return Object.keys(wanted).filter((name) => found[name] !== wanted[name] && !isAdapted(name, wanted));
 }
 
 function refusedBy({ operation, interfaceName, netns }: RequestSubject, reason: string): NetlinkError {

@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { defined } from '../../lib/defined.ts';
 import { isEthernetAddress } from './checks.ts';
+import { setCoalescing } from './coalescing.ts';
 import { gone, NetlinkError } from './errors.ts';
 import type { EthtoolGroup, EthtoolState, EthtoolValues, LinkEthtool } from './ethtool.ts';
 import { addressesOf, type HostConfig, type HostConfigConnection, setHostConfig, unlessThere } from './host-config.ts';
@@ -139,8 +140,9 @@ export async function restoreLinkState(
   }
   await steps.run('qdiscs', () => restoreQdiscs(connection, index, now.qdiscs, before.qdiscs));
   if (ethtool !== undefined) {
-    for (const [group, values] of ethtoolChanges(now.ethtool, before.ethtool)) {
-      await steps.run(group, () => ethtool.set(index, group, values));
+    for (const group of ethtoolGroups) {
+      const [current, wanted] = [now.ethtool?.[group] ?? {}, before.ethtool?.[group] ?? {}];
+      await steps.run(group, () => restoreEthtool(ethtool, index, group, current, wanted));
     }
   }
   if (up !== (now.up && !mustBeDown)) await steps.run('up', () => set({ up }));
@@ -267,15 +269,22 @@ async function restoreAddresses(connection: LinkStateConnection, index: number, 
 /** Groups in the order of their possible dependencies. */
 const ethtoolGroups = ['privateFlags', 'channels', 'rings', 'coalescing', 'pause', 'features'] as const;
 
-/** Returns the differing values, among those that the driver still has. */
-function ethtoolChanges(now: EthtoolState = {}, before: EthtoolState = {}): [EthtoolGroup, EthtoolValues][] {
-  return ethtoolGroups.flatMap((group): [EthtoolGroup, EthtoolValues][] => {
-    const current = now[group] ?? {};
-    const differing = Object.entries(before[group] ?? {}).filter(
-      ([name, value]) => name in current && current[name] !== value,
-    );
-    return differing.length === 0 ? [] : [[group, Object.fromEntries(differing)]];
-  });
+/** Sets the differing values, among those that the driver still has. */
+async function restoreEthtool(
+  ethtool: LinkEthtool,
+  index: number,
+  group: EthtoolGroup,
+  now: EthtoolValues,
+  before: EthtoolValues,
+): Promise<void> {
+  const known = Object.entries(before).filter(([name]) => name in now);
+  const set = (values: EthtoolValues) => ethtool.set(index, group, values);
+  if (group === 'coalescing') {
+    const read = async () => (await ethtool.read(index))[group] ?? {};
+    return await setCoalescing({ read, set }, now, Object.fromEntries(known));
+  }
+  const differing = known.filter(([name, value]) => now[name] !== value);
+  if (differing.length > 0) await set(Object.fromEntries(differing));
 }
 
 /**
