@@ -131,7 +131,9 @@ export class InactiveClaims {
     if (reservedFor.length === 0) return giveUp('it is not reserved for any pod');
     const results = (allocation.devices?.results ?? []).filter((each) => each.driver === driver && each.pool === pool);
     const names = devices.map((device) => device.name);
-    const isOurs = results.some(({ adminAccess, device }) => adminAccess === true || names.includes(device));
+    // A prepare that was cut short has given back its old devices, and has no new ones yet.
+    const isCutShort = state !== 'prepared' && devices.length === 0;
+    const isOurs = results.some(({ adminAccess, device }) => adminAccess || isCutShort || names.includes(device));
     const pods = reservedFor.filter(({ resource }) => resource === 'pods');
     const isKept = pods.length === 0 || pods.some((pod) => podUids.includes(pod.uid));
     if (isKept || results.length === 0) return isOurs ? undefined : giveUp('it has other devices now');

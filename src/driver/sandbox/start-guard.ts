@@ -47,7 +47,7 @@ export class StartGuard {
     const { store, metadata, onOtherPod } = this.#options;
     const isAnyUsed = metadata.isAnyUsedBy(container);
     const all = this.#claimsOf(pod, isAnyUsed);
-    const claims = all.filter(({ state, devices }) => state !== 'prepared' || devices.length > 0);
+    const claims = all.filter(isGuarded);
     for (const claim of claims) {
       if (claim.state !== 'prepared') {
         onOtherPod();
@@ -61,8 +61,9 @@ export class StartGuard {
     // The kubelet prepares a claim once, and makes no call for a pod that the claim is reserved for later.
     // A gate shows the name of its claim, which an earlier claim may have had that the kubelet forgot.
     const own = new Set(all.map(({ identity }) => claimKey(identity)));
-    const other = store.claims().find(({ identity, podUids, devices }) => {
-      if (devices.length === 0 || podUids.includes(pod.uid) || own.has(claimKey(identity))) return false;
+    const other = store.claims().find((claim) => {
+      const { identity, podUids } = claim;
+      if (!isGuarded(claim) || podUids.includes(pod.uid) || own.has(claimKey(identity))) return false;
       return metadata.isUsedBy(identity, container);
     });
     if (other === undefined) return;
@@ -121,6 +122,11 @@ export class StartGuard {
     if (runsHooks(runtimeHandler) && metadata.hasGateOf(identity, container)) return undefined;
     return failure === undefined ? 'its devices are not in this sandbox yet' : explain(failure.error);
   }
+}
+
+/** A claim that has given back its devices, and has no new ones yet, is not prepared. */
+function isGuarded({ state, devices }: StoredClaim): boolean {
+  return state !== 'prepared' || devices.length > 0;
 }
 
 function isLasting({ error, attempts }: { error: unknown; attempts: number }): boolean {

@@ -134,6 +134,12 @@ describe('InactiveClaims', () => {
     expect([asked, wantedMeanwhile.reclaimed]).toEqual([3, []]);
   });
 
+  it('leaves a claim to the kubelet whose prepare gave back its old devices and failed before it had new ones', async () => {
+    const claim = { ...stored, state: 'unpreparing', devices: [] } as StoredClaim;
+    const { reclaimed, handedOver } = await sweep(() => object, { claim, sweeps: 3 });
+    expect([reclaimed, handedOver]).toEqual([[], []]);
+  });
+
   it('does not release a claim if its last check finds that the claim is needed', async () => {
     let asked = 0;
     const answer = () => (++asked === 4 ? object : refuse('api-not-found')());

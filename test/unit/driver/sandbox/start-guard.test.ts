@@ -150,6 +150,13 @@ describe('StartGuard', () => {
     expect(() => guard.check(pod, container([variable], []), sandbox(false))).toThrow('not prepared yet');
   });
 
+  it("rejects a container that has the claim's gate while the devices of the claim's earlier pod are restored", () => {
+    store.putClaim(storedClaim({ identity, podUids: ['pod-1'], state: 'unpreparing', devices: [] }));
+    const next = { ...pod, uid: 'pod-2' };
+    expect(() => guard.check(next, container([]), sandbox(false))).toThrow('its devices are prepared for another pod');
+    expect(otherPods).toBe(1);
+  });
+
   it.each([
     ["the claim's gate", container([])],
     ["the claim's variable, with metadata and gate off", container([variable], [])],
