@@ -28,6 +28,9 @@ export class Prefixes {
   }
 }
 
+/** Weight of the last byte of the longest varint, which has ten. */
+const longestFactor = 2 ** 63;
+
 /**
  * Walks over the fields of an encoded message without decoding them, and without allocating memory for them. Accepts any
  * bytes. Source: protobuf encoding, "Message structure".
@@ -97,12 +100,12 @@ export class FieldReader {
     const first = this.#bytes[this.#offset++]!;
     if (first < 0x80) return first;
     let value = first & 0x7f;
-    for (let factor = 128; this.#offset < this.#limit; factor *= 128) {
+    for (let factor = 128; this.#offset < this.#limit && factor <= longestFactor; factor *= 128) {
       const byte = this.#bytes[this.#offset++]!;
       value += (byte & 0x7f) * factor;
       if (byte < 0x80) return value;
     }
-    // Cut off: beyond the limit.
+    // Cut off, or longer than any number: beyond the limit.
     this.#offset = this.#limit + 1;
     return value;
   }

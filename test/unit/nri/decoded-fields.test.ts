@@ -86,6 +86,8 @@ describe('createTrim', () => {
       Buffer.of(0x0a, 9),
     ]);
     expect(() => nri.containerRequest.decode(trim(broken))).toThrow('cannot decode');
+    const overlong = Buffer.concat([Buffer.of(0x12), Buffer.alloc(200, 0x80), Buffer.of(0x02)]);
+    expect(trim(overlong)).toEqual(overlong);
     fc.assert(fc.property(fc.uint8Array({ maxLength: 60 }), (bytes) => void trim(Buffer.from(bytes))));
   });
 
