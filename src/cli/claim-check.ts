@@ -8,6 +8,7 @@ import { type ClosedField, DriverError, type StoredDevice, type VfConfig } from 
 import type { AllocatedConfiguration } from '../framework/kube/index.ts';
 import type { AllocatedClaim } from '../framework/kubeletplugin/index.ts';
 import { baseRequest, claimName } from '../framework/metadata/index.ts';
+import { defined } from '../lib/defined.ts';
 import { explain, NetdraError } from '../lib/errors.ts';
 import { type FileRequest, requestFields, requestsOf } from './claim-requests.ts';
 
@@ -49,19 +50,33 @@ export interface ClaimFindings {
 
 /**
  * Checks a claim against its classes as the driver does at prepare, without what only the node or the labels of the
- * namespace decide. Checks the first alternatives of all `firstAvailable` together, then the second ones, and so on.
+ * namespace decide. Checks the first alternatives of all `firstAvailable` together, then the second ones, and so on: what
+ * the driver refuses in some of these allocations only is a note, since the scheduler may choose others.
  */
 export async function checkFileClaim(claim: FileClaim, options: ClaimCheckOptions): Promise<ClaimFindings> {
   const requests = requestsOf(claim.devices);
   const [faults, notes]: [Map<string, SchemaFault>, Map<string, ClaimFindings['notes'][0]>] = [new Map(), new Map()];
   const rounds = Math.max(0, ...requests.map((alternatives) => alternatives.length));
+  const together: (SchemaFault | undefined)[] = [];
   for (let round = 0; round < rounds; round++) {
     const chosen = requests.flatMap((alternatives) => alternatives[round] ?? alternatives.slice(-1));
     const found = await new AllocationCheck(claim, options, chosen).check();
     for (const fault of found.faults) faults.set(`${fault.path.join()} ${fault.message}`, fault);
     for (const note of found.notes) notes.set(`${note.path.join()} ${note.message}`, note);
+    together.push(found.together);
+  }
+  for (const fault of together) {
+    if (fault === undefined) continue;
+    const { path, message } = fault;
+    if (!together.includes(undefined)) faults.set(message, fault);
+    else notes.set(message, { path, message: `with some alternatives the driver refuses the claim: ${message}` });
   }
   return { faults: [...faults.values()], notes: [...notes.values()] };
+}
+
+interface AllocationFindings extends ClaimFindings {
+  /** Why the devices of all requests cannot be in one pod. */
+  together?: SchemaFault;
 }
 
 /** Checks a claim as if these requests had been allocated devices. */
@@ -70,7 +85,7 @@ class AllocationCheck {
   readonly #options: ClaimCheckOptions;
   readonly #requests: readonly FileRequest[];
   readonly #claim: AllocatedClaim;
-  readonly #findings: ClaimFindings = { faults: [], notes: [] };
+  readonly #findings: AllocationFindings = { faults: [], notes: [] };
 
   constructor(file: FileClaim, options: ClaimCheckOptions, chosen: readonly FileRequest[]) {
     this.#file = file;
@@ -79,7 +94,7 @@ class AllocationCheck {
     this.#claim = this.#allocatedClaim();
   }
 
-  async check(): Promise<ClaimFindings> {
+  async check(): Promise<AllocationFindings> {
     const { faults, notes } = this.#findings;
     const [known, unknown] = [true, false].map((isKnown) =>
       this.#requests.filter(({ className }) => this.#options.classes.has(className) === isKnown),
@@ -90,17 +105,18 @@ class AllocationCheck {
     }
     const devices: StoredDevice[] = [];
     for (const request of known) {
-      await this.#report(`request ${request.name}`, request.path, async () => {
+      const fault = await faultOf(`request ${request.name}`, request.path, async () => {
         devices.push(...this.#devicesOf(request, await this.#configOf(request.name)));
       });
+      if (fault !== undefined) faults.push(fault);
     }
     if (faults.length > 0) return this.#findings;
-    await this.#report('requests', ['requests'], () => {
+    const together = await faultOf('requests', ['requests'], () => {
       // A device of an unknown class may be a member, too.
       if (unknown.length === 0) checkBonds(this.#claim, devices);
       checkPodInterfaces(this.#claim, devices, []);
     });
-    return this.#findings;
+    return { ...this.#findings, ...defined({ together }) };
   }
 
   /** Returns whether a request may be for devices of the driver: classes of other drivers do not mention it. */
@@ -168,14 +184,19 @@ class AllocationCheck {
       return { driver, pool: '', name, pciAddress: name, request, config: own, offered } as unknown as StoredDevice;
     });
   }
+}
 
-  /** Runs a check, and reports why it refuses the claim. */
-  async #report(field: string, path: PropertyKey[], check: () => void | Promise<void>): Promise<void> {
-    try {
-      await check();
-    } catch (error) {
-      if (!(error instanceof NetdraError)) throw error;
-      this.#findings.faults.push({ field, message: explain(error), path });
-    }
+/** Runs a check. @returns why it refuses the claim */
+async function faultOf(
+  field: string,
+  path: PropertyKey[],
+  check: () => void | Promise<void>,
+): Promise<SchemaFault | undefined> {
+  try {
+    await check();
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof NetdraError)) throw error;
+    return { field, message: explain(error), path };
   }
 }

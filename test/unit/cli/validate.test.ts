@@ -214,6 +214,10 @@ spec: { devices: { requests: [${requests}], config: [${fields && config(fields)}
 `;
     const one = (name: string, rest = '', className = 'd') =>
       `{ name: ${name}, exactly: { deviceClassName: ${className}${rest} } }`;
+    const either = (name: string, ...classNames: string[]) => {
+      const alternatives = classNames.map((className, at) => `{ name: ${'xyz'[at]}, deviceClassName: ${className} }`);
+      return `{ name: ${name}, firstAvailable: [${alternatives}] }`;
+    };
     const faultsOf = async (text: string, more = {}) => (await linesFor([...classes, text], more)).slice(0, -1);
 
     it.each([
@@ -236,16 +240,9 @@ spec: { devices: { requests: [${requests}], config: [${fields && config(fields)}
         /device b cannot have the name net1, which a has/,
       ],
       [
-        'one name for two requests, in second alternatives',
-        requests(
-          ['a', 'b']
-            .map((name) => {
-              return `{ name: ${name}, firstAvailable: [{ name: x, deviceClassName: other }, { name: y, deviceClassName: d }] }`;
-            })
-            .join(),
-          'interfaceName: net1',
-        ),
-        /device b\/y cannot have the name net1, which a\/y has/,
+        'one name for two requests, whatever their alternatives',
+        requests(`${either('a', 'd')}, ${one('b')}`, 'interfaceName: net1'),
+        /device b cannot have the name net1, which a\/x has/,
       ],
       [
         'one route for two requests',
@@ -277,6 +274,15 @@ spec: { devices: { requests: [${requests}], config: [${fields && config(fields)}
       for (const text of texts) expect(await faultsOf(text, { strict: true }), text).toEqual([]);
       const half = requests(`${one('a')}, ${one('b', '', 'missing')}`, 'bond: { name: bond0 }');
       expect(await faultsOf(half)).toEqual([expect.stringMatching(/^note: .* DeviceClass missing/)]);
+    });
+
+    it('prints a note on requests that only some alternatives keep from being together, a fault in strict mode', async () => {
+      const more = `${deviceClass('e', 'mtu: 9000')}---`;
+      const text = `${more}${requests(`${either('a', 'd', 'e')}, ${either('b', 'd', 'd', 'e')}`, 'bond: { name: bond0 }')}`;
+      const message =
+        /with some alternatives the driver refuses the claim: .*bond0 has mtu 9000 from request a\/y, and 1500/;
+      expect(await faultsOf(text)).toEqual([expect.stringMatching(/^note: /)]);
+      expect(await faultsOf(text, { strict: true })).toEqual([expect.stringMatching(message)]);
     });
 
     it('prints a note on one name for all devices of a node, a fault in strict mode', async () => {
