@@ -242,6 +242,24 @@ describe('the chart', () => {
     expect(() => renderObjects({ values })).toThrow(message);
   });
 
+  it('gives an object its own value of a common label', () => {
+    const labels = { team: 'own' };
+    const objects = renderObjects({
+      values: {
+        commonLabels: { team: 'all', cost: '1' },
+        kubeletPlugin: { podLabels: labels },
+        serviceMonitor: { enabled: true, labels },
+        prometheusRule: { enabled: true, labels },
+        dashboard: { enabled: true, labels },
+      },
+    });
+    const isOwn = (name = '', kind = '') => /ServiceMonitor|PrometheusRule/.test(kind) || name.endsWith('-dashboard');
+    const own = objects.filter(({ kind, metadata }) => isOwn(metadata?.name, kind)).map(({ metadata }) => metadata);
+    const daemonSet = objects.find(({ kind }) => kind === 'DaemonSet') as V1DaemonSet;
+    const all = [...own, daemonSet.spec?.template.metadata].map((metadata) => metadata?.labels);
+    expect(all).toEqual(Array(4).fill(expect.objectContaining({ team: 'own', cost: '1' })));
+  });
+
   it.each<[string, Record<string, unknown>]>([
     ['as it is', {}],
     ['with everything on', everythingOn],

@@ -33,12 +33,26 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{ include "netdra.otherLabels" . }}
 {{- end -}}
 
+{{/* Of an object with labels of its own, which replace common ones. Call it with a list: the root, and these labels or nil. */}}
+{{- define "netdra.labelsAnd" -}}
+{{- $root := first . -}}
+{{ include "netdra.selectorLabels" $root }}
+{{ include "netdra.versionLabels" $root }}
+{{- with merge (deepCopy (last . | default dict)) ($root.Values.commonLabels | default dict) }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
 {{- define "netdra.otherLabels" -}}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{ include "netdra.versionLabels" . }}
 {{- with .Values.commonLabels }}
 {{ toYaml . }}
 {{- end }}
+{{- end -}}
+
+{{- define "netdra.versionLabels" -}}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
 {{/* Not the labels of the driver's pods: the DaemonSet and the metrics Service would take the test's pod for one of them. */}}
