@@ -94,7 +94,7 @@ export function describeTools(get: GetCluster, getNode: () => RealNode, simulate
       const runAs = (kubeconfig: string, args: string[]) => runProgram(plugin, [...args, `--kubeconfig=${kubeconfig}`]);
       const kubectlNetdra = (...args: string[]) => runAs(adminKubeconfig, args);
       const joe = authority.kubeconfig('joe', '/CN=joe', server);
-      const refusal = /^netdra: may not list \w+: .*User "joe" cannot list resource .*ClusterRole netdra-viewer/;
+      const refusal = /^netdra: may not list [\w ]+: .*User "joe" cannot list resource .*ClusterRole netdra-viewer/;
       expect(await runAs(joe, ['status'])).toMatchObject({ code: 1, stderr: expect.stringMatching(refusal) });
       using _ = bindViewer(getNode(), 'joe');
       const node = {

@@ -73,7 +73,7 @@ export class Cluster implements Disposable {
   /** Lists pods of a namespace. @throws KubeError, NetdraError `list-forbidden` */
   async listPods<T>(namespace: string, query: Record<string, string>): Promise<T[]> {
     const request = { method: 'GET', path: `/api/v1/namespaces/${namespace}/pods` } as const;
-    return await this.#listed('pods', (page) =>
+    return await this.#listed(`pods of namespace ${namespace}`, (page) =>
       this.client.request<KubeList<T>>({ ...request, query: { ...query, ...page } }),
     );
   }
@@ -122,7 +122,7 @@ export class Cluster implements Disposable {
       if (!isKubeError(cause, 'api-forbidden')) throw cause;
       throw new NetdraError('list-forbidden', `may not list ${path.split('/').at(-1)}`, {
         cause,
-        hint: "the chart's ClusterRole netdra-viewer allows it, and for pods its Role of that name: an administrator can bind both",
+        hint: "the chart's ClusterRole netdra-viewer allows it, and for pods its Role of that name in the driver's namespace (--driver-namespace): an administrator can bind both",
       });
     }
   }
