@@ -3,6 +3,7 @@ import { closedFields, fieldOf, mergeVfConfigs, type VfConfig } from '../../driv
 import { parseCidr } from '../../node/netlink/index.ts';
 import { type Dialect, draDriverSriov, dranet, isMeant, rewriteExpression } from './dialects.ts';
 import type { Estate } from './estate.ts';
+import { attributeOf } from './expressions.ts';
 import { FieldReader } from './field-reader.ts';
 import type { InputObject } from './report.ts';
 
@@ -138,9 +139,11 @@ export class DraConverter {
   ): void {
     // The default; it only keeps the class of a claim from implying the opposite.
     const settings = partOf(config, (field) => field !== 'keepHostConfig' || config.keepHostConfig === true);
+    // The driver refuses it for VFs, which the expressions may select, too.
+    const kinds = config.keepHostConfig === true ? [`${attributeOf(this.#driver, 'kind')} == "nic"`] : [];
     const spec = {
       ...(extendedResourceName !== undefined && { extendedResourceName }),
-      selectors: expressions.map((expression) => ({ cel: { expression } })),
+      selectors: [...expressions, ...kinds].map((expression) => ({ cel: { expression } })),
       ...(Object.keys(settings).length > 0 && { config: [opaqueOf(this.#driver, settings)] }),
     };
     const value = { apiVersion: 'resource.k8s.io/v1', kind: 'DeviceClass', metadata: { name, ...metadata }, spec };

@@ -1,18 +1,8 @@
 import type { VfConfig } from '../../driver/model/index.ts';
+import { selectedKind } from '../selected-kind.ts';
 
-/**
- * Returns which devices of DRANET the converted expressions of a class and a request select: whole NICs (`isSriovVf` is
- * false, or an interface is named), VFs, or `undefined` for perhaps both.
- */
-function selectedKind(expressions: readonly string[]): 'nic' | 'vf' | undefined {
-  const text = expressions.join(' && ');
-  if (text.includes('||')) return undefined;
-  if (/!\s*\(device\.attributes\["[^"]*"\]\.kind == "vf"\)|\.kind == "vf"\)\s*(==\s*false|!=\s*true)/.test(text)) {
-    return 'nic';
-  }
-  if (text.includes('.kind == "vf")')) return 'vf';
-  return text.includes('.pfName') ? 'nic' : undefined;
-}
+/** A converted comparison of an interface's name, which is that of a whole NIC. Without the texts of strings. */
+const isInterfaceNamed = /^device\.attributes\[""\]\.pfName( ?== ?""| in \[.*\]|\.\w+\(""\))$/;
 
 /** Whether DRANET takes addresses and routes of the host along, with a note for people if they are in question. */
 export interface KeptHostConfig {
@@ -29,7 +19,9 @@ const offer = 'the policy offers a NIC with addresses only by allowInUse in nics
  * @param given settings of class and claim; `keepHostConfig: false` if one of them sets addresses or DHCP
  */
 export function keptHostConfig(expressions: readonly string[], given: VfConfig): KeptHostConfig {
-  const kind = selectedKind(expressions);
+  const whole = expressions.map((each) => `(${each})`).join(' && ');
+  // VFs have interfaces, too.
+  const kind = selectedKind(whole) ?? selectedKind(whole, (term) => isInterfaceNamed.test(term));
   if (given.keepHostConfig !== undefined || kind === 'vf') return { config: {} };
   if (kind === 'nic')
     return { config: { keepHostConfig: true }, note: `${always}, so keepHostConfig is set; ${offer}` };

@@ -254,6 +254,43 @@ describe('netdra convert', () => {
     expect(withRoute.map((each) => /^kind: (.*)$/m.exec(each)?.[1])).toEqual([kind]);
   });
 
+  const ours = `device.attributes["${testDriver}"]`;
+  it.each([
+    // The host's configuration moves, and the class selects whole NICs.
+    ['A.ifName == "eth1"', 'nic'],
+    ['A.ifName.startsWith("gpu") && A.rdma', 'nic'],
+    ['!A.isSriovVf', 'nic'],
+    ['!(A.isSriovVf)', 'nic'],
+    ['!((A.isSriovVf))', 'nic'],
+    ['A.isSriovVf == false', 'nic'],
+    ['false == A.isSriovVf', 'nic'],
+    ['(A.isSriovVf) != true && A.rdma', 'nic'],
+    // Nothing of the host moves with a VF.
+    ['A.isSriovVf', 'vf'],
+    ['A.isSriovVf == true && A.ifName != "eth0"', 'vf'],
+    ['!(A.isSriovVf == false)', 'vf'],
+    // Perhaps both.
+    ['A.ifName != "eth0"', undefined],
+    ['!(A.ifName == "eth0")', undefined],
+    ['!(A.ifName.startsWith("eth"))', undefined],
+    ['!(A.isSriovVf && A.rdma)', undefined],
+    ['A.isSriovVf || A.rdma', undefined],
+    ['A.mac != "&& !(" && A.rdma', undefined],
+  ])('moves the configuration of the host for whole NICs only: %s selects %s', async (text, kind) => {
+    const expression = `device.driver == "dra.net" && ${text.replaceAll('A.', 'device.attributes["dra.net"].')}`;
+    const { yaml, remarks } = await convertText(deviceClass(expression));
+    expect(yaml.includes('keepHostConfig: true')).toBe(kind === 'nic');
+    expect(yaml.includes(`- cel:\n        expression: ${ours}.kind == "nic"`)).toBe(kind === 'nic');
+    expect(remarks.includes('for whole NICs set keepHostConfig: true in the class')).toBe(kind === undefined);
+  });
+
+  it.each([3_000, 100_000])('leaves it open which devices an expression of %i levels selects', async (levels) => {
+    const inner = 'device.attributes["dra.net"].isSriovVf && device.driver == "dra.net"';
+    const { yaml, remarks } = await convertText(deviceClass(`${'!('.repeat(levels)}${inner}${')'.repeat(levels)}`));
+    expect(yaml).not.toContain('keepHostConfig');
+    expect(remarks).toContain('for whole NICs set keepHostConfig: true in the class');
+  });
+
   it('reports a route whose destination is not a network', async () => {
     const { remarks } = await convertText(routeTo('x/0'));
     expect(remarks).toContain(

@@ -1,0 +1,98 @@
+export type DeviceKind = 'vf' | 'nic';
+
+/** Longest expression that the API server accepts. Source: resource/v1, `CELSelectorExpressionMaxLength`. */
+const mostCharacters = 10_240;
+/** Parentheses, comparisons with a truth value and the like that are read within each other. */
+const mostLevels = 20;
+
+const operators = ['?', '||', '&&'] as const;
+
+/** @returns whether a term without operators is met by whole NICs only */
+type IsOfNic = (term: string) => boolean;
+
+/**
+ * Returns the only kind of devices that CEL selects by the attribute `kind`; `undefined`: perhaps both. It reads comparisons,
+ * and what `!`, `&&` and `||` make of them; everything else may select both.
+ * @param isOfNic further terms that say so
+ */
+export function selectedKind(expression: string, isOfNic: IsOfNic = () => false): DeviceKind | undefined {
+  if (expression.length > mostCharacters) return undefined;
+  // Operators in strings are none.
+  const text = expression
+    .replaceAll(/"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'/gs, (each) => (/^.(vf|nic).$/.test(each) ? each : '""'))
+    .replaceAll(/\s+/g, ' ');
+  return kindIn(text, isOfNic, 0);
+}
+
+function kindIn(expression: string, isOfNic: IsOfNic, level: number): DeviceKind | undefined {
+  if (level > mostLevels) return undefined;
+  const text = withoutParentheses(expression);
+  if (split(text, '?').length > 1) return undefined;
+  const alternatives = split(text, '||');
+  if (alternatives.length > 1) {
+    const [kind, ...others] = new Set(alternatives.map((each) => kindIn(each, isOfNic, level + 1)));
+    return others.length === 0 ? kind : undefined;
+  }
+  const terms = split(text, '&&');
+  if (terms.length > 1) {
+    return terms.map((each) => kindIn(each, isOfNic, level + 1)).find((each) => each !== undefined);
+  }
+  return kindOfTerm(text, level) ?? (isOfNic(text) ? 'nic' : undefined);
+}
+
+/** Returns the kind that a term is equivalent to, so that its negation is the other one. */
+function kindOfTerm(term: string, level: number): DeviceKind | undefined {
+  if (level > mostLevels) return undefined;
+  const text = withoutParentheses(term);
+  if (operators.some((operator) => split(text, operator).length > 1)) return undefined;
+  const truth =
+    /^(?<inner>.+?) ?(?<is>[=!]=) ?(?<value>true|false)$/.exec(text) ??
+    /^(?<value>true|false) ?(?<is>[=!]=) ?(?<inner>.+)$/.exec(text) ??
+    /^(?<is>!)(?!=)(?<inner>.+)$/.exec(text);
+  if (truth?.groups !== undefined) {
+    const { inner = '', is, value = 'true' } = truth.groups;
+    const kind = kindOfTerm(inner, level + 1);
+    return (is === '==') === (value === 'true') ? kind : opposite(kind);
+  }
+  const comparison =
+    /^[\w.]+\[""\]\.kind ?(?<is>[=!]=) ?["'](?<kind>vf|nic)["']$/.exec(text) ??
+    /^["'](?<kind>vf|nic)["'] ?(?<is>[=!]=) ?[\w.]+\[""\]\.kind$/.exec(text);
+  const kind = comparison?.groups?.kind as DeviceKind | undefined;
+  return comparison?.groups?.is === '==' ? kind : opposite(kind);
+}
+
+function opposite(kind: DeviceKind | undefined): DeviceKind | undefined {
+  return kind && (kind === 'vf' ? 'nic' : 'vf');
+}
+
+/** Returns the operands of an operator, without looking into parentheses. */
+function split(text: string, operator: (typeof operators)[number]): string[] {
+  const operands = [''];
+  let depth = 0;
+  for (const piece of text.split(/(&&|\|\||[?()[\]])/)) {
+    if (piece === '(' || piece === '[') depth++;
+    if (piece === ')' || piece === ']') depth--;
+    if (piece === operator && depth === 0) operands.push('');
+    else operands[operands.length - 1] += piece;
+  }
+  return operands;
+}
+
+function withoutParentheses(text: string): string {
+  let bare = text.trim();
+  for (let level = 0; level < mostLevels && bare.startsWith('('); level++) {
+    if (closingOf(bare) !== bare.length - 1) break;
+    bare = bare.slice(1, -1).trim();
+  }
+  return bare;
+}
+
+/** Returns the place of the parenthesis that closes the first one. */
+function closingOf(text: string): number {
+  let depth = 0;
+  return [...text].findIndex((each) => {
+    if (each === '(') depth++;
+    if (each === ')') depth--;
+    return depth === 0;
+  });
+}
