@@ -241,7 +241,7 @@ export const wrongInputs: readonly WrongInput[] = [
   ]),
   onLine('more simulated VFs than there can be', 'run --simulate 99x999', [
     2,
-    `option '--simulate <vfs>' argument '99x999' is invalid. give VFS or PFSxVFS, with 1 to 8 PFs and 1 to 128 VFs for each, such as 8 or 2x4, and perhaps the NUMA nodes of the PFs, as in 2x4@0:1`,
+    `option '--simulate <vfs>' argument '99x999' is invalid. give VFS or PFSxVFS, with 1 to 8 PFs and 1 to 128 VFs for each, such as 8 or 2x4, optionally with the NUMA nodes of the PFs, as in 2x4@0:1`,
   ]),
   onLine('an address without a port', 'run --http-address 127.0.0.1', [
     2,
@@ -272,7 +272,7 @@ export const wrongInputs: readonly WrongInput[] = [
   },
   onLine('a directory without a driver', 'claims --kubelet-plugins-dir /nonexistent', [
     1,
-    'no driver has stored its state in /nonexistent/sriov.netdra.dev (run it on a node with the driver, with --driver-name and --state-dir as the driver has them)',
+    'no driver has stored its state in /nonexistent/sriov.netdra.dev (run this on a node with the driver, with the same --driver-name and --state-dir as the driver)',
   ]),
   onLine('a log of no driver', 'log --kubelet-plugins-dir /nonexistent', [
     1,

@@ -57,6 +57,6 @@ function refused(path: string, errno: number): NetdraError {
   const message = `cannot give ${path} the SELinux label ${containerLabel} (${errnoName(errno)})`;
   return new NetdraError('selinux-label', message, {
     path,
-    hint: 'containers may be refused their metadata files: set kubeletPlugin.seLinuxOptions to type spc_t and level s0',
+    hint: 'SELinux may deny containers their metadata files: set kubeletPlugin.seLinuxOptions to type spc_t and level s0',
   });
 }

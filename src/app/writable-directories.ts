@@ -29,7 +29,7 @@ export function checkWritableDirectories(directories: readonly WritableDirectory
         code === 'EROFS'
           ? `mount it writable, or see ${flag}`
           : `run this as root, give the directory to root, or see ${flag}`;
-      const why = purpose === undefined ? '' : `, and ${purpose}`;
+      const why = purpose === undefined ? '' : `, ${purpose}`;
       throw new NetdraError('directory-unwritable', `cannot write to ${path}${where} (${code})${why}`, { path, hint });
     }
   }
@@ -65,7 +65,7 @@ export async function layoutDirectories(
   const inUse = await readLayoutsInUse(records, dataDir);
   return all.flatMap(([layout, directory]) => {
     if (metadataLayouts.includes(layout)) return [directory];
-    return inUse.has(layout) ? [{ ...directory, purpose: `prepared claims have the layout ${layout}` }] : [];
+    return inUse.has(layout) ? [{ ...directory, purpose: `which prepared claims need for the layout ${layout}` }] : [];
   });
 }
 

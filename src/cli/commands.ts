@@ -78,7 +78,7 @@ export function doctorCommand(): Command {
   );
   return command
     .addOption(problemsOnlyOption())
-    .option('--cri-socket <path>', `the runtime's own socket (default: ${criSockets.join(', or ')})`)
+    .option('--cri-socket <path>', `CRI socket of the runtime (default: ${criSockets.join(', or ')})`)
     .option('--netns-dir <path>', "where the runtime mounts pods' network namespaces", '/var/run/netns');
 }
 
@@ -142,7 +142,7 @@ export function claimsCommand(): Command {
 export function metadataCommand(): Command {
   return toolCommand(
     'metadata',
-    'show and check a metadata file, or all files of a claim that is prepared on this node',
+    'show and check one metadata file, or all metadata files of a claim prepared on this node',
     ['driverName', 'kubeletPluginsDir', 'stateDir', 'attributesDir', 'downwardApiDir'],
     async (options, subject = '') => {
       const { findClaim, formatClaimFiles, formatFile, isGood, viewClaimFiles, viewFile } = await import(
@@ -167,7 +167,7 @@ export function metadataCommand(): Command {
     },
   ).argument(
     '<path|claim>',
-    'path of a file, or a claim: namespace/name, or only its name if no other claim on this node has that name',
+    'path of a metadata file, or a claim as namespace/name; the name is enough if only one claim on this node has it',
   );
 }
 
@@ -236,12 +236,18 @@ export function validateCommand(): Command {
 /** `netdra convert`: converts objects of other SR-IOV stacks. Prints nothing and exits with 1 if anything was not converted. */
 export function convertCommand(): Command {
   return new Command('convert')
-    .description('convert objects of the SR-IOV operator, its device plugin, Multus and other DRA drivers to ours')
+    .description(
+      'convert objects of the SR-IOV operator, its device plugin, Multus and other DRA drivers to those of netdra',
+    )
     .argument('<file...>', 'YAML or JSON, with any number of documents; - for standard input')
     .addOption(flagOption('driverName'))
-    .option('--resource-prefix <domain>', 'RESOURCE_PREFIX of the SR-IOV operator (default: openshift.io)')
+    .option('--resource-prefix <domain>', 'RESOURCE_PREFIX that the SR-IOV operator runs with (default: openshift.io)')
     .option('--take-over', 'let netdra create the VFs instead of the SR-IOV operator', false)
-    .option('--allow-partial', 'print convertible objects despite errors, and exit with 0', false)
+    .option(
+      '--allow-partial',
+      'print the objects that could be converted even if others could not, and exit with 0',
+      false,
+    )
     .action((files: string[], options: ConvertOptions & { allowPartial: boolean }) =>
       runTool(async () => {
         const { convertFiles } = await import('./convert/convert.ts');
@@ -260,7 +266,7 @@ export function completionCommand(...shells: Shell[]): Command {
   const command: Command = new Command('completion')
     .description('print the completion script of a shell, or completions for the given words')
     .addArgument(new Argument('<shell>', 'shell, or kubectl').choices(shells))
-    .argument('[word...]', 'words of the command line after the command name; the last one is to be completed')
+    .argument('[word...]', 'words of the command line after the command name; the last word is completed')
     .action((shell: Shell, words: string[]) =>
       runTool(async () => {
         const { completionScripts, completionsOf, formatCompletions } = await import('./completion.ts');

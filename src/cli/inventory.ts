@@ -91,7 +91,7 @@ export function formatInventory(terminal: Terminal, view: InventoryView): string
     ...(excluded.length === 0 ? [] : ['\n', formatExcluded(terminal, excluded)]),
     ...switchedOnAtStart.map(
       ({ pciAddress, numVfs }) =>
-        `\n${pciAddress}: the driver will enable ${numVfs} VFs, as the policy says; if it is already running, its log says why that failed\n`,
+        `\n${pciAddress}: the driver will enable ${numVfs} VFs, as the policy says; if it is already running, enabling them failed: its log says why\n`,
     ),
     ...warnings.map((text) => `\n${terminal.style('yellow', 'warning:')} ${text}\n`),
     ...problems.map((text) => `\n${terminal.style('red', 'problem:')} ${text}\n`),

@@ -53,7 +53,7 @@ export function findClaim(claims: readonly { identity: ClaimIdentity }[], name: 
   const found = claims.map(({ identity }) => identity).filter((identity) => identity.name === name);
   const [claim, ...others] = found.map(claimName);
   if (claim === undefined) {
-    const message = `there is no file ${name}, and no claim of that name is prepared here`;
+    const message = `there is no file ${name}, and no claim of that name is prepared on this node`;
     throw new NetdraError('claim-not-prepared', message, { claim: name, hint: preparedHint });
   }
   if (others.length > 0) {
@@ -63,7 +63,7 @@ export function findClaim(claims: readonly { identity: ClaimIdentity }[], name: 
   return claim;
 }
 
-const preparedHint = 'netdra claims lists prepared claims; pass namespace/name, or the path of a file';
+const preparedHint = 'run netdra claims to list the prepared claims; pass namespace/name, or the path of a file';
 
 /** @throws NetdraError `claim-not-prepared`; MetadataError */
 export async function viewClaimFiles(

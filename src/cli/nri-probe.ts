@@ -30,7 +30,7 @@ export async function probeNri(socketPath: string): Promise<RuntimeInfo> {
     return await plugin.whenConnected(deadline.signal);
   } catch (error) {
     const cause = failure ?? error;
-    throw new NetdraError('nri-unavailable', `no NRI connection over ${socketPath}`, { cause, path: socketPath });
+    throw new NetdraError('nri-unavailable', `cannot connect to NRI at ${socketPath}`, { cause, path: socketPath });
   }
 }
 

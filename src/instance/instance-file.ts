@@ -49,7 +49,10 @@ export class InstanceFile {
       if (!this.#isNewer(readFactsIfGood(this.#path))) replaceFile(this.#path, text, 0o600);
       this.#text = text;
     } catch (error) {
-      this.#logger.warn({ err: error }, 'the tools on this node will not know the settings of the driver');
+      this.#logger.warn(
+        { err: error },
+        'cannot write the file from which tools on this node read the settings of the driver',
+      );
     }
   }
 
@@ -106,7 +109,7 @@ function readOrFail<T>(path: string, read: (path: string) => T): T {
   try {
     return read(path);
   } catch (cause) {
-    const hint = 'run this as root; a damaged file can be removed; the driver writes a new one when it starts';
+    const hint = 'run this as root; if the file is damaged, remove it: the driver writes a new one when it starts';
     const message = `cannot read the settings of the driver from ${path}`;
     throw new NetdraError('instance-unreadable', message, { cause, path, hint });
   }

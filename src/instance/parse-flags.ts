@@ -28,7 +28,7 @@ export function parseSimulation(text: string): Simulation {
   const valid = simulation.pfs >= 1 && simulation.pfs <= 8 && simulation.vfsPerPf >= 1 && simulation.vfsPerPf <= 128;
   if (!valid) {
     const form = 'VFS or PFSxVFS, with 1 to 8 PFs and 1 to 128 VFs for each, such as 8 or 2x4';
-    throw new Error(`give ${form}, and perhaps the NUMA nodes of the PFs, as in 2x4@0:1`);
+    throw new Error(`give ${form}, optionally with the NUMA nodes of the PFs, as in 2x4@0:1`);
   }
   return simulation;
 }

@@ -66,7 +66,7 @@ const flags = {
   kubeconfig: {
     value: '<path>',
     env: 'KUBECONFIG',
-    help: "kubeconfig file for the API server; the pod's service account is used if unset",
+    help: 'kubeconfig file for the API server (default: the service account of the pod)',
   },
   kubeletPluginsDir: directory("the kubelet's plugins directory", {
     env: 'NETDRA_KUBELET_PLUGINS_DIR',
@@ -79,7 +79,7 @@ const flags = {
   podUid: {
     value: '<uid>',
     env: 'POD_UID',
-    help: "UID of the driver's own pod, for rolling updates with two instances side by side",
+    help: "UID of the driver's own pod; lets two instances run side by side during a rolling update",
   },
   cdiDir: directory('directory for CDI specs; the runtime must scan it', {
     env: 'NETDRA_CDI_DIR',
@@ -98,7 +98,7 @@ const flags = {
     value: '<uses>',
     default: cniUses.join(','),
     parse: namesAmong(cniUses, { mayBeEmpty: true }),
-    help: `allowed uses of CNI plugins, comma-separated: ${cniUses.join(', ')}; empty: none`,
+    help: `what CNI plugins may do for claims, comma-separated: ${cniUses.join(', ')}; empty: none`,
   },
   cniAllowedPlugins: {
     value: '<names>',
@@ -110,7 +110,7 @@ const flags = {
     value: '<names>',
     default: '*',
     parse: parseList,
-    help: 'namespaces whose NetworkAttachmentDefinitions may select plugins, comma-separated; *: all',
+    help: 'namespaces whose NetworkAttachmentDefinitions may select CNI plugins, comma-separated; *: all',
   },
   procSysDir: directory("writable mount of the host's /proc/sys, for sysctls of interfaces", {
     env: 'NETDRA_PROC_SYS_DIR',
@@ -123,27 +123,34 @@ const flags = {
     help: "the runtime's NRI socket",
   },
   nriPluginName: { value: '<name>', default: 'netdra', help: 'NRI plugin name' },
-  nriPluginIndex: { value: '<nn>', default: '10', help: 'NRI plugin index: two digits that order the plugins' },
+  nriPluginIndex: {
+    value: '<nn>',
+    default: '10',
+    help: 'NRI plugin index, two digits: the runtime calls plugins in ascending order',
+  },
   metadataLayouts: {
     value: '<names>',
     default: 'v1,kep',
     parse: namesAmong(layoutNames),
-    help: `layouts of the metadata file (docs/metadata.md), comma-separated: ${layoutNames.join(', ')}`,
+    help: `layouts in which metadata files are written (docs/metadata.md), comma-separated: ${layoutNames.join(', ')}`,
   },
   metadataVersions: {
     value: '<versions>',
     default: metadataVersions.join(','),
     parse: namesAmong(metadataVersions),
-    help: `versions of metadata.resource.k8s.io in the layout v1, comma-separated: ${metadataVersions.join(', ')}`,
+    help: `API versions of metadata.resource.k8s.io in files of the layout v1, comma-separated: ${metadataVersions.join(', ')}`,
   },
-  attributesDir: directory('host directory for files of the layout attributes-json', {
+  attributesDir: directory('host directory for metadata files of the layout attributes-json', {
     env: 'NETDRA_ATTRIBUTES_DIR',
     default: defaultHostDirs.attributesDir,
   }),
-  downwardApiDir: directory('host directory for files of the layout downward-api, with a directory for each pod', {
-    env: 'NETDRA_DOWNWARD_API_DIR',
-    default: defaultHostDirs.downwardApiDir,
-  }),
+  downwardApiDir: directory(
+    'host directory for metadata files of the layout downward-api, with a subdirectory for each pod',
+    {
+      env: 'NETDRA_DOWNWARD_API_DIR',
+      default: defaultHostDirs.downwardApiDir,
+    },
+  ),
   deviceInfoDir: directory('host directory for device-info files (docs/dialects.md)', { default: deviceInfoDir }),
   enableDeviceMetadata: toggle('write metadata files for new claims (KEP-5304); the Helm chart sets it', {
     env: 'ENABLE_DEVICE_METADATA',
@@ -153,7 +160,7 @@ const flags = {
     env: 'NETDRA_START_GATE',
     default: 'auto',
     choices: startGateModes,
-    help: 'how containers wait for their devices: in an OCI hook (hook), by failing until their metadata file exists (file), or as the runtime handlers of the node allow (auto)',
+    help: 'how containers wait for their devices: in an OCI hook (hook), by failing and restarting until their metadata file exists (file), or in the hook if all runtime handlers of the node run hooks (auto)',
   },
   gateProgram: {
     value: '<path>',
@@ -165,13 +172,13 @@ const flags = {
     env: 'NETDRA_HOOKLESS_RUNTIME_HANDLERS',
     default: defaultHooklessHandlers.join(','),
     parse: parseHandlers,
-    help: 'runtime handlers that may not run OCI hooks, comma-separated; * matches any characters',
+    help: 'runtime handlers that possibly ignore OCI hooks, comma-separated; * matches any characters',
   },
   liveUpdates: toggle('update metadata when addresses, MTU, MAC or link of an interface change in a running pod', {
     default: 'true',
   }),
   listAttributes: toggle(
-    'publish NUMA nodes as lists, with the other nodes of the same socket; needs the feature gate DRAListTypeAttributes',
+    'publish the NUMA node of a device as a list, with the other NUMA nodes of its CPU socket; needs the feature gate DRAListTypeAttributes',
   ),
   nodeView: toggle('publish the devices of the node as NodeNetworkDevices; needs their CustomResourceDefinition'),
   openClaimFields: {
@@ -186,14 +193,14 @@ const flags = {
     help: 'inventory policy file; reloaded on changes',
   },
   policyObjects: toggle(
-    'apply NetworkDevicePolicies, which take precedence over the file; needs their CustomResourceDefinition',
+    'apply NetworkDevicePolicies, which take precedence over the inventory policy file; needs their CustomResourceDefinition',
   ),
   sriovOperator: toggle('taint VFs while the SR-IOV network operator drains or configures the node'),
   reconcileIntervalMs: {
     value: '<seconds>',
     default: '60',
     parse: parseSeconds,
-    help: 'interval between reconciliations',
+    help: 'interval at which the driver repairs what differs from the prepared claims',
   },
   bootIdPath: { value: '<path>', isHidden: true, help: "file with the kernel's boot ID" },
   httpAddress: {
@@ -210,7 +217,7 @@ const flags = {
     value: '<vfs>',
     env: 'NETDRA_SIMULATE',
     parse: parseSimulation,
-    help: 'offer simulated VFs (veth pairs) instead of real ones: VFS or PFSxVFS, with @ the NUMA nodes of the PFs',
+    help: 'offer simulated VFs (veth pairs) instead of real ones: VFS or PFSxVFS, optionally with the NUMA nodes of the PFs, as in 2x4@0:1',
   },
   simulatePrefix: { value: '<name>', default: simulatedPrefix, help: 'name prefix of simulated interfaces' },
   logLevel: { value: '<level>', default: 'info', choices: logLevels, help: 'minimum log level' },

@@ -19,7 +19,7 @@ export function openStoredByDriver(dirs: Parameters<typeof openStored>[0]): Stor
   if (!isMissing(storePath(dirs.stateDir))) return openStored(dirs);
   throw new NetdraError('state-missing', `no driver has stored its state in ${dirs.stateDir}`, {
     path: dirs.stateDir,
-    hint: 'run it on a node with the driver, with --driver-name and --state-dir as the driver has them',
+    hint: 'run this on a node with the driver, with the same --driver-name and --state-dir as the driver',
   });
 }
 
@@ -56,7 +56,7 @@ export function makeStateDir(stateDir: string): void {
       cause,
       path,
       retriable: true,
-      hint: 'check space and permissions of its directory; without it nothing is done',
+      hint: 'check space and permissions of the directory of the store',
     });
   }
 }

@@ -42,7 +42,7 @@ export async function serveTools(
     chmodSync(own, 0o600);
     renameSync(own, path);
   } catch (err) {
-    logger.warn({ err, path }, 'listening for tools of this node failed');
+    logger.warn({ err, path }, 'cannot listen for the tools of this node');
   }
   return {
     async [Symbol.asyncDispose]() {

@@ -18,8 +18,8 @@ const requestTimeoutMs = 10_000;
 const poolTimeoutMs = 3_000;
 
 const addressHints: Readonly<Record<string, string>> = {
-  EADDRINUSE: 'another program may have the port: choose another one with --http-address',
-  EACCES: 'ports below 1024 need the capability NET_BIND_SERVICE: choose another one with --http-address',
+  EADDRINUSE: 'another program may use the port: choose another port with --http-address',
+  EACCES: 'ports below 1024 need the capability NET_BIND_SERVICE: choose a higher port with --http-address',
 };
 
 interface HttpServerOptions {
@@ -58,7 +58,7 @@ export async function serveHttp(options: HttpServerOptions) {
   server.on('connection', (socket) => connections.add(socket));
   server.listen({ port, ...(host === undefined ? {} : { host }) });
   await once(server, 'listening').catch((cause: unknown) => {
-    const hint = addressHints[errnoCode(cause) ?? ''] ?? 'it has to be an address of this node: see --http-address';
+    const hint = addressHints[errnoCode(cause) ?? ''] ?? 'choose an address of this node with --http-address';
     throw new NetdraError('address-unavailable', `cannot listen on ${address}`, { cause, hint });
   });
   return {

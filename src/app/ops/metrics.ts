@@ -120,7 +120,7 @@ export class Metrics {
     this.#read('netdra_devices_attached', "Devices that are in a pod's sandbox.", sources.devicesAttached);
     this.#readWaits(sources);
     this.#read('dra_metadata_files_active', 'Requests that have a metadata file.', sources.metadataFiles);
-    const claims = 'Claims by state; preparing and unpreparing last only after failures.';
+    const claims = 'Claims by state. A claim stays in preparing or unpreparing only after a failure.';
     const none = { preparing: 0, prepared: 0, unpreparing: 0 };
     if (sources.vfTraffic !== undefined) this.#readTraffic(sources.vfTraffic);
     this.#readBy('state', 'netdra_claims', claims, () => ({ ...none, ...sources.claimsByState() }));
@@ -135,7 +135,7 @@ export class Metrics {
   #readPfs(counts: () => Promise<DeviceCounts>): void {
     const ofPf = ['pf', 'pf_address'];
     const vfsHelp =
-      'VFs of a PF: offered to the scheduler, used by claims, free or withheld for new claims, hung. A VF can be in several states.';
+      'VFs of a PF by state: offered to the scheduler, used by claims, free for new claims, withheld from new claims, or hung. A VF can be in several states.';
     this.#readAll('netdra_pf_vfs', vfsHelp, [...ofPf, 'state'], async () =>
       (await counts()).pfs.flatMap(({ pf, pciAddress, vfs }) =>
         Object.entries(vfs).map(([state, count]) => [{ pf, pf_address: pciAddress, state }, count] as const),
@@ -268,7 +268,7 @@ function createOwnMetrics(registers: Registry[]) {
     for (const registry of registers) registry.registerMetric(metric);
     return metric;
   };
-  const updateErrors = 'Failed updates of metadata after its claim was prepared.';
+  const updateErrors = 'Failed updates of metadata after the claim was prepared.';
   const writeTime = 'Time to write the metadata of one request.';
   const callTime = "Duration of the driver's part of prepare and unprepare calls.";
   const hookTime = 'Duration of NRI hooks, for pods with and without claims.';

@@ -65,7 +65,7 @@ export class Operations implements AsyncDisposable {
         });
         options.logger.info(
           { address: options.address },
-          'waiting for the other instance that serves metrics and probes',
+          'waiting until the other instance stops serving metrics and probes',
         );
         operations.#takeover = operations.#serveLater(options.address, options);
         return operations;
@@ -89,7 +89,9 @@ export class Operations implements AsyncDisposable {
       this.#server?.setTls(this.#tls);
       this.metrics.own.certificateExpiry.set(change.notAfter.getTime() / 1_000);
       const isExpired = change.notAfter.getTime() < Date.now();
-      const message = `certificate for metrics and probes ${isExpired ? 'has expired' : 'in use'}`;
+      const message = isExpired
+        ? 'certificate for metrics and probes has expired'
+        : 'loaded certificate for metrics and probes';
       logger[isExpired ? 'warn' : 'info']({ notAfter: change.notAfter.toISOString() }, message);
     };
     use(files.read());
@@ -100,7 +102,8 @@ export class Operations implements AsyncDisposable {
         fault = undefined;
       } catch (error) {
         const now = explain(error);
-        if (now !== fault) logger.error({ err: error }, 'certificate rejected; the last valid one stays in use');
+        if (now !== fault)
+          logger.error({ err: error }, 'rejected certificate for metrics and probes; the last valid one stays in use');
         fault = now;
       }
     });
@@ -116,7 +119,7 @@ export class Operations implements AsyncDisposable {
         return await this.#serve(address, options);
       } catch (error) {
         if (!isTaken(error))
-          return options.logger.error({ err: error }, `metrics and probes cannot be served: ${explain(error)}`);
+          return options.logger.error({ err: error }, `cannot serve metrics and probes: ${explain(error)}`);
         // Deliberately not caught: the driver must not run while another program answers its probes.
         if (attempt % attemptsPerCheck === 0 && !signal.aborted) await checkHolder(address, options);
       }

@@ -41,7 +41,7 @@ export class TlsFiles {
       throw this.#invalid('key', 'is not the private key of the certificate next to it');
     }
     // Anything else that OpenSSL rejects, such as a broken chain or a key that is too small.
-    this.#parse('cert', 'certificate that can be served', () => createSecureContext(pair));
+    this.#parse('cert', 'certificate that OpenSSL accepts', () => createSecureContext(pair));
     this.#pair = pair;
     return { ...pair, notAfter: new Date(certificate.validTo) };
   }

@@ -39,7 +39,7 @@ async function checkDir(path: string, levels: number, fixMissing: string): Promi
     const code = await writeRefusal(parent);
     if (code === undefined) return ok(`${path} ${level === 0 ? 'is writable' : 'will be created'}`);
     if (code === 'ENOENT' && parent !== '/') continue;
-    const verb = level === 0 ? 'written' : `made in ${parent}`;
+    const verb = level === 0 ? 'written' : `created in ${parent}`;
     return problem(`${path} cannot be ${verb} (${code})`, fixRefusal(code));
   }
   return problem(`${levels === 0 ? path : dirname(path)} does not exist`, fixMissing);

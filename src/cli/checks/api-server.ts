@@ -35,7 +35,7 @@ const viewOf = permission(
   'netdra.dev',
   'nodenetworkdevices',
   'get create patch',
-  'the API does not show the devices of this node',
+  'no NodeNetworkDevices object shows the devices of this node',
 );
 
 const ofPolicies = [
@@ -69,7 +69,13 @@ const permissionsOf = ({
   permission(problem, 'resource.k8s.io', 'resourceslices', slicesVerbs, 'devices are not offered'),
   permission(problem, 'resource.k8s.io', 'resourceclaims', 'get', 'claims cannot be prepared'),
   permission(problem, 'resource.k8s.io', 'deviceclasses', 'get', 'claims cannot be prepared'),
-  permission(warning, 'resource.k8s.io', 'deviceclasses', 'list watch', 'each claim waits for a request for its class'),
+  permission(
+    warning,
+    'resource.k8s.io',
+    'deviceclasses',
+    'list watch',
+    'the driver requests the DeviceClass anew for each claim, which delays pods',
+  ),
   permission(problem, '', 'nodes', 'get', 'devices are not offered'),
   permission(warning, '', 'namespaces', 'get', 'claims of classes with limits.allowedNamespaces.selector fail'),
   permission(warning, 'resource.k8s.io', 'resourceclaims/status', 'patch', noStatus),
@@ -152,12 +158,12 @@ async function findDenied(kube: KubeClient, permissions: Permission[]): Promise<
       const isEnough = otherVerb !== undefined && (await mayDo(kube, permission, otherVerb));
       if (missing.length === 0 || isEnough) return [];
       const object = name === undefined ? resource : `${resource} ${name}`;
-      const message = `may not ${missing.join(', ')} ${object}: ${effect}`;
+      const message = `this account may not ${missing.join(', ')} ${object}: ${effect}`;
       return [level(message, 'compare the role of the driver with deploy/manifests/netdra.yaml')];
     }),
   );
   const denied = findings.flat();
-  const verdicts = denied.length > 0 ? denied : [ok('all that the driver needs')];
+  const verdicts = denied.length > 0 ? denied : [ok('this account has all that the driver needs')];
   return verdicts.map((verdict) => named('permissions', verdict));
 }
 

@@ -51,7 +51,7 @@ function checkPf({ names, isDown, pciAddress, driver, vfs, totalVfs }: Cards['pf
   const name = names.length === 0 ? pciAddress : `${names.join('/')} (${pciAddress})`;
   const message = `${name}, ${driver ?? 'no driver'}: ${vfs.length} of ${totalVfs} VFs are on`;
   if (vfs.length > 0 && isDown) {
-    const fix = `ip link set ${names[0]} up; where its VFs work without it, set taints.pfDown of the inventory policy to None`;
+    const fix = `ip link set ${names[0]} up; if its VFs work while the PF is down, set taints.pfDown of the inventory policy to None`;
     return warning(`${message}, and the PF is down: the VFs of most cards have no link then`, fix);
   }
   if (vfs.length > 0) return ok(message);
@@ -98,7 +98,7 @@ function checkUnbound(vfs: Cards['vfs']): Verdict[] {
 function unreadRecord(checkpoint: string, error: unknown): Verdict {
   if (errnoCode(error) === 'EACCES') return problem(`no permission to read ${checkpoint}`, 'run this as root');
   // A running driver that read the record before goes by its last content.
-  const effect = 'a driver that starts now offers no device';
+  const effect = 'netdra offers no device if it starts now';
   const fix =
     'on a node without device plugins remove the file; otherwise check the kubelet, which writes it when a plugin registers';
   return problem(`${checkpoint} cannot be read (${explain(error)}): ${effect}`, fix);
@@ -114,7 +114,7 @@ export async function checkDevicePlugins({ pfs, vfs }: Cards, checkpoint: string
     const count = others.length === 0 ? `${first}` : `${first} and ${others.length} more`;
     const fix =
       'let only one offer them: select other VFs in the inventory policy, or in the ConfigMap of the device plugin';
-    return warning(`${resource} offers ${count}, so netdra does not`, fix);
+    return warning(`a device plugin offers ${count} as ${resource}, so netdra does not offer them`, fix);
   });
   return [...unread, ...taken];
 }

@@ -47,7 +47,7 @@ async function withoutIommu(sysDir: string, procDir: string, cards: Cards): Prom
 function checkShared({ vfs }: Cards): Verdict[] {
   const shared = vfs.filter(({ iommuPeers }) => iommuPeers.length > 0);
   if (shared.length === 0) return [];
-  const message = `${shared.length} VFs share their group with others, and go to user space only together: ${shared[0]?.pciAddress} …`;
+  const message = `${shared.length} VFs share their IOMMU group with other devices, and can be bound to vfio only together: ${shared[0]?.pciAddress} …`;
   return [named('IOMMU groups', warning(message, 'switch on ACS in the firmware, or use another slot'))];
 }
 
@@ -65,7 +65,7 @@ export async function checkHugepages(sysDir: string): Promise<Verdict[]> {
   const used = pools.filter(({ total }) => total > 0);
   if (used.length === 0) {
     const fix = 'boot with default_hugepagesz=1G hugepagesz=1G hugepages=8, for example, and restart the kubelet';
-    return [warning('none: pods of DPDK programs that ask for them are not scheduled here', fix)];
+    return [warning('none: pods that request hugepages, as DPDK programs do, are not scheduled here', fix)];
   }
   return [ok(used.map(({ sizeKb, total, free }) => `${total} of ${formatSize(sizeKb)} (${free} free)`).join(', '))];
 }

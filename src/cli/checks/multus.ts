@@ -107,8 +107,12 @@ function unnamedIn(facts: Facts): Verdict[] {
     .filter(({ spec }) => !limitsDevices(selectorsOf(fieldsOf(spec))))
     .map(({ metadata }) => {
       const name = `DeviceClass ${fieldsOf(metadata).name}`;
-      const why = `${name} leaves devices to Multus and also selects ${without.device}, which has no ${resourceAttribute}`;
-      return finding('multus-device-unnamed', why, 'set resourceName in the policy for all of them, or select by it');
+      const why = `${name}, whose devices Multus attaches, also selects ${without.device}, which has no ${resourceAttribute}`;
+      return finding(
+        'multus-device-unnamed',
+        why,
+        'set resourceName in the policy for all these devices, or select by it in the class',
+      );
     });
 }
 
@@ -121,7 +125,7 @@ async function unknownIn({ networks }: Facts, offered: ReadonlySet<unknown>, kub
   return missing.flatMap(([network, resource]) => {
     if (ofPlugins.has(resource)) return [];
     const why = `no device has the resource name ${printable(resource, 128)} of network ${network}`;
-    return [finding('multus-resource-unknown', why, 'set it in the policy, or correct the network')];
+    return [finding('multus-resource-unknown', why, 'set this resourceName in the policy, or correct the network')];
   });
 }
 
@@ -132,7 +136,7 @@ async function injectionsIn({ networks }: Facts, ours: ReadonlySet<string>, kube
   const [injector] = await list(kube, path, isInjector);
   if (injector !== undefined) {
     const name = fieldsOf(injector.metadata).name;
-    const why = `MutatingWebhookConfiguration ${name} adds devices of networks to pods whose claims have one`;
+    const why = `MutatingWebhookConfiguration ${name} adds a network's device to the limits of pods whose claim already has it`;
     return [finding('multus-injector', why, fix)];
   }
   const injected = (pod: Fields) => {
@@ -147,6 +151,6 @@ async function injectionsIn({ networks }: Facts, ours: ReadonlySet<string>, kube
   const [pod, ...others] = await list(kube, '/api/v1/pods', injected);
   if (pod === undefined) return [];
   const more = others.length === 0 ? '' : ` and ${others.length} more`;
-  const why = `a network's device is in a claim and in the limits of pod ${keyOf(pod)}${more}`;
+  const why = `a network's device is requested twice, in a claim and in limits, by pod ${keyOf(pod)}${more}`;
   return [finding('multus-injector', why, fix)];
 }

@@ -130,7 +130,7 @@ async function checkCdi({ cdiDir }: RuntimeCheck, { name, version, cdi }: CriRun
   if (specDirs === undefined) return ok('on');
   const dirs = await Promise.all(specDirs.map(resolvePath));
   if (dirs.includes(await resolvePath(cdiDir))) return ok(`on, ${cdiDir} is scanned`);
-  const message = `on, but it looks at ${specDirs.join(', ') || 'no directory'} and not at ${cdiDir}`;
+  const message = `on, but the runtime looks at ${specDirs.join(', ') || 'no directory'} and not at ${cdiDir}`;
   const where = name === 'containerd' ? `cdi_spec_dirs in ${file}` : 'cdi_spec_dirs in [crio.runtime]';
   return problem(
     message,

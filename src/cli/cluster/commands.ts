@@ -16,7 +16,7 @@ type ProblemsOnly = { problemsOnly?: true };
 export function statusCommand(): Command {
   return podsCommand<ProblemsOnly>(
     'status',
-    'list nodes with driver and devices, and what needs attention (exit code 1 if anything does)',
+    'list the nodes of the driver with their devices and problems (exit code 1 if there are problems)',
     async (cluster, options) => {
       const { formatStatus, readStatus } = await import('./status.ts');
       const status = await readStatus(cluster, options);
@@ -31,7 +31,7 @@ export function statusCommand(): Command {
 export function nodeDoctorCommand(): Command {
   return podsCommand<ProblemsOnly>(
     'doctor',
-    'diagnose a node from its driver pod (exit code of netdra doctor)',
+    'run netdra doctor in the driver pod of a node (same exit code)',
     async (cluster, options, node = '') => {
       const { runOnNode } = await import('./remote.ts');
       const flags = options.problemsOnly ? ['--problems-only'] : [];
@@ -46,7 +46,7 @@ export function nodeDoctorCommand(): Command {
 export function claimMetadataCommand(): Command {
   return podsCommand<{ namespace?: string }>(
     'metadata',
-    "show and check a claim's metadata files on its node (exit code of netdra metadata)",
+    "show and check a claim's metadata files: runs netdra metadata on its node (same exit code)",
     async (cluster, { namespace = cluster.namespace, ...options }, text = '') => {
       const { nodeOfClaim, parseClaim, runOnNode } = await import('./remote.ts');
       const { claimName } = await import('../../framework/metadata/index.ts');
@@ -56,7 +56,7 @@ export function claimMetadataCommand(): Command {
       writeResult(await runOnNode(cluster, options, node, args));
     },
   )
-    .argument('<claim>', 'its name, or namespace/name')
+    .argument('<claim>', 'name of the claim, or namespace/name')
     .addOption(namespaceOption());
 }
 
@@ -64,7 +64,7 @@ export function claimMetadataCommand(): Command {
 export function bundleCommand(): Command {
   return podsCommand<{ out: string }>(
     'bundle',
-    "collect the driver's objects, tool output and logs in a new directory; likely secrets are removed",
+    "collect the driver's objects, tool output and logs in a new directory, without texts that look like secrets",
     async (cluster, options, ...nodes) => {
       const { makeBundle } = await import('./bundle.ts');
       const bundle = await makeBundle(cluster, { ...options, nodes });
@@ -110,7 +110,7 @@ function podsCommand<More extends object = object>(
 export function clusterClaimsCommand(): Command {
   return clusterCommand<{ namespace?: string; allNamespaces?: true }>(
     'claims',
-    'list the claims with devices of the driver: pods, nodes and reported status',
+    'list the claims with devices of the driver, with their pods, nodes and reported status',
     async (cluster, { namespace = cluster.namespace, allNamespaces, ...options }) => {
       const { formatClusterClaims, readClaims } = await import('./claims.ts');
       const { driverName } = options;

@@ -122,7 +122,7 @@ export class Cluster implements Disposable {
       if (!isKubeError(cause, 'api-forbidden')) throw cause;
       throw new NetdraError('list-forbidden', `may not list ${path.split('/').at(-1)}`, {
         cause,
-        hint: "the chart's ClusterRole netdra-viewer allows it, and for pods its Role of that name in the driver's namespace (--driver-namespace): an administrator can bind both",
+        hint: 'an administrator can bind the ClusterRole netdra-viewer of the chart, and for pods the Role of the same name in the namespace of the driver (--driver-namespace)',
       });
     }
   }

@@ -80,5 +80,5 @@ function toError(cause: unknown): unknown {
 /** Returns what to do about a refused handshake, whose answer lacks the server's own message. */
 function permissionHint(namespace: string, error: unknown): string | undefined {
   if (!/\b403\b/.test(String(error))) return undefined;
-  return `you need get and create of pods/exec in namespace ${namespace}, which makes you root on its nodes`;
+  return `you need the verbs get and create for pods/exec in namespace ${namespace}; they make you root on the nodes of the driver`;
 }

@@ -18,7 +18,7 @@ export async function runOnNode(
   const pods = await readDriverPods(cluster, options);
   const pod = pods.get(node);
   if (pod === undefined) {
-    const hint = `those with one are ${[...pods.keys()].sort().join(', ') || 'none'}`;
+    const hint = `nodes with such a pod: ${[...pods.keys()].sort().join(', ') || 'none'}`;
     throw new NetdraError('no-driver-pod', `no pod of ${options.driverName} is on node ${node}`, { hint });
   }
   return await cluster.exec(pod, ['netdra', ...args]);

@@ -131,7 +131,11 @@ function toNodeStatus(
   const isComplete = current.length === wanted;
   const problems = [
     ...podProblems(pod),
-    ...(isComplete ? [] : [`${current.length} of its ${wanted} ResourceSlices are published: no claim gets a device`]),
+    ...(isComplete
+      ? []
+      : [
+          `${current.length} of ${wanted} ResourceSlices of the node are published: no claim gets a device of this node`,
+        ]),
     ...taintProblems(devices),
     ...(isComplete ? lostDevices(devices, allocations) : []),
   ];
@@ -206,7 +210,7 @@ export function formatStatus(
   shown: readonly NodeStatus[] = nodes,
 ): string {
   if (nodes.length === 0) {
-    return `no node has a pod or a device of ${driver}: check that it is installed, and --driver-name\n`;
+    return `no node has a pod or a device of ${driver}: check that the driver is installed, and --driver-name\n`;
   }
   const head = ['NODE', 'VERSION', 'READY', 'OFFERED', 'ALLOCATED', 'IN USE', 'TAINTED'];
   const rows = shown.map(({ node, pod, offered, allocated, inUse, tainted }) => {

@@ -24,8 +24,8 @@ export function loseBond(fields: FieldReader, fieldsOfCni: readonly string[]): v
     primary: fields.text('primary') === undefined ? undefined : `request in place of ${fields.text('primary')}`,
   });
   const settings = JSON.stringify({ bond, ...defined({ mtu: fields.number('mtu'), ipam: fields.raw('ipam') }) });
-  const why = 'netdra bonds VFs of one claim, and the networks do not say which';
-  const todo = `give the requests in place of ${links.join(', ')} a class with the VFConfig ${settings}`;
+  const why = 'netdra bonds VFs of one claim, but the networks do not say which claim';
+  const todo = `use a class with the VFConfig ${settings} for the requests that replace ${links.join(', ')}`;
   fields.end();
   fields.lose('links', why, printable(todo));
 }

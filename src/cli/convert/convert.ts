@@ -31,7 +31,7 @@ export interface Conversion {
 const unsupported: Record<string, string> = {
   OVSNetwork: 'netdra does not program Open vSwitch: leave the network to Multus and ovs-cni',
   SriovNetworkPoolConfig:
-    'it configures the operator: leave it there, and set what it sets on the nodes before the operator goes',
+    'it configures the operator: keep it, and before you remove the operator, make the settings of the nodes yourself',
 };
 /** Objects that need no counterpart. */
 const withoutCounterpart = ['SriovOperatorConfig'];

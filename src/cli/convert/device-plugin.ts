@@ -53,7 +53,10 @@ function convertResource({ estate, of, driver, nodeSelector, priority }: Context
     return;
   }
   if (resource.flag('excludeTopology'))
-    resource.note('excludeTopology', 'netdra publishes the NUMA node; only claims that ask for it depend on it');
+    resource.note(
+      'excludeTopology',
+      'netdra publishes the NUMA node, which matters only to claims that select or match by it',
+    );
   resource.loseIfSet('additionalInfo', 'containers get no variables of an administrator', 'set them in the pod');
   const selectors = resource.objects('selectors');
   const all = selectors.filter(hasEquivalent).map((each) => readSelectors(each, driver));
@@ -74,7 +77,7 @@ function convertResource({ estate, of, driver, nodeSelector, priority }: Context
 function hasEquivalent(selectors: FieldReader): boolean {
   const foreign = foreignSelectors.filter((field) => selectors.isSet(field));
   for (const field of foreign)
-    selectors.lose(field, 'netdra does not select devices by it', 'keep the device plugin for them');
+    selectors.lose(field, 'netdra does not select devices by it', 'keep the device plugin for these devices');
   return foreign.length === 0;
 }
 

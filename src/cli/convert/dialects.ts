@@ -54,7 +54,7 @@ export const draDriverSriov: Dialect = {
         );
         parameters.lose(
           'netAttachDefName',
-          'plugins attach no VF on vfio',
+          'CNI plugins attach no VF on vfio',
           'convert the definition, too, and use its class',
         );
       } else {
@@ -130,7 +130,7 @@ function readInterface(fields: FieldReader, config: VfConfig): void {
     groMaxBytesIpv4: fields.number('groIPv4MaxSize'),
   });
   if (Object.keys(limits).length > 0) config.offloadLimits = limits;
-  fields.loseIfSet('disableEbpfPrograms', 'netdra removes no programs', 'remove them on the node');
+  fields.loseIfSet('disableEbpfPrograms', 'netdra removes no eBPF programs', 'remove them on the node');
   fields.loseIfSet('vrf', 'netdra makes no VRF', 'make it in the pod, or keep DRANET for this claim');
   fields.end();
 }
@@ -162,7 +162,7 @@ function readRoute(fields: FieldReader): RouteConfig[] {
   const [destination, gateway, source] = [fields.text('destination'), fields.text('gateway'), fields.text('source')];
   const [asked, table] = [fields.number('scope'), tableOf(fields)];
   const isIpv6 = destination?.includes(':') === true;
-  if (isIpv6 && asked !== undefined) fields.note('scope', 'left out: IPv6 routes have none');
+  if (isIpv6 && asked !== undefined) fields.note('scope', 'left out: IPv6 routes have no scope');
   const scope = isIpv6 ? undefined : asked;
   // Kernel defaults: global with a gateway, and link (253) without one.
   const isUsual = scope === undefined || scope === (gateway === undefined ? 253 : 0);

@@ -60,7 +60,7 @@ export class DraConverter {
     if (extendedResourceName !== undefined) {
       spec.note(
         'extendedResourceName',
-        'the newest class with a resource name has it: apply this one when the nodes are moved',
+        'of several classes with this resource name, the newest serves pods: apply this class when the nodes have moved to netdra',
       );
     }
     // Without one of its selectors the class would select foreign devices; its claims are not converted, either.
@@ -165,7 +165,7 @@ export class DraConverter {
     } else if (text.includes('.pfName') && dialect === dranet) {
       cel.note(
         'expression',
-        "ifName becomes pfName: right for whole NICs, which the policy's nics offer; a VF is pfName and vfIndex",
+        'ifName becomes pfName, which is right for whole NICs (nics in the policy); select a VF by pfName and vfIndex',
       );
     }
     cel.end();

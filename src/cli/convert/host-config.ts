@@ -11,7 +11,7 @@ export interface KeptHostConfig {
 }
 
 const always = 'DRANET moves addresses and routes of the host with a NIC';
-const offer = 'the policy offers a NIC with addresses only by allowInUse in nics';
+const offer = 'the policy offers a NIC that has addresses only if its rule in nics sets allowInUse';
 
 /**
  * Returns what DRANET does with the host's addresses by default, as setting of a class.

@@ -29,7 +29,10 @@ export function convertNodePolicy(estate: Estate, of: InputObject, options: Oper
   const numVfs = numVfsOf(spec, options);
   if (spec.flag('needVhostNet')) config.vhost = true;
   if (spec.flag('excludeTopology'))
-    spec.note('excludeTopology', 'netdra publishes the NUMA node; only claims that ask for it depend on it');
+    spec.note(
+      'excludeTopology',
+      'netdra publishes the NUMA node, which matters only to claims that select or match by it',
+    );
   const linkType = toLinkType(spec, 'linkType');
   spec.loseIfSet('bridge', 'netdra makes no bridges', 'keep the operator for it');
   const isVdpa = loseVdpa(spec);
@@ -67,7 +70,7 @@ function configOf(spec: FieldReader): ResourceConfig {
   const mtu = spec.number('mtu');
   if (mtu !== undefined && mtu > 0) {
     config.mtu = mtu;
-    spec.note('mtu', 'becomes the MTU of the VFs in pods; that of the PF stays with the operator or the node');
+    spec.note('mtu', 'becomes the MTU of the VFs in pods; the operator or the node goes on setting the MTU of the PF');
   }
   const mode = spec.text('eSwitchMode') ?? 'legacy';
   if (mode !== 'legacy')
@@ -80,14 +83,18 @@ function numVfsOf(spec: FieldReader, { takeOver }: OperatorOptions): number | un
   const isExternal = spec.flag('externallyManaged') === true;
   if (numVfs === undefined || isExternal) return undefined;
   if (takeOver) return numVfs;
-  spec.note('numVfs', 'the operator goes on making the VFs: with --take-over netdra does');
+  spec.note('numVfs', 'the operator goes on creating the VFs; with --take-over netdra creates them');
   return undefined;
 }
 
 /** Converts a `nicSelector`: one rule for each PF name with a range, and one for all others. */
 function rulesFor(nics: FieldReader, more: { linkType?: 'ethernet' | 'infiniband'; numVfs?: number }): PfRule[] {
   if (nics.isSet('netFilter')) {
-    nics.lose('netFilter', 'netdra knows no networks of a cloud', 'select the PFs by name or address');
+    nics.lose(
+      'netFilter',
+      'netdra does not know the networks of a cloud provider',
+      'select the PFs by name or address',
+    );
     return [];
   }
   const { linkType, numVfs } = more;
@@ -134,7 +141,7 @@ function rulesOfState(estate: Estate, of: InputObject, options: OperatorOptions)
   spec.loseIfSet('bridges', 'netdra makes no bridges', 'keep the operator for them');
   const system = spec.object('system');
   if (system.text('rdmaMode') !== undefined)
-    system.note('rdmaMode', 'netdra leaves the mode of RDMA as the node has it');
+    system.note('rdmaMode', 'netdra does not change the RDMA mode of the node');
   system.end();
   spec.end();
   return rules;

@@ -36,7 +36,7 @@ export function assemble(estate: Estate, driver: string): OutputObject[] {
     const key = `${value.kind} ${namespace}/${name}`;
     const other = names.get(key);
     if (other !== undefined) {
-      report.lost(of, [], `${key} is already made of ${other.kind} ${other.name}`, 'convert them one by one');
+      report.lost(of, [], `${key} was already made from ${other.kind} ${other.name}`, 'convert them one by one');
       return false;
     }
     names.set(key, of);
@@ -73,12 +73,12 @@ function reportSharedNodes(
 ): void {
   const [[one], [two]] = [group, other];
   if (one === undefined || two === undefined || areDisjoint(one.nodeSelector, two.nodeSelector)) return;
-  const why = `may select nodes of ${two.of.kind} ${two.of.name}, and a node takes one policy only`;
+  const why = `may select nodes that ${two.of.kind} ${two.of.name} selects too, but a node accepts only one policy`;
   report.lost(
     one.of,
     ['spec', 'nodeSelector'],
     why,
-    'use labels of which a node has one, or convert SriovNetworkNodeStates',
+    'select by labels of which each node has only one, or convert SriovNetworkNodeStates',
   );
 }
 

@@ -16,7 +16,7 @@ export function convertResourcePolicy(estate: Estate, of: InputObject, attribute
     if (!config.isSet('resourceFilters'))
       config.lose(
         'resourceFilters',
-        'is empty, and a rule of netdra selects PFs',
+        'is empty, but a rule of netdra must select PFs',
         'add a filter with pfNames or vendors',
       );
     for (const filter of config.objects('resourceFilters')) {
@@ -92,7 +92,7 @@ function ruleOf(filter: FieldReader): PfRule | undefined {
   const todo = 'name the PFs by pfNames or pfPciAddresses, and VFs by vfs';
   const pfOnly = 'select.device of an inventory policy is the device ID of a PF, but this is the device ID of a VF';
   filter.loseIfSet('devices', pfOnly, todo);
-  filter.loseIfSet('pciAddresses', 'a policy selects PFs, and these are VFs', todo);
+  filter.loseIfSet('pciAddresses', 'a policy selects PFs, but these are addresses of VFs', todo);
   filter.end();
   if (isNarrower) return undefined;
   const select = {

@@ -103,7 +103,8 @@ export class MultusFiles<Document> {
     const requests = [...this.#claims.values()].flatMap((each) => each.requests);
     const isServing = [...requests, ...this.#classes.values()].some(({ isObserved }) => isObserved);
     if (this.#networks.length === 0 || !isServing) return [];
-    const injector = 'network-resources-injector adds devices of networks to pods whose claims have one: switch it off';
+    const injector =
+      "network-resources-injector adds a network's device to the limits of pods whose claim already has it: switch the injector off";
     return [
       ...this.#unnamed(),
       ...this.#unknown(),
@@ -191,7 +192,12 @@ export class MultusFiles<Document> {
       .map((network) => {
         const why = `no policy gives devices the resourceName ${JSON.stringify(network.resource)}`;
         const path = ['metadata', 'annotations', resourceAnnotation];
-        return faultOf('multus-resource-unknown', network, path, `${why}: set it there, or correct it here`);
+        return faultOf(
+          'multus-resource-unknown',
+          network,
+          path,
+          `${why}: set it in the policy, or correct it in the network`,
+        );
       });
   }
 

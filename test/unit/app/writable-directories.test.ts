@@ -56,6 +56,6 @@ it('the report of an unwritable directory names the claims that need the directo
     problem = error;
   }
   expect(explain(problem)).toMatch(
-    /^cannot write to \S+\/file\/pods\S* .*\(ENOTDIR\), and prepared claims have the layout downward-api \(.*--downward-api-dir\)$/,
+    /^cannot write to \S+\/file\/pods\S* .*\(ENOTDIR\), which prepared claims need for the layout downward-api \(.*--downward-api-dir\)$/,
   );
 });

@@ -170,7 +170,7 @@ describe('readStatus', () => {
       'node-1: 2 devices of PF ens1f0 tainted: sriov.netdra.dev/no-carrier, NoSchedule',
       'node-1: device vf-9 of claim apps/lost is no longer offered',
       'node-2: no pod of the driver is on the node',
-      'node-2: 1 of its 2 ResourceSlices are published: no claim gets a device',
+      'node-2: 1 of 2 ResourceSlices of the node are published: no claim gets a device of this node',
       '',
       '2 nodes, the driver ready on 0: 4 devices, 1 allocated, 1 in use, 2 tainted',
       '',
@@ -278,7 +278,7 @@ describe('readStatus', () => {
     const message = 'resourceslices.resource.k8s.io is forbidden: User "joe" cannot list resource "resourceslices"';
     bench.api.failNext('/resourceslices', 403, { message });
     expect(await bench.status().catch(explain)).toMatch(
-      /^may not list resourceslices: GET \S+: the API server answered 403: .* User "joe" cannot list .* \(the chart's ClusterRole netdra-viewer allows it, /,
+      /^may not list resourceslices: GET \S+: the API server answered 403: .* User "joe" cannot list .* \(an administrator can bind the ClusterRole netdra-viewer /,
     );
   });
 });
@@ -382,7 +382,7 @@ describe('commands in the pod of the driver', () => {
     expect(await runOnNode(cluster, options, node, ['metadata', 'apps/a'])).toBe(cluster.answer);
     expect(cluster.commands).toEqual(['netdra-node-1-sriov.netdra.dev driver: netdra metadata apps/a']);
     expect(await runOnNode(cluster, options, 'node-9', ['doctor']).catch(explain)).toBe(
-      `no pod of ${testDriver} is on node node-9 (those with one are node-1, node-2)`,
+      `no pod of ${testDriver} is on node node-9 (nodes with such a pod: node-1, node-2)`,
     );
     expect(await nodeOfClaim(cluster, testDriver, { namespace: 'default', name: 'new' }).catch(explain)).toMatch(
       /^claim default\/new has no device of sriov\.netdra\.dev \(kubectl describe/,

@@ -80,7 +80,7 @@ describe('runDoctor', () => {
     node.write('device-plugins/kubelet_internal_checkpoint', JSON.stringify({ Data: { RegisteredDevices } }));
     expect(await node.findingOf('device plugins')).toMatchObject({
       level: 'warning',
-      message: 'intel.com/sriov offers 0000:3b:02.0 and 1 more, so netdra does not',
+      message: 'a device plugin offers 0000:3b:02.0 and 1 more as intel.com/sriov, so netdra does not offer them',
     });
   });
 
@@ -90,7 +90,7 @@ describe('runDoctor', () => {
     expect(await node.findingOf('device plugins')).toMatchObject({
       level: 'problem',
       message: expect.stringMatching(
-        /^.*kubelet_internal_checkpoint cannot be read .*: a driver that starts now offers no device$/,
+        /^.*kubelet_internal_checkpoint cannot be read .*: netdra offers no device if it starts now$/,
       ),
       fix: expect.stringContaining('on a node without device plugins remove the file'),
     });
@@ -131,7 +131,7 @@ describe('runDoctor', () => {
   it('reports that the runtime reads CDI specs from another directory', async () => {
     const cri = { ...containerd('2.2.6'), cdi: { enabled: true, specDirs: ['/etc/cdi', '/run/cdi'] } };
     const [finding] = await diagnose({ cri });
-    expect(finding).toMatch(/^problem CDI: on, but it looks at \/etc\/cdi, \/run\/cdi and not at /);
+    expect(finding).toMatch(/^problem CDI: on, but the runtime looks at \/etc\/cdi, \/run\/cdi and not at /);
     using node = new BrokenNode({ cri: { ...cri, cdi: { enabled: true, specDirs: [] } } });
     const here = { ...cri, cdi: { enabled: true, specDirs: [node.path('netns/../cdi')] } };
     expect((await findingOf('CDI', { cri: here, options: { cdiDir: node.path('cdi') } }))?.level).toBe('ok');
@@ -165,7 +165,7 @@ describe('runDoctor', () => {
     ['a runtime that does not answer', { cri: undefined as never }, /^warning CRI: .*cri\.sock does not answer/],
     ['no VFs', { vfDrivers: [] }, /^warning SR-IOV: ens1f0 \(0000:3b:00\.0\), i40e: 0 of 64 VFs are on$/],
     ['a PF that is down', { pfFlags: '0x1002' }, /^warning SR-IOV: ens1f0 .*: 2 of 64 VFs are on, and the PF is down/],
-    ['shared groups', { iommu: 'shared' }, /^warning IOMMU groups: 2 VFs share their group/],
+    ['shared groups', { iommu: 'shared' }, /^warning IOMMU groups: 2 VFs share their IOMMU group/],
     ['no vfio-pci', { drivers: ['iavf'] }, /^warning module vfio-pci: not loaded/],
     ['no driver for VFs', { drivers: ['vfio-pci'], vfDrivers: ['vfio-pci'] }, /^warning module iavf: not loaded/],
     ['a VF without a driver', { vfDrivers: ['iavf', undefined] }, /^warning VF drivers: 1 VFs .* 0000:3b:02\.1$/],
@@ -259,7 +259,7 @@ describe('runDoctor, checking the API server', () => {
     await using api = await ApiServer.start();
     expect(await askAbout(api)).toEqual([
       'ok API server: Kubernetes v1.36.0-double, resource.k8s.io/v1',
-      'ok permissions: all that the driver needs',
+      'ok permissions: this account has all that the driver needs',
     ]);
   });
 
@@ -271,11 +271,11 @@ describe('runDoctor, checking the API server', () => {
     api.denyAccess({ verb: 'create', resource: 'nodenetworkdevices' });
     api.denyAccess({ verb: 'watch', resource: 'networkdevicepolicies' });
     expect((await askAbout(api)).slice(1)).toEqual([
-      'problem permissions: may not delete resourceslices: devices are not offered',
-      'warning permissions: may not patch resourceclaims/status: claim status does not describe devices',
-      'warning permissions: may not patch events: pods and claims get no events',
-      'warning permissions: may not create nodenetworkdevices: the API does not show the devices of this node',
-      'warning permissions: may not watch networkdevicepolicies: NetworkDevicePolicies have no effect',
+      'problem permissions: this account may not delete resourceslices: devices are not offered',
+      'warning permissions: this account may not patch resourceclaims/status: claim status does not describe devices',
+      'warning permissions: this account may not patch events: pods and claims get no events',
+      'warning permissions: this account may not create nodenetworkdevices: no NodeNetworkDevices object shows the devices of this node',
+      'warning permissions: this account may not watch networkdevicepolicies: NetworkDevicePolicies have no effect',
     ]);
   });
 
@@ -283,7 +283,7 @@ describe('runDoctor, checking the API server', () => {
     await using api = await ApiServer.start();
     api.denyAccess({ verb: 'get', resource: 'network-attachment-definitions' });
     expect((await askAbout(api)).slice(1)).toEqual([
-      'warning permissions: may not get network-attachment-definitions: claims that name a NetworkAttachmentDefinition fail',
+      'warning permissions: this account may not get network-attachment-definitions: claims that name a NetworkAttachmentDefinition fail',
     ]);
     using node = new BrokenNode({ options: { openKube: openKube(api), cniUses: ['ipam'] } });
     expect(await node.findingOf('permissions')).toMatchObject({ level: 'ok' });
@@ -308,24 +308,24 @@ describe('runDoctor, checking the API server', () => {
     await using api = await ApiServer.start();
     api.denyAccess({ verb: verbs[0]!, ...entries });
     // Either will do.
-    expect((await askAbout(api)).slice(1)).toEqual(['ok permissions: all that the driver needs']);
+    expect((await askAbout(api)).slice(1)).toEqual(['ok permissions: this account has all that the driver needs']);
     api.denyAccess({ verb: verbs[1]!, ...entries });
     using node = new BrokenNode({ options: { openKube: openKube(api) } });
     expect(await node.findingOf('permissions')).toMatchObject({
       level: 'warning',
       message:
-        'may not associated-node:patch resourceclaims/driver sriov.netdra.dev: claim status does not describe devices',
+        'this account may not associated-node:patch resourceclaims/driver sriov.netdra.dev: claim status does not describe devices',
     });
     await using old = await ApiServer.start({ minorVersion: 35 });
     for (const verb of verbs) old.denyAccess({ verb, ...entries });
-    expect((await askAbout(old)).slice(1)).toEqual(['ok permissions: all that the driver needs']);
+    expect((await askAbout(old)).slice(1)).toEqual(['ok permissions: this account has all that the driver needs']);
   });
 
   it('checks all permissions in a cluster without a version, such as a custom build', async () => {
     await using api = await ApiServer.start({ minorVersion: Number.NaN });
     api.denyAccess({ verb: 'delete', resource: 'resourceslices' });
     expect((await askAbout(api)).slice(1)).toEqual([
-      'problem permissions: may not delete resourceslices: devices are not offered',
+      'problem permissions: this account may not delete resourceslices: devices are not offered',
     ]);
   });
 

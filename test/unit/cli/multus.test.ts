@@ -222,7 +222,7 @@ describe('netdra doctor, with networks of Multus', () => {
   it('names a class for Multus that also selects a device without a resource name', async () => {
     const objects = [fast, sliceOf('example.com/fast', undefined)];
     expect(await findings([...objects, classOf(`device.driver == "${driver}"`)])).toEqual([
-      'warning Multus: DeviceClass observed leaves devices to Multus and also selects worker-1/d1, which has no k8s.cni.cncf.io/resourceName',
+      'warning Multus: DeviceClass observed, whose devices Multus attaches, also selects worker-1/d1, which has no k8s.cni.cncf.io/resourceName',
     ]);
     const narrow = classOf('device.attributes["k8s.cni.cncf.io"].resourceName == "example.com/fast"');
     expect(await findings([...objects, narrow])).toEqual([expect.stringMatching(/^ok /)]);
@@ -245,14 +245,14 @@ describe('netdra doctor, with networks of Multus', () => {
 
   it('names network-resources-injector', async () => {
     expect(await findings([fast, sliceOf('example.com/fast'), webhook])).toEqual([
-      'warning Multus: MutatingWebhookConfiguration network-resources-injector-config adds devices of networks to pods whose claims have one',
+      "warning Multus: MutatingWebhookConfiguration network-resources-injector-config adds a network's device to the limits of pods whose claim already has it",
     ]);
   });
 
   it('names pods whose limits network-resources-injector changed before it was removed', async () => {
     const pods = [podOf('a', { 'example.com/fast': '1' }), podOf('b', { cpu: '1' })];
     expect(await findings([fast, sliceOf('example.com/fast'), ...pods])).toEqual([
-      "warning Multus: a network's device is in a claim and in the limits of pod apps/a",
+      "warning Multus: a network's device is requested twice, in a claim and in limits, by pod apps/a",
     ]);
   });
 

@@ -64,7 +64,7 @@ describe('the instance file', () => {
     expect(() => readInstance(dir.plugins)).toThrow(
       expect.objectContaining({
         code: 'instance-unreadable',
-        hint: expect.stringMatching(/^run this as root; .* removed/),
+        hint: expect.stringMatching(/^run this as root; .* remove it/),
       }),
     );
     // Refused to root, too.
@@ -110,6 +110,8 @@ describe('the instance file', () => {
     expect(readInstance(dir.plugins)).toMatchObject(state);
     rmSync(dirname(dir.path), { recursive: true });
     file.write({ ...state, keepsTaints: false, conditions: [] });
-    expect(dir.logger.messages('warn')).toEqual(['the tools on this node will not know the settings of the driver']);
+    expect(dir.logger.messages('warn')).toEqual([
+      'cannot write the file from which tools on this node read the settings of the driver',
+    ]);
   });
 });

@@ -47,7 +47,7 @@ describe('the socket for tools', () => {
     writeFileSync(join(dir.path, 'file'), '');
     {
       await using _server = await serveTools(join(dir.path, 'file'), {}, { instance: 'a', logger });
-      expect(logger.messages()).toEqual(['listening for tools of this node failed']);
+      expect(logger.messages()).toEqual(['cannot listen for the tools of this node']);
     }
     expect(await askDriver(join(dir.path, 'file'), 'log')).toBeUndefined();
     const server = createServer((_request, response) => response.end(Buffer.alloc(17_000_000)));

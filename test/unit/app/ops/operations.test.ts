@@ -131,8 +131,8 @@ describe('Operations', () => {
   });
 
   it.each([
-    ['192.0.2.1:0', /EADDRNOTAVAIL.*\(it has to be an address of this node: see --http-address\)$/],
-    ['no-such-host.invalid:0', /\(it has to be an address of this node: see --http-address\)$/],
+    ['192.0.2.1:0', /EADDRNOTAVAIL.*\(choose an address of this node with --http-address\)$/],
+    ['no-such-host.invalid:0', /\(choose an address of this node with --http-address\)$/],
   ])('reports %s without blaming another program', async (address, message) => {
     const options = { driver: 'd', version: '0', metadataEnabled: true, clock: systemClock };
     const failed = Operations.start({ ...options, address, logger: new RecordingLogger() });

@@ -121,7 +121,9 @@ describe('metrics and probes over HTTPS', () => {
     await reread();
     await reread();
     expect(await subject(first)).toBe('first');
-    expect(logger.messages('error')).toEqual(['certificate rejected; the last valid one stays in use']);
+    expect(logger.messages('error')).toEqual([
+      'rejected certificate for metrics and probes; the last valid one stays in use',
+    ]);
     mount(filesOf(second));
     await reread();
     expect(await subject(second)).toBe('second');
