@@ -97,7 +97,8 @@ export const remedies: Record<string, string> = {
   'netns-refused': "Give the driver the chart's capabilities (SYS_ADMIN, NET_ADMIN).",
   'netns-unknown': 'If it persists, restart the runtime.',
   'multus-claim-by-name': 'Let the pod name a ResourceClaimTemplate.',
-  'multus-device-unnamed': 'Set `resourceName` in the policy for all VFs of such pods, or select by it in the class.',
+  'multus-device-unnamed':
+    'Set `resourceName` in the policy for all devices that such pods can get, or select by it in class or claim.',
   'multus-injector': 'Switch network-resources-injector off, and create its pods anew.',
   'multus-resource-unknown': "Set the network's resource name in the policy, or correct it in the network.",
   'multus-too-few-devices': 'Give each network a request, in the same order.',

@@ -43,6 +43,7 @@ export const resources: readonly Resource[] = [
   { group: '', plural: 'pods', kind: 'Pod', namespaced: true },
   { group: 'events.k8s.io', plural: 'events', kind: 'Event', namespaced: true },
   { group: 'resource.k8s.io', plural: 'resourceclaims', kind: 'ResourceClaim', namespaced: true },
+  { group: 'resource.k8s.io', plural: 'resourceclaimtemplates', kind: 'ResourceClaimTemplate', namespaced: true },
   { group: 'resource.k8s.io', plural: 'deviceclasses', kind: 'DeviceClass', namespaced: false },
   { group: '', plural: 'namespaces', kind: 'Namespace', namespaced: false },
   { group: 'resource.k8s.io', plural: 'devicetaintrules', kind: 'DeviceTaintRule', namespaced: false },

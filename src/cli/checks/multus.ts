@@ -4,19 +4,22 @@ import { explain } from '../../lib/errors.ts';
 import { printable } from '../../lib/printable.ts';
 import { ok, type Verdict, warning } from '../finding.ts';
 import {
+  alternativesOf,
+  bothOf,
   type Fields,
   fieldsOf,
   isInjector,
   isObserved,
   keyOf,
-  limitsDevices,
   listOf,
   type MultusErrorCode,
   networksOf,
   pageOf,
   resourceOf,
   selectorsOf,
+  selectsUnnamed,
 } from '../multus/contract.ts';
+import type { DeviceKind } from '../selected-kind.ts';
 
 const resourceAttribute = 'k8s.cni.cncf.io/resourceName';
 
@@ -54,7 +57,7 @@ async function judge(driver: string, kube: KubeClient): Promise<Verdict[]> {
   const offered = new Set(devicesIn(facts).map(({ resource }) => resource));
   const ours = [...networks.values()].filter((resource) => offered.has(resource));
   const found = [
-    ...unnamedIn(facts),
+    ...(await unnamedIn(facts, resources)),
     ...(await unknownIn(facts, offered, kube)),
     ...(ours.length === 0 ? [] : await injectionsIn(facts, new Set(ours), kube)),
   ];
@@ -86,12 +89,18 @@ function list(kube: KubeClient, path: string, isWanted: (object: Fields) => bool
   });
 }
 
-function devicesIn({ slices }: Facts): { device: string; resource: string | undefined }[] {
+interface FoundDevice {
+  device: string;
+  kind: DeviceKind | undefined;
+  resource: string | undefined;
+}
+
+function devicesIn({ slices }: Facts): FoundDevice[] {
   return slices.flatMap(({ spec: { pool, devices = [] } }) =>
     devices.map(({ name, attributes = {} }) => {
-      const attribute = attributes[resourceAttribute];
-      const resource = attribute !== undefined && 'string' in attribute ? attribute.string : undefined;
-      return { device: `${pool.name}/${name}`, resource };
+      const textOf = (attribute: string) => Object(attributes[attribute]).string as string | undefined;
+      const kind = textOf('kind') as DeviceKind | undefined;
+      return { device: `${pool.name}/${name}`, kind, resource: textOf(resourceAttribute) };
     }),
   );
 }
@@ -100,20 +109,54 @@ function finding(code: MultusErrorCode, message: string, fix: string): Verdict {
   return warning(message, `${fix} (${pageOf(code)})`);
 }
 
-function unnamedIn(facts: Facts): Verdict[] {
-  const without = devicesIn(facts).find(({ resource }) => resource === undefined);
-  if (without === undefined) return [];
-  return facts.classes
-    .filter(({ spec }) => !limitsDevices(selectorsOf(fieldsOf(spec))))
-    .map(({ metadata }) => {
-      const name = `DeviceClass ${fieldsOf(metadata).name}`;
-      const why = `${name}, whose devices Multus attaches, also selects ${without.device}, which has no ${resourceAttribute}`;
-      return finding(
-        'multus-device-unnamed',
-        why,
-        'set resourceName in the policy for all these devices, or select by it in the class',
-      );
-    });
+/** A request of a template, or a class of its own. */
+interface Selection {
+  what: string;
+  expression: string;
+}
+
+/** Names classes, or a template of each that has any. */
+async function unnamedIn(facts: Facts, resources: ResourceApi): Promise<Verdict[]> {
+  const devices = devicesIn(facts).filter(({ resource }) => resource === undefined);
+  const ofKinds = [...Map.groupBy(devices, ({ kind }) => kind)].map(([kind, [first]]) => ({
+    kind,
+    device: first?.device,
+  }));
+  const unnamed = ({ expression }: Selection) => ofKinds.find(({ kind }) => selectsUnnamed(expression, kind))?.device;
+  const open = facts.classes.map(selectionOf).filter((each) => unnamed(each) !== undefined);
+  if (open.length === 0) return [];
+  const templates = await listAll<Fields>((query) => resources.list({ path: 'resourceclaimtemplates', query }));
+  return facts.classes.flatMap((each) => {
+    const of = selectionsOf(each, templates).find((selection) => unnamed(selection) !== undefined);
+    if (of === undefined) return [];
+    const why = `${of.what}, whose devices Multus attaches, also selects ${unnamed(of)}, which has no ${resourceAttribute}`;
+    const fix = 'set resourceName in the policy for all these devices, or select by it in class or claim';
+    return [finding('multus-device-unnamed', why, fix)];
+  });
+}
+
+function selectionOf({ metadata, spec }: Fields): Selection {
+  return { what: `DeviceClass ${fieldsOf(metadata).name}`, expression: selectorsOf(fieldsOf(spec)) };
+}
+
+/** Returns what selects devices of a class: the requests of templates, which can select further, or the class. */
+function selectionsOf(of: Fields, templates: readonly Fields[]): Selection[] {
+  const own = selectionOf(of);
+  // Claims of extended resources do not select further.
+  if (fieldsOf(of.spec).extendedResourceName !== undefined) return [own];
+  const found = templates.flatMap((template) => {
+    const { devices } = fieldsOf(fieldsOf(template.spec).spec);
+    const requests = listOf(fieldsOf(devices).requests).map(fieldsOf);
+    return requests.flatMap((request) =>
+      alternativesOf(request)
+        .filter(({ className }) => className === fieldsOf(of.metadata).name)
+        .map(({ selectors }) => ({
+          what: `request ${request.name} of ResourceClaimTemplate ${keyOf(template)}`,
+          expression: bothOf(own.expression, selectors),
+        })),
+    );
+  });
+  return found.length === 0 ? [own] : found;
 }
 
 /** A resource that no device has may be that of a device plugin. */

@@ -3,6 +3,8 @@
  * server have in common.
  */
 
+import { type DeviceKind, selectedKind } from '../selected-kind.ts';
+
 export type MultusErrorCode =
   /** A class or claim with `attach: observe` selects devices without `k8s.cni.cncf.io/resourceName`: Multus fails their pods. */
   | 'multus-device-unnamed'
@@ -79,11 +81,30 @@ export function isInjector({ metadata, webhooks }: Fields): boolean {
   return [fieldsOf(metadata).name, ...names].some((each) => `${each}`.includes('network-resources-injector'));
 }
 
-/** Returns the CEL of `selectors`, as one text. */
+/** Returns the CEL of `selectors`, as one expression. */
 export function selectorsOf({ selectors }: Fields): string {
-  return listOf(selectors)
-    .map((each) => fieldsOf(fieldsOf(each).cel).expression)
+  return bothOf(...listOf(selectors).map((each) => `${fieldsOf(fieldsOf(each).cel).expression}`));
+}
+
+/** Returns CEL for devices that meet all of these expressions. */
+export function bothOf(...expressions: string[]): string {
+  return expressions
+    .filter(Boolean)
+    .map((each) => `(${each})`)
     .join(' && ');
+}
+
+/** A class that a request names, and the CEL of the request itself. */
+export interface Alternative {
+  className: string;
+  selectors: string;
+}
+
+/** Returns the alternatives of a request: those of `firstAvailable`, or one. That of v1beta1 is the request itself. */
+export function alternativesOf(request: Fields): Alternative[] {
+  const { exactly = request, firstAvailable } = request;
+  const all = firstAvailable === undefined ? [exactly] : listOf(firstAvailable);
+  return all.map(fieldsOf).map((each) => ({ className: `${each.deviceClassName}`, selectors: selectorsOf(each) }));
 }
 
 /** Returns whether an entry of `config` leaves the attachment to another component, such as Multus. */
@@ -97,7 +118,13 @@ export function selectsByResource(expression: string): boolean {
   return /\bresourceName\b/.test(expression);
 }
 
-/** Returns whether CEL selects by an attribute other than the kind of device, so that not each rule of a policy counts. */
-export function limitsDevices(expression: string): boolean {
-  return selectsByResource(expression) || /\]\.(?!kind\b)\w/.test(expression);
+/**
+ * Returns whether CEL selects devices without a resource name, as far as it is known: one that selects by another attribute
+ * than their kind may leave them out.
+ * @param kind that of these devices; `undefined`: unknown
+ */
+export function selectsUnnamed(expression: string, kind: DeviceKind | undefined): boolean {
+  if (selectsByResource(expression) || /\]\.(?!kind\b)\w/.test(expression)) return false;
+  const wanted = selectedKind(expression);
+  return wanted === undefined || kind === undefined || wanted === kind;
 }

@@ -1,10 +1,13 @@
+import type { DeviceKind } from '../selected-kind.ts';
 import {
+  type Alternative,
+  alternativesOf,
+  bothOf,
   type Fields,
   fieldsOf,
   isInjector,
   isObserved,
   keyOf,
-  limitsDevices,
   listOf,
   type MultusErrorCode,
   networksOf,
@@ -13,6 +16,7 @@ import {
   resourceOf,
   selectorsOf,
   selectsByResource,
+  selectsUnnamed,
 } from './contract.ts';
 
 /** An object in a file. `Document`: what the caller knows it by. */
@@ -34,9 +38,7 @@ export interface MultusFault<Document> {
 
 interface RequestOfFile {
   name: string;
-  /** Names of the classes: those of its alternatives, or one. */
-  classes: string[];
-  selectors: string;
+  alternatives: Alternative[];
   /** `undefined`: unknown. */
   count: number | undefined;
   isObserved: boolean;
@@ -65,8 +67,8 @@ export class MultusFiles<Document> {
   readonly #claims = new Map<string, ClaimOfFile<Document>>();
   readonly #pods: PodOfFile<Document>[] = [];
   readonly #injectors: Placed<Document>[] = [];
-  /** Resource name of each rule, with the rule's name for people. */
-  readonly #rules: { rule: string; resource: unknown }[] = [];
+  /** Resource name of each rule, with the rule's name for people and the kind of its devices. */
+  readonly #rules: { rule: string; kind: DeviceKind; resource: unknown }[] = [];
 
   constructor(driver: string) {
     this.#driver = driver;
@@ -93,7 +95,7 @@ export class MultusFiles<Document> {
     for (const [list, rules] of Object.entries({ pfs, nics })) {
       for (const [index, rule] of listOf(rules).entries()) {
         const resource = fieldsOf(rule).resourceName ?? resourceName;
-        this.#rules.push({ rule: `${list}[${index}]`, resource });
+        this.#rules.push({ rule: `${list}[${index}]`, kind: list === 'pfs' ? 'vf' : 'nic', resource });
       }
     }
   }
@@ -127,14 +129,13 @@ export class MultusFiles<Document> {
     const isFor = (entry: Fields, name: unknown) =>
       listOf(entry.requests).length === 0 || listOf(entry.requests).some((each) => `${each}`.split('/')[0] === name);
     const read = listOf(requests).map((each): RequestOfFile => {
-      const { name, exactly = each, firstAvailable } = fieldsOf(each);
+      const request = fieldsOf(each);
+      const { name, exactly = each, firstAvailable } = request;
       const one = fieldsOf(exactly);
-      const alternatives = firstAvailable === undefined ? [one] : listOf(firstAvailable).map(fieldsOf);
       const isCounted = firstAvailable === undefined && one.allocationMode !== 'All';
       return {
         name: `${name}`,
-        classes: alternatives.map(({ deviceClassName }) => `${deviceClassName}`),
-        selectors: alternatives.map(selectorsOf).join(' || '),
+        alternatives: alternativesOf(request),
         count: isCounted ? Number(one.count ?? 1) : undefined,
         isObserved: observing.some((entry) => isFor(entry, name)),
       };
@@ -152,35 +153,41 @@ export class MultusFiles<Document> {
     if (networks.length > 0 && claims.length > 0) this.#pods.push({ ...place, networks, claims, namespace });
   }
 
-  #isServed({ isObserved, classes }: RequestOfFile): boolean {
-    return isObserved || classes.some((name) => this.#classes.get(name)?.isObserved === true);
+  #isServed({ isObserved, alternatives }: RequestOfFile): boolean {
+    return isObserved || alternatives.some(({ className }) => this.#classes.get(className)?.isObserved === true);
   }
 
-  /** Returns the CEL that devices of a request meet. */
-  #selectorsOf({ classes, selectors }: RequestOfFile): string {
-    return [selectors, ...classes.map((name) => this.#classes.get(name)?.selectors ?? '')].join(' ');
+  /** Returns the CEL that devices of each alternative of a request meet. */
+  #selectorsOf({ alternatives }: RequestOfFile): string[] {
+    return alternatives.map(({ className, selectors }) =>
+      bothOf(this.#classes.get(className)?.selectors ?? '', selectors),
+    );
+  }
+
+  /** Returns a rule for devices without a resource name that one of these expressions selects. */
+  #unnamedRule(expressions: readonly string[]): string | undefined {
+    const unnamed = this.#rules.filter(({ resource }) => resource === undefined);
+    return unnamed.find(({ kind }) => expressions.some((each) => selectsUnnamed(each, kind)))?.rule;
   }
 
   #unnamed(): MultusFault<Document>[] {
-    const without = this.#rules.find(({ resource }) => resource === undefined);
-    if (without === undefined) return [];
     const claims = [...this.#claims.values()];
-    const used = new Set(claims.flatMap(({ requests }) => requests).flatMap(({ classes }) => classes));
-    const open = [
-      // Claims can select further.
-      ...[...this.#classes].flatMap(([name, each]) =>
-        each.isObserved && !used.has(name) && !limitsDevices(each.selectors) ? [{ of: each, what: 'the class' }] : [],
-      ),
-      ...claims.flatMap((of) =>
-        of.requests
-          .filter((each) => this.#isServed(each) && !limitsDevices(this.#selectorsOf(each)))
-          .map(({ name }) => ({ of, what: `request ${name}` })),
-      ),
-    ];
-    return open.map(({ of, what }) => {
+    const alternatives = claims.flatMap(({ requests }) => requests).flatMap((each) => each.alternatives);
+    const used = new Set(alternatives.map(({ className }) => className));
+    const classes = [...this.#classes].filter(([name, each]) => each.isObserved && !used.has(name));
+    const served = claims.flatMap((of) =>
+      of.requests
+        .filter((each) => this.#isServed(each))
+        .map((each) => ({ of, what: `request ${each.name}`, selectors: this.#selectorsOf(each) })),
+    );
+    // Claims can select further than their class.
+    const all = [...classes.map(([, of]) => ({ of, what: 'the class', selectors: [of.selectors] })), ...served];
+    return all.flatMap(({ of, what, selectors }) => {
+      const rule = this.#unnamedRule(selectors);
+      if (rule === undefined) return [];
       const why = `${what} also selects devices without k8s.cni.cncf.io/resourceName, with which Multus fails a pod`;
-      const todo = `set resourceName in ${without.rule} of the policy, or select by it`;
-      return faultOf('multus-device-unnamed', of, ['spec'], `${why}: ${todo}`);
+      const todo = `set resourceName in ${rule} of the policy, or select by it`;
+      return [faultOf('multus-device-unnamed', of, ['spec'], `${why}: ${todo}`)];
     });
   }
 
@@ -219,8 +226,10 @@ export class MultusFiles<Document> {
     const requests = templates.flatMap((each) => each?.requests ?? []);
     const wanted = networks.flatMap((name) => this.#networks.find(({ key }) => key === name)?.resource ?? []);
     return [...Map.groupBy(wanted, (resource) => resource)].flatMap(([resource, { length }]) => {
-      const named = (request: RequestOfFile) => this.#selectorsOf(request).includes(JSON.stringify(resource));
-      const counts = requests.filter((each) => named(each) || !selectsByResource(this.#selectorsOf(each)));
+      const counts = requests.filter((each) => {
+        const selectors = this.#selectorsOf(each).join(' ');
+        return selectors.includes(JSON.stringify(resource)) || !selectsByResource(selectors);
+      });
       const given = counts.reduce((sum, { count = Number.POSITIVE_INFINITY }) => sum + count, 0);
       if (given >= length) return [];
       const why = `the pod has ${length} networks of ${resource}, and its claims have ${given} such devices`;

@@ -82,6 +82,42 @@ describe('netdra validate, with networks of Multus', () => {
     expect(await faultsIn(network + narrow + some)).toEqual([]);
   });
 
+  const [bare, withName] = [
+    '[{ select: { name: ens1f0 } }]',
+    '[{ select: { name: ens1f0 }, resourceName: example.com/fast }]',
+  ];
+  it.each([
+    ['vf', withName, bare, undefined],
+    ['vf', bare, withName, 'pfs[0]'],
+    ['nic', bare, withName, undefined],
+    ['nic', withName, bare, 'nics[0]'],
+    [undefined, withName, bare, 'nics[0]'],
+  ])(
+    'compares a class and a request of kind %s with rules of this kind: pfs %s, nics %s',
+    async (kind, pfs, nics, rule) => {
+      const [network = ''] = example.split('---\n');
+      const some = `${policyOf(pfs)}nics: ${nics}\n`;
+      const selector = kind === undefined ? 'true' : `device.attributes["${driver}"].kind == "${kind}"`;
+      const expected = rule === undefined ? [] : [expect.stringContaining(`set resourceName in ${rule} of the policy`)];
+      const narrow = observing.replace(`"${driver}"'`, `"${driver}" && ${selector}'`);
+      expect(await faultsIn(network + narrow + some)).toEqual(expected);
+      const narrowed = open.replace(
+        'deviceClassName: netdra-kernel',
+        `$&\n            selectors: [{ cel: { expression: '${selector}' } }]`,
+      );
+      expect(await faultsIn(narrowed + some)).toEqual(expected);
+    },
+  );
+
+  it('reports a request with an alternative that also selects devices without a resource name', async () => {
+    const some = policyOf('[{ select: { name: ens1f0 }, resourceName: example.com/fast }, { select: {} }]');
+    const selectors = `selectors: [{ cel: { expression: 'device.attributes["${driver}"].pfName == "ens1f0"' } }]`;
+    const alternatives = `firstAvailable: [{ name: a, deviceClassName: c, ${selectors} }, { name: b, deviceClassName: c }]`;
+    const changed = open.replace(/exactly:\n +deviceClassName: .*/, alternatives);
+    expect(await faultsIn(changed + some)).toEqual([expect.stringContaining('request vf also selects')]);
+    expect(await faultsIn(changed.replace(', { name: b, deviceClassName: c }', '') + some)).toEqual([]);
+  });
+
   it('reports a network whose resource name no policy has', async () => {
     const other = policyOf('[{ select: {}, resourceName: example.com/slow }]');
     // Another policy may be in other files.
@@ -226,6 +262,52 @@ describe('netdra doctor, with networks of Multus', () => {
     ]);
     const narrow = classOf('device.attributes["k8s.cni.cncf.io"].resourceName == "example.com/fast"');
     expect(await findings([...objects, narrow])).toEqual([expect.stringMatching(/^ok /)]);
+  });
+
+  const ofKind = (slice: ReturnType<typeof sliceOf>, kind: string) => {
+    for (const { attributes } of slice.spec.devices) Object.assign(attributes, { kind: { string: kind } });
+    return { ...slice, metadata: { name: `s-${kind}` } };
+  };
+
+  it('compares a class with devices of its kind', async () => {
+    const nics = ofKind(sliceOf(undefined), 'nic');
+    const vfs = classOf(`device.driver == "${driver}" && device.attributes["${driver}"].kind == "vf"`);
+    const named = ofKind(sliceOf('example.com/fast'), 'vf');
+    expect(await findings([fast, named, nics, vfs])).toEqual([expect.stringMatching(/^ok /)]);
+    const unnamed = ofKind(sliceOf('example.com/fast', undefined), 'vf');
+    expect(await findings([fast, unnamed, nics, vfs])).toEqual([
+      expect.stringContaining('also selects worker-1/d1, which has no'),
+    ]);
+  });
+
+  it('judges a class by the templates that use it', async () => {
+    const templateOf = (name: string, expression: string) => ({
+      apiVersion: 'resource.k8s.io/v1',
+      kind: 'ResourceClaimTemplate',
+      metadata: { name, namespace: 'apps' },
+      spec: {
+        spec: {
+          devices: {
+            requests: [
+              { name: 'vf', exactly: { deviceClassName: 'observed', selectors: [{ cel: { expression } }] } },
+              { name: 'gpu', exactly: { deviceClassName: 'gpu' } },
+            ],
+          },
+        },
+      },
+    });
+    const observed = classOf(`device.driver == "${driver}"`);
+    const objects = [fast, sliceOf('example.com/fast', undefined)];
+    const narrow = templateOf('narrow', 'device.attributes["k8s.cni.cncf.io"].resourceName == "example.com/fast"');
+    expect(await findings([...objects, observed, narrow])).toEqual([expect.stringMatching(/^ok /)]);
+    expect(await findings([...objects, observed, narrow, templateOf('wide', 'true')])).toEqual([
+      'warning Multus: request vf of ResourceClaimTemplate apps/wide, whose devices Multus attaches, also selects worker-1/d1, which has no k8s.cni.cncf.io/resourceName',
+    ]);
+    // Claims of extended resources have no selectors of their own.
+    const extended = { ...observed, spec: { ...observed.spec, extendedResourceName: 'example.com/vf' } };
+    expect(await findings([...objects, extended, narrow])).toEqual([
+      expect.stringContaining('DeviceClass observed, whose devices Multus attaches, also selects worker-1/d1'),
+    ]);
   });
 
   it('names a network whose resource name neither a device nor a device plugin has', async () => {
