@@ -42,6 +42,11 @@ export interface DeviceSteps {
   deviceReady(): void;
 }
 
+export interface ClaimSteps extends DeviceSteps {
+  /** Called, perhaps repeatedly, if all VFs are attached and only routers are awaited: other claims can be served meanwhile. */
+  waits(): void;
+}
+
 /**
  * Result of serving a claim: `ready`; `tentative` if its addresses will change soon; `gone` if it is no longer prepared for
  * the pod; `withdrawn`, with the reason, if its metadata is no longer there, so that no container can start with it.
@@ -73,7 +78,7 @@ export class ClaimWork {
     place: SandboxPlace,
     pod: PodLinks,
     signal: AbortSignal,
-    progress: DeviceSteps,
+    progress: ClaimSteps,
   ): Promise<ServeResult> {
     return await this.#options.locks.run(claimKey(identity), async () => {
       signal.throwIfAborted();
@@ -89,7 +94,7 @@ export class ClaimWork {
     place: SandboxPlace,
     pod: PodLinks,
     signal: AbortSignal,
-    progress: DeviceSteps,
+    progress: ClaimSteps,
   ): Promise<ServeResult> {
     const { writer, files, networks } = this.#options;
     const claim = this.#preparedFor(place.podUid, identity.uid);
@@ -108,7 +113,7 @@ export class ClaimWork {
     // A claim that fails anyway does not wait: its failure would be reported late, and other work on it would wait, too.
     const isWhole = lost.length === 0 && errors.length === 0;
     // The gate is closed then, so that all VFs must have an address, also those that had one before.
-    if (isWhole && attached.length > 0) await this.#awaitRouters(readings, place, pod, signal).catch(fail);
+    if (isWhole && attached.length > 0) await this.#awaitRouters(readings, place, pod, signal, progress).catch(fail);
     signal.throwIfAborted();
     // Without the start gate, containers start as soon as there is a file.
     for (const reading of attached.filter(isLacking)) reading.state = undefined;
@@ -160,11 +165,17 @@ export class ClaimWork {
     return { readings, attached, changing, lost, errors };
   }
 
-  async #awaitRouters(readings: readonly DeviceReading[], place: SandboxPlace, pod: PodLinks, signal: AbortSignal) {
+  async #awaitRouters(
+    readings: readonly DeviceReading[],
+    place: SandboxPlace,
+    pod: PodLinks,
+    signal: AbortSignal,
+    { waits }: ClaimSteps,
+  ) {
     signal.throwIfAborted();
     const { attachments, clock } = this.#options;
     const read = async (device: StoredDevice) => await attachments.read(device, pod);
-    await awaitRouters(readings, { clock, place, signal, read, readsBegin: () => pod.changed() });
+    await awaitRouters(readings, { clock, place, signal, waits, read, readsBegin: () => pod.changed() });
   }
 
   /**

@@ -1,10 +1,10 @@
 import type { Clock } from '../../lib/clock.ts';
-import type { DeviceSteps } from './claim-work.ts';
+import type { ClaimSteps, DeviceSteps } from './claim-work.ts';
 
 /**
  * Phase of a pod's wait: `queued` is the time before the work on its devices begins, between failed attempts, and until
- * other work on the same claim has ended; in `attach` VFs are moved, configured and read; in `write` the metadata is
- * written and the start gates are opened.
+ * other work on the same claim has ended; in `attach` VFs are moved, configured and read, and routers give them addresses;
+ * in `write` the metadata is written and the start gates are opened.
  */
 export type WaitPhase = 'queued' | 'attach' | 'write';
 
@@ -70,7 +70,7 @@ export class PodWait {
   }
 
   /** Wraps the work on a claim, to enter its phases as its devices are attached. */
-  timed(steps: DeviceSteps): DeviceSteps {
+  timed(steps: DeviceSteps, waits: () => void): ClaimSteps {
     return {
       deviceBegins: (device) => {
         this.enter('attach');
@@ -79,6 +79,10 @@ export class PodWait {
       deviceReady: () => {
         this.enter('write');
         steps.deviceReady();
+      },
+      waits: () => {
+        this.enter('attach');
+        waits();
       },
     };
   }

@@ -6,7 +6,7 @@ import type { ClaimProgress } from './claim-progress.ts';
 export const tentative = { everyMs: 500, reads: 10 };
 
 /** Counts nothing: a device that is read again was counted when it was attached. */
-export const unreported = { deviceBegins: () => undefined, deviceReady: () => undefined };
+export const unreported = { deviceBegins: () => undefined, deviceReady: () => undefined, waits: () => undefined };
 
 export interface MeanwhileOptions {
   clock: Clock;
@@ -22,7 +22,7 @@ export interface MeanwhileOptions {
  * @throws what the work throws
  */
 export async function readMeanwhile(
-  work: Promise<void>,
+  work: Promise<unknown>,
   others: readonly StoredClaim[],
   { clock, progress, isFollowed, read }: MeanwhileOptions,
 ): Promise<void> {

@@ -10,6 +10,8 @@ interface RouterWait {
   clock: Clock;
   place: SandboxPlace;
   signal: AbortSignal;
+  /** Called before each pause. */
+  waits: () => void;
   /** Called before the VFs are read anew. */
   readsBegin: () => void;
   /** Reads a VF; `undefined` if it has left the pod. */
@@ -23,11 +25,12 @@ interface RouterWait {
  * @throws SandboxError `no-router-address`, `vf-left`, `vf-unknown`; NetlinkError; the reason of the signal
  */
 export async function awaitRouters(readings: readonly DeviceReading[], wait: RouterWait): Promise<void> {
-  const { clock, place, signal, readsBegin, read } = wait;
+  const { clock, place, signal, waits, readsBegin, read } = wait;
   const startedAtMs = clock.nowMs();
   const hasTime = ({ device }: DeviceReading) => clock.nowMs() < startedAtMs + waitSecondsOf(device) * 1_000;
   const waiting = readings.filter(({ device }) => waitSecondsOf(device) > 0);
   while (waiting.filter(isLacking).some(hasTime)) {
+    waits();
     await clock.sleep(everyMs, signal);
     readsBegin();
     for (const reading of waiting) {

@@ -5,13 +5,14 @@ import { explain } from '../../lib/errors.ts';
 import { pauses } from '../../lib/waiting-times.ts';
 import { asOneError, DeviceProgress, SandboxError, type StoredClaim } from '../model/index.ts';
 import { ClaimProgress, errorOf, type FailedWork, type Failure, type Pass } from './claim-progress.ts';
-import type { ServeResult } from './claim-work.ts';
+import type { ClaimSteps, ServeResult } from './claim-work.ts';
 import { type End, type Phase, SandboxPhase, type Wanted } from './phases.ts';
 import { isLocatedSoon, openNamespaceOf, type SandboxFacts } from './pod.ts';
 import { PodChanges } from './pod-changes.ts';
 import { PodWait } from './pod-wait.ts';
-import { readMeanwhile, unreported } from './read-meanwhile.ts';
+import { unreported } from './read-meanwhile.ts';
 import type { SandboxDeps } from './sandbox-deps.ts';
+import { serveInTurn } from './serve-in-turn.ts';
 
 /**
  * One pod sandbox, and the VFs of the pod's claims in it. `want` sets the wanted state, and passes run until it is reached:
@@ -222,7 +223,9 @@ export class Sandbox implements AsyncDisposable {
       signal.throwIfAborted();
       failed.push(await this.#fail(identity, error));
     };
+    let running = 0;
     const serve = async ({ identity }: StoredClaim, work: Promise<ServeResult>) => {
+      running++;
       try {
         const served = await work;
         if (typeof served !== 'object') return this.#progress.served(identity.uid, served);
@@ -231,7 +234,7 @@ export class Sandbox implements AsyncDisposable {
       } catch (error) {
         await fail(identity, error);
       } finally {
-        this.#wait.enter('queued');
+        this.#wait.enter(--running > 0 ? 'attach' : 'queued');
       }
     };
     const withVfs = due.filter(({ devices }) => devices.length > 0);
@@ -242,24 +245,21 @@ export class Sandbox implements AsyncDisposable {
     try {
       using namespace = openNamespaceOf(this.facts, networks);
       const place = { ...this.facts, netnsPath: namespace.netns.path };
-      const podLinks = () => claims.podLinks(namespace, () => this.#changes.follow(namespace));
-      const pod = podLinks();
-      const meanwhile = {
+      const serveWith = (claim: StoredClaim, steps: ClaimSteps) => {
+        const pod = claims.podLinks(namespace, () => this.#changes.follow(namespace));
+        return serve(claim, claims.serve(claim.identity, place, pod, signal, steps));
+      };
+      await serveInTurn(withVfs, {
+        all: all.filter(({ devices }) => devices.length > 0),
         clock,
         progress: this.#progress,
         isFollowed: () => this.#changes.isFollowed,
-        read: (claim: StoredClaim) => serve(claim, claims.serve(claim.identity, place, podLinks(), signal, unreported)),
-      };
-      // Ready claims first: they are only read, and attaching the others may take long.
-      const isReady = ({ identity }: StoredClaim) => Number(this.#progress.isReady(identity.uid));
-      for (const claim of withVfs.toSorted((one, other) => isReady(other) - isReady(one))) {
-        progress.claimBegins(claim);
-        const others = this.#progress.isReady(claim.identity.uid)
-          ? []
-          : all.filter((each) => each !== claim && each.devices.length > 0);
-        const work = serve(claim, claims.serve(claim.identity, place, pod, signal, this.#wait.timed(progress)));
-        await readMeanwhile(work, others, meanwhile);
-      }
+        read: (claim) => serveWith(claim, unreported),
+        serve: (claim, waits) => {
+          progress.claimBegins(claim);
+          return serveWith(claim, this.#wait.timed(progress, waits));
+        },
+      });
     } catch (error) {
       // There is no namespace in which any of them could be served.
       for (const { identity } of withVfs) await fail(identity, error);

@@ -139,6 +139,7 @@ describe('ClaimWork for the VFs of a claim', () => {
   const progress = {
     deviceBegins: ({ name }: StoredDevice) => void steps.push(name),
     deviceReady: () => void steps.push('ready'),
+    waits: () => void steps.push('waits'),
   };
   const links = { changed: () => void steps.push('list again') };
   const serve = () => work.serve(identity, place, links as never, never, progress);
@@ -300,6 +301,14 @@ describe('ClaimWork for the VFs of a claim', () => {
           if (ms === 500) pod.set('dev-2', { ...advertised, ips: ['2001:db8::2/64'] });
         }),
       ).toEqual({ result: 'ready', ms: 500 });
+      expect(steps).toEqual([
+        'list again',
+        'dev-1',
+        'ready',
+        'dev-2',
+        'ready',
+        ...Array(2).fill(['waits', 'list again']).flat(),
+      ]);
       expect(gate()).not.toBe('none');
       expect([dataOf(1)?.ips, dataOf(2)?.ips]).toEqual([advertised.ips, ['2001:db8::2/64']]);
     });
@@ -383,6 +392,7 @@ describe('ClaimWork for the VFs of a claim', () => {
       const devices = [1, 2].map((index) => ({ ...deviceOf(index), config: { slaac: { waitSeconds: 0 } } }));
       store.putClaim(storedClaim({ identity, podUids: ['p'], devices }));
       expect(await served()).toEqual({ result: 'ready', ms: 0 });
+      expect(steps).not.toContain('waits');
     });
   });
 

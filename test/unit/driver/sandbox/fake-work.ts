@@ -1,5 +1,5 @@
 import type { StoredClaim, StoredDevice } from '../../../../src/driver/model/index.ts';
-import type { DeviceSteps, ServeResult } from '../../../../src/driver/sandbox/claim-work.ts';
+import type { ClaimSteps, ServeResult } from '../../../../src/driver/sandbox/claim-work.ts';
 import type { ClaimIdentity } from '../../../../src/framework/metadata/index.ts';
 import { storedClaim, storedDevice } from '../../../doubles/stored-claims.ts';
 
@@ -21,12 +21,14 @@ export class FakeWork {
   hold: Promise<void> | undefined;
   /** Keeps `serve` from ending, by name of the claim. */
   readonly holds = new Map<string, Promise<void>>();
+  /** Names of claims that wait for routers once their VFs are attached. */
+  readonly waiting = new Set<string>();
   /** What `serve` attaches one after the other, and how. */
   slow: { devices: StoredDevice[]; attach: () => Promise<void> } | undefined;
 
   podLinks = (_namespace: unknown, follow: () => void) => follow as never;
 
-  async serve({ name }: ClaimIdentity, _place: unknown, follow: unknown, signal: AbortSignal, progress: DeviceSteps) {
+  async serve({ name }: ClaimIdentity, _place: unknown, follow: unknown, signal: AbortSignal, progress: ClaimSteps) {
     this.done.push(`serve ${name}`);
     (follow as () => void)();
     for (const device of this.slow?.devices ?? []) {
@@ -34,6 +36,7 @@ export class FakeWork {
       await this.slow?.attach();
       progress.deviceReady();
     }
+    if (this.waiting.has(name)) progress.waits();
     const aborted = new Promise<never>((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
     aborted.catch(() => undefined);
     await Promise.race([this.holds.get(name) ?? this.hold, aborted]);

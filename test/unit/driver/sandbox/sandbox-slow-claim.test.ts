@@ -76,3 +76,60 @@ describe('Sandbox while one of its claims is being attached', () => {
     expect([served(), opened.clock.sleeping()]).toEqual([count, []]);
   });
 });
+
+describe('Sandbox with claims that wait for routers', () => {
+  /** Claims `a` and `b` wait until their routers answer. */
+  function openWithRouters() {
+    const opened = openSandbox(['a', 'b', 'c'].map((name) => claim(name)));
+    const routers = new Map(['a', 'b'].map((name) => [name, Promise.withResolvers<void>()]));
+    for (const [name, { promise }] of routers) {
+      opened.work.waiting.add(name);
+      opened.work.holds.set(name, promise);
+    }
+    const ready = opened.sandbox.want('ready').catch((error: unknown) => error);
+    const readyClaims = () => ['a', 'b', 'c'].filter((name) => opened.sandbox.isReady(name));
+    return { ...opened, routers, ready, readyClaims };
+  }
+
+  it('attaches each claim while earlier ones wait, so that the waits do not add up', async () => {
+    const { work, routers, ready, readyClaims, sandbox, waits, clock } = openWithRouters();
+    await turns();
+    expect([work.done, readyClaims()]).toEqual([['serve a', 'serve b', 'serve c'], ['c']]);
+    clock.advance(400);
+    routers.get('b')?.resolve();
+    await turns();
+    expect([sandbox.phase, readyClaims()]).toEqual(['attaching', ['b', 'c']]);
+    routers.get('a')?.resolve();
+    expect([await ready, readyClaims()]).toEqual([undefined, ['a', 'b', 'c']]);
+    expect(waits).toEqual([['pod', 'ready', { queued: 0, attach: 400, write: 0, total: 400 }]]);
+  });
+
+  it('reports a claim without an address while others still wait', async () => {
+    const { work, routers, ready, sandbox } = openWithRouters();
+    work.failures.set('b', new Error('no router'));
+    routers.get('b')?.resolve();
+    await turns();
+    expect(sandbox.failureOf('b')).toMatchObject({ error: { message: 'no router' } });
+    routers.get('a')?.resolve();
+    expect(await ready).toMatchObject({ message: expect.stringContaining('no router') });
+    expect(sandbox.isReady('a')).toBe(true);
+  });
+
+  it('reads ready claims while others wait', async () => {
+    const { work, clock, sandbox } = openWithRouters();
+    work.answer = 'tentative';
+    await turns();
+    clock.advance(500);
+    await turns();
+    expect(work.done).toEqual(['serve a', 'serve b', 'serve c', 'serve c']);
+    await sandbox[Symbol.asyncDispose]();
+  });
+
+  it('ends the waits before it detaches and closes the namespace', async () => {
+    const { work, networks, sandbox } = openWithRouters();
+    await turns();
+    expect(networks.open_).toBe(1);
+    await sandbox.want('gone');
+    expect([networks.open_, work.done.slice(3)]).toEqual([0, ['detach a', 'detach b', 'detach c']]);
+  });
+});
