@@ -1,4 +1,4 @@
-import { type ClaimIdentity, claimKey } from '../../framework/metadata/index.ts';
+import { type ClaimIdentity, type ClaimMetadata, claimKey } from '../../framework/metadata/index.ts';
 import type { Clock } from '../../lib/clock.ts';
 import type { Locks } from '../../lib/keyed-mutex.ts';
 import {
@@ -27,7 +27,7 @@ export interface ClaimWorkOptions {
   attachments: Attachments;
   networks: NamespaceProbe;
   writer: Pick<MetadataWriter, 'write'>;
-  metadata: MetadataReader;
+  metadata: MetadataReader & Pick<ClaimMetadata, 'isServedFor'>;
   numa: NumaChecks;
   files: MetadataCalls;
   /** Configures a VF from outside again, before it is attached: its PF may have been reset since it was prepared. */
@@ -96,7 +96,7 @@ export class ClaimWork {
     signal: AbortSignal,
     progress: ClaimSteps,
   ): Promise<ServeResult> {
-    const { writer, files, networks } = this.#options;
+    const { writer, files, metadata, networks } = this.#options;
     const claim = this.#preparedFor(place.podUid, identity.uid);
     if (claim === undefined) return 'gone';
     const { devices } = claim;
@@ -112,17 +112,19 @@ export class ClaimWork {
     const fail = (error: unknown) => void errors.push(error);
     // A claim that fails anyway does not wait: its failure would be reported late, and other work on it would wait, too.
     const isWhole = lost.length === 0 && errors.length === 0;
-    // The gate is closed then, so that all VFs must have an address, also those that had one before.
-    if (isWhole && attached.length > 0) await this.#awaitRouters(readings, place, pod, signal, progress).catch(fail);
+    // While the gate is closed, VFs that had an address in an earlier attempt are awaited, too.
+    const awaits = isWhole && readings.some(isLacking) && !metadata.isServedFor(identity, place.sandboxId);
+    if (awaits) await this.#awaitRouters(readings, place, pod, signal, progress).catch(fail);
     signal.throwIfAborted();
+    const isChanged = awaits || attached.length > 0;
     // Without the start gate, containers start as soon as there is a file.
     for (const reading of attached.filter(isLacking)) reading.state = undefined;
-    if (attached.length > 0) await this.#readAgain(changing, place, pod).catch(fail);
+    if (isChanged) await this.#readAgain(changing, place, pod).catch(fail);
     const openedFor = errors.length === 0 ? place.sandboxId : undefined;
     await writer.write(identity, openedFor, readings).catch(fail);
     if (lost.length > 0) return { withdrawn: leftError(lost, place, asOneError(errors)) };
     // Not `ready` on an earlier result: another instance may have withdrawn the metadata since.
-    if (errors.length > 0 && attached.length > 0) return { withdrawn: asOneError(errors) };
+    if (errors.length > 0 && isChanged) return { withdrawn: asOneError(errors) };
     if (errors.length > 0) throw asOneError(errors);
     return readings.some(({ state }) => state?.tentative) ? 'tentative' : 'ready';
   }
@@ -179,7 +181,7 @@ export class ClaimWork {
   }
 
   /**
-   * Reads VFs again after the last one was attached, which takes as long as its plugins do. One that cannot be read, or has
+   * Reads VFs again after the last one was attached, or got its address, which takes as long as plugins and routers do. One that cannot be read, or has
    * left, has no state any more: the gate stays closed.
    */
   async #readAgain(readings: readonly DeviceReading[], place: SandboxPlace, pod: PodLinks): Promise<void> {

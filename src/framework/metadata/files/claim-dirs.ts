@@ -123,6 +123,12 @@ export class ClaimDirs {
     return isMarked || container.createRuntimeHooks.some(({ args }) => isGateOf(this.options.dataDir, undefined, args));
   }
 
+  /** Returns whether containers of a sandbox may start with the claim. @throws MetadataError as the record cannot be read */
+  isServedFor(claim: ClaimIdentity, sandboxId: string): boolean {
+    const state = this.states.read(claim);
+    return state?.claim.uid === claim.uid && state.servedBy === sandboxId;
+  }
+
   /** Returns whether containers show that they use a claim that is prepared now: by its gate, or by the mount of a file. */
   isShownByContainers(claim: ClaimIdentity): boolean {
     if (this.options.enabled === true || this.options.gate !== undefined) return true;

@@ -340,8 +340,10 @@ describe('ClaimWork for the VFs of a claim', () => {
       expect([result, ms]).toEqual([{ withdrawn: expect.objectContaining({ code: 'no-router-address' }) }, 3_000]);
       // Containers may run that started before one of the VFs left the pod: they see the change.
       expect([gate(), dataOf(1)?.ips, dataOf(2)?.ips]).toEqual(['none', stateOf(1).ips, advertised.ips]);
+      expect(await served()).toEqual({ result, ms: 4_000 });
+      expect(gate()).toBe('none');
       pod.set('dev-1', advertised);
-      expect(await served()).toEqual({ result: 'ready', ms: 3_000 });
+      expect(await served()).toEqual({ result: 'ready', ms: 4_000 });
     });
 
     it('starts no container if one loses its address while another waits', async () => {
