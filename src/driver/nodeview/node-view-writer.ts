@@ -192,7 +192,7 @@ export class NodeViewWriter implements AsyncDisposable {
     const level = this.#logged.has(code) ? 'debug' : 'warn';
     this.#logged.add(code);
     const facts = { err: error, reason: explain(error), ...(remedy === undefined ? {} : { remedy }) };
-    logger[level](facts, 'NodeNetworkDevices not written: the API does not show the devices of this node');
+    logger[level](facts, 'cannot write NodeNetworkDevices: the API does not show the current devices of this node');
     this.#refusals = code === 'api-forbidden' ? this.#refusals + 1 : 0;
     const mayPass = remedy === undefined || (this.#refusals > 0 && this.#refusals <= passingRefusals);
     const pauseMs = mayPass ? this.#retry.schedule() : pauses.refused.longestMs;

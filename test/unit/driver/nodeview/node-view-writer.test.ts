@@ -151,7 +151,7 @@ describe('NodeViewWriter', () => {
     await own.asleep(status === 404 ? pauseMs : 2 * pauseMs);
     const warnings = own.logger.lines.filter(({ level }) => level === 'warn');
     expect(warnings.map(({ message }) => message)).toEqual([
-      'NodeNetworkDevices not written: no NodeNetworkDevices object shows the devices of this node',
+      'cannot write NodeNetworkDevices: the API does not show the current devices of this node',
     ]);
     expect(String(warnings[0]?.fields.remedy ?? '')).toContain(remedy);
     expect(own.errors).toHaveLength(2);
