@@ -23,20 +23,24 @@ describe('promtool', () => {
   });
 
   it.each([
-    ['no-carrier', 1],
-    // A planned drain takes longer than the alert waits.
-    ['operator-at-work', 0],
-  ])('counts devices in the condition %s as %i firing alerts', (condition, alerts) => {
+    ['no-carrier', ['NetdraDevicesUnhealthy', 'NetdraNoFreeDevices']],
+    // Planned work takes longer than the alerts wait.
+    ['operator-at-work', []],
+  ])('fires for a node whose devices are all in the condition %s: %j', (condition, alerts) => {
     using dir = tempDir();
     const labels = 'job="netdra", instance="worker-1:9797", node="worker-1"';
     const test = {
       interval: '1m',
-      input_series: [{ series: `netdra_devices_unhealthy{condition="${condition}", ${labels}}`, values: '8x30' }],
+      input_series: [
+        { series: `netdra_devices_unhealthy{condition="${condition}", ${labels}}`, values: '8x30' },
+        { series: `netdra_devices_offered{${labels}}`, values: '8x30' },
+        { series: `netdra_devices_free{${labels}}`, values: '0x30' },
+      ],
       promql_expr_test: [
         {
-          expr: 'count by (alertname) (ALERTS{alertname="NetdraDevicesUnhealthy", alertstate="firing"})',
+          expr: 'count by (alertname) (ALERTS{alertstate="firing"})',
           eval_time: '20m',
-          exp_samples: alerts === 0 ? [] : [{ labels: '{alertname="NetdraDevicesUnhealthy"}', value: alerts }],
+          exp_samples: alerts.map((name) => ({ labels: `{alertname="${name}"}`, value: 1 })),
         },
       ],
     };
