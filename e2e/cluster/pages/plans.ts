@@ -177,7 +177,6 @@ export const pagePlans: PagePlan[] = [
       [/^npm run e2e:kind$/, 'a part of npm run test:all, with --engine own'],
       [/^npm run test:all$/, 'runs the suite that this is a part of'],
       [/^npm run e2e:kind -- --(keep|engine|values|reuse|workers)/, kind],
-      [/^helm (upgrade --install|uninstall)$/, mention],
       [/ node-files /, 'the pod is there only while the cases run, or after one that failed'],
     ],
     setUp: [install],
