@@ -89,7 +89,7 @@ export const wrongInputs: readonly WrongInput[] = [
   inFile(
     'a source address that the interface does not have',
     classWith('addresses: [192.0.2.7/24], routes: [{ destination: 198.51.100.0/24, source: 192.0.2.8 }]'),
-    [1, 'routes[0]: source is 192.0.2.8, and addresses has 192.0.2.7'],
+    [1, 'routes[0]: source is 192.0.2.8, but addresses has only 192.0.2.7'],
   ),
   inFile('a rule for all traffic', classWith('rules: [{ priority: 1, table: 100 }]'), [
     1,
@@ -135,7 +135,7 @@ export const wrongInputs: readonly WrongInput[] = [
   ]),
   inFile('a bond of VFs in user space', classWith('driver: vfio-pci, bond: { name: bond0, mode: active-backup }'), [
     1,
-    'bond: bond0 cannot be with driver "vfio-pci"',
+    'bond: bond0 cannot be combined with driver "vfio-pci"',
   ]),
   inFile(
     'sysctls of VFs in user space',
@@ -164,11 +164,11 @@ export const wrongInputs: readonly WrongInput[] = [
   ]),
   inFile('a claim that differs from its class', `${classWith('mtu: 9000')}\n---\n${claimWith('mtu: 1500')}`, [
     1,
-    'request vf: claim default/x sets mtu to 1500, but its DeviceClass sets it to 9000 (leave it out of the claim, or let an administrator list mtu in overridable of the DeviceClass)',
+    'request vf: claim default/x sets mtu to 1500, but its DeviceClass sets it to 9000 (leave it out of the claim, or let an administrator list mtu in `overridable` of the DeviceClass)',
   ]),
   inFile('a closed field in a claim', `${classWith('mtu: 9000')}\n---\n${claimWith('vf: { vlan: 7 }')}`, [
     1,
-    'request vf: claim default/x may not set vf.vlan (set it in the DeviceClass, list it in its overridable, or let the operator open it with --open-claim-fields)',
+    'request vf: claim default/x may not set vf.vlan (an administrator can set the field in the DeviceClass, list it in its field `overridable`, or open it to all claims with --open-claim-fields)',
   ]),
   inFile('a driver with a slip', claimWith('mtu: 1500', 'sriov.netdra.def'), [
     1,

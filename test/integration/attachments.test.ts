@@ -115,7 +115,7 @@ describe('a VF attached by CNI plugins', () => {
     bench.prepare('named', [{ index: 2, config: { ...config(), cni: cniOf(2) } }]);
     await expect(bench.attach('named', pod)).rejects.toMatchObject({
       code: 'interface-name-taken',
-      message: expect.stringContaining('cannot be net1 in pod default/app'),
+      message: expect.stringContaining('cannot have the name net1 in pod default/app'),
     });
     await bench.detach('named');
     expect(pod.ip('link', 'show', 'net1')).toHaveLength(1);

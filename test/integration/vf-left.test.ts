@@ -190,7 +190,7 @@ describe('a VF that leaves its pod while the pod runs', () => {
     expect(pod.ip('addr', 'show', 'dev', 'net1')).toMatchObject([{ mtu: 1400, addr_info: addresses }]);
     expect(driver.file('c')).toContain('"generation": 2');
     expect(driver.reconfigured).toEqual(['fe00-00-02-0', 'fe00-00-02-0']);
-    expect(driver.logger.messages('warn')).toEqual(['sandbox not ready yet']);
+    expect(driver.logger.messages('warn')).toEqual(['cannot get a sandbox ready yet']);
   });
 
   it('keeps the start gate closed while it is in another namespace, so that containers are rejected', async () => {

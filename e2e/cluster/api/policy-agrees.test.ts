@@ -56,7 +56,7 @@ function refusalOf(error: unknown): string {
 
 /** Checks that a policy does not make: combinations of fields of claim and class, and rules of the plugins. */
 const beyondForm =
-  /needs attach|needs either|needs an interface|does not go with attach|needs vf\.vlan|must not be above|no interface that|source is|in neighbors\[|to keep them|kernel already has a route| twice|keepHostConfig takes|is IPv6|slaac: sysctls sets/;
+  /needs attach|needs either|needs an interface|cannot be combined with attach|needs vf\.vlan|must not be above|no interface that|source is|in neighbors\[|keeps neighbors only|kernel already has a route| twice|keepHostConfig takes|is IPv6|slaac: sysctls sets/;
 
 /** The driver's reason to refuse a claim's parameters for their form; `undefined` if it accepts them. */
 function byDriver(parameters: object): string | undefined {
@@ -75,7 +75,7 @@ function byDriver(parameters: object): string | undefined {
   } catch (error) {
     if (error instanceof CniError) return undefined;
     if (!(error instanceof DriverError)) throw error;
-    const isBeyond = beyondForm.test(error.message) && !/bond: .* cannot be with/.test(error.message);
+    const isBeyond = beyondForm.test(error.message) && !/bond: .* cannot be combined with/.test(error.message);
     return isBeyond ? undefined : explain(error);
   }
 }
@@ -216,9 +216,13 @@ describe('admission policy and driver', { tags: 'newest' }, () => {
     ],
     ['refuses: no name', [[[], { bond: {} }]], /bond of a VFConfig|bond\.name/],
     ['refuses: a mode', [[[], { bond: { ...bond, mode: 'balance-xyz' } }]], /bond/],
-    ['refuses: CNI plugins', [[[], { bond, attach: 'cni', cni: { type: 'x' } }]], /bond0 cannot be with attach "?cni/],
-    ['refuses: Multus', [[[], { bond, attach: 'observe' }]], /bond0 cannot be with attach "?observe/],
-    ['refuses: DPDK', [[[], { bond, driver: 'vfio-pci' }]], /bond0 cannot be with driver "?vfio-pci/],
+    [
+      'refuses: CNI plugins',
+      [[[], { bond, attach: 'cni', cni: { type: 'x' } }]],
+      /bond0 cannot be combined with attach "?cni/,
+    ],
+    ['refuses: Multus', [[[], { bond, attach: 'observe' }]], /bond0 cannot be combined with attach "?observe/],
+    ['refuses: DPDK', [[[], { bond, driver: 'vfio-pci' }]], /bond0 cannot be combined with driver "?vfio-pci/],
   ])('agree on a claim with a bond: each %s', async (_, entries, reason) => {
     const requests = ['left', 'right'].map((name) => ({ name, exactly: { deviceClassName: className } }));
     const config = entries.map(([names, fields]) => {

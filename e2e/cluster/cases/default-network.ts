@@ -59,7 +59,7 @@ export function describeDefaultNetwork(get: GetCluster, getNode: () => RealNode,
       await createPodWithClaim(cluster, 'taken', [{ name: 'vf', config: { interfaceName: 'eth0' } }]);
       const reasons = async () =>
         (await cluster.events()).flatMap(({ reason, note }) => (reason === 'DeviceNotAttached' ? note : []));
-      const why = `cannot be eth0 in pod ${cluster.namespace}/taken: there is an interface of that name`;
+      const why = `cannot have the name eth0 in pod ${cluster.namespace}/taken: an interface there has that name`;
       await expect
         .poll(reasons, { timeout: 30_000 })
         .toContainEqual(

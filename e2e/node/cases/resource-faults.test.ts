@@ -67,7 +67,7 @@ describe('the driver on a node that runs out of resources', () => {
 
   /** Waits for the first attempt to serve a sandbox. @returns the reason if it failed */
   async function failureIn({ id }: Sandbox): Promise<Error | undefined> {
-    const outcomes = ['sandbox ready', 'sandbox not ready yet'];
+    const outcomes = ['sandbox ready', 'cannot get a sandbox ready yet'];
     const line = () => logger.lines.find(({ message, fields }) => outcomes.includes(message) && fields.sandbox === id);
     await expect.poll(line, { timeout: 60_000 }).toBeDefined();
     const { err } = line()?.fields ?? {};
@@ -144,7 +144,7 @@ describe('the driver on a node that runs out of resources', () => {
     const starting = retry(() => bench.startContainer(sandbox, pod)).finally(() => {
       isStarted = true;
     });
-    await expect.poll(() => driver.messages(), { timeout: 60_000 }).toContain('sandbox not ready yet');
+    await expect.poll(() => driver.messages(), { timeout: 60_000 }).toContain('cannot get a sandbox ready yet');
     expect(isStarted).toBe(false);
     expect(JSON.stringify(driver.log)).toMatch(/too many open files|EMFILE|unable to open/i);
     limitDescriptors(driver, 1_024);

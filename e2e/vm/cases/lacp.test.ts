@@ -37,7 +37,7 @@ describe('a PF that is a bond port', () => {
     try {
       joinBond('pf0');
       await expect.poll(tainted, slow).toEqual(ofPf0);
-      const refused = 'links of VFs cannot follow the LACP partner: the card sets no link state';
+      const refused = 'cannot make links of VFs follow the LACP partner: the card cannot set the link state of a VF';
       await expect.poll(() => node.messages(), slow).toContain(refused);
       joinBond('pf1');
       await expect.poll(tainted, slow).toEqual([]);

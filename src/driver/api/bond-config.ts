@@ -32,8 +32,9 @@ function bondFaults(config: BondConfig): [field: string, message: string][] {
     const isFine = config[option as keyof BondConfig] === undefined || (modes as readonly BondMode[]).includes(mode);
     return isFine ? [] : [[option, `is for mode ${modes.join(', ')} only`]];
   });
-  if ((arpInterval === undefined) !== (arpTargets === undefined)) faults.push(['arpInterval', 'goes with arpTargets']);
-  if (arpInterval !== undefined && miimon !== undefined) faults.push(['arpInterval', 'does not go with miimon']);
+  if ((arpInterval === undefined) !== (arpTargets === undefined))
+    faults.push(['arpInterval', 'must be set together with arpTargets']);
+  if (arpInterval !== undefined && miimon !== undefined) faults.push(['arpInterval', 'cannot be combined with miimon']);
   if (primaryReselect !== undefined && primary === undefined) faults.push(['primaryReselect', 'needs primary']);
   return faults;
 }

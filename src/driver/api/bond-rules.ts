@@ -21,7 +21,7 @@ export function checkBonds(claim: AllocatedClaim, devices: readonly StoredDevice
 function problemOf(members: readonly StoredDevice[]): string | undefined {
   const [first, ...others] = members as [StoredDevice, ...StoredDevice[]];
   if (others.length === 0) {
-    return `has one member, device ${first.name} of request ${first.request}, and needs two: let requests of the entry name the other request, too`;
+    return `has one member, device ${first.name} of request ${first.request}, and needs two: the config entry has to list the other request, too`;
   }
   for (const field of fieldsOfBond) {
     const other = others.find(({ config }) => !isDeepStrictEqual(config[field], first.config[field]));
@@ -54,8 +54,8 @@ function primaryProblem(members: readonly StoredDevice[]): string | undefined {
   if (count === 1) return undefined;
   const names = [...new Set(requests)].join(' and ');
   return count === 0
-    ? `has primary ${primary}, and its members are of the requests ${names}`
-    : `has primary ${primary}, a request with ${count} of its members: give the primary one a request of its own`;
+    ? `has primary ${primary}, but its members are of the requests ${names}`
+    : `has primary ${primary}, but that request has ${count} of its members: give the primary member a request of its own`;
 }
 
 /** Checks members with IPoIB, whose hardware address cannot be set. Source: Linux `bond_enslave`. */

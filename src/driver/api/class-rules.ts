@@ -84,7 +84,7 @@ export function checkClaimConfig(
   }
   if (refused.length > 0) {
     throw refusal(claim, 'config-invalid', ` may not set ${refused.join(', ')}`, {
-      hint: 'set it in the DeviceClass, list it in its overridable, or let the operator open it with --open-claim-fields',
+      hint: 'an administrator can set the field in the DeviceClass, list it in its field `overridable`, or open it to all claims with --open-claim-fields',
     });
   }
   const limits = ofClass.flatMap((each) => each.limits ?? []);
@@ -147,7 +147,7 @@ function checkElsewhere(claim: AllocatedClaim, limits: ClassLimits, { field, wha
     (each) => limits[each] !== undefined,
   );
   if (limit === undefined) return;
-  const hint = `an administrator can set ${field} in the DeviceClass, or list it in its overridable`;
+  const hint = `an administrator can set ${field} in the DeviceClass, or list it in its field \`overridable\``;
   throw overLimit(claim, limit, `sets ${what} addresses and routes`, `${limits[limit]}`, hint);
 }
 
@@ -182,6 +182,6 @@ function isInRange(vlan: number, range: string): boolean {
 function conflict(claim: AllocatedClaim, field: string, value: unknown, fixed: unknown): DriverError {
   const [asked, set] = [value, fixed].map((each) => JSON.stringify(each));
   return refusal(claim, 'config-conflict', ` sets ${field} to ${asked}, but its DeviceClass sets it to ${set}`, {
-    hint: `leave it out of the claim, or let an administrator list ${field} in overridable of the DeviceClass`,
+    hint: `leave it out of the claim, or let an administrator list ${field} in \`overridable\` of the DeviceClass`,
   });
 }

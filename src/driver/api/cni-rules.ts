@@ -37,7 +37,11 @@ export function checkCniUse(claim: AllocatedClaim, config: VfConfig, rules: CniR
   const { namespace = claim.identity.namespace } = networkAttachmentDefinition;
   if (!isListed(rules.definitionNamespaces, namespace)) {
     const what = `NetworkAttachmentDefinitions of namespace ${namespace} may not say which plugins run`;
-    throw refused(claim, what, 'the operator can add it to cni.definitionNamespaces in the chart');
+    throw refused(
+      claim,
+      what,
+      'the administrator of the cluster can add the namespace to cni.definitionNamespaces in the chart',
+    );
   }
 }
 
@@ -49,7 +53,7 @@ export function checkCniUse(claim: AllocatedClaim, config: VfConfig, rules: CniR
 export function checkCniPlugins(claim: AllocatedClaim, types: readonly string[], { allowedPlugins }: CniRules): void {
   for (const type of types) {
     if (isListed(allowedPlugins, type)) continue;
-    const hint = 'the operator can add it to cni.allowedPlugins in the chart';
+    const hint = 'the administrator of the cluster can add the plugin to cni.allowedPlugins in the chart';
     throw refused(claim, `the CNI plugin ${type} is not allowed`, hint);
   }
 }

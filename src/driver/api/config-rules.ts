@@ -51,7 +51,7 @@ export function findUserSpaceProblems(config: VfConfig, driver: string): string[
     (field) => `${field}: needs an interface, and ${driver} gives none`,
   );
   if (config.ipam?.type === 'dhcp') problems.push(`ipam: type dhcp needs an interface, and ${driver} gives none`);
-  if (config.bond !== undefined) problems.push(`bond: ${config.bond.name} cannot be with driver "${driver}"`);
+  if (config.bond !== undefined) problems.push(`bond: ${config.bond.name} cannot be combined with driver "${driver}"`);
   if (attach !== 'netlink') problems.push(`attach: with ${driver} there is no interface that ${attach} could attach`);
   return problems;
 }
@@ -72,7 +72,10 @@ function attachProblems(config: VfConfig): string[] {
   if (attach === 'netlink') return problems;
   // CNI plugins get the interface name.
   const foreign = netlinkOnly.filter((field) => !(attach === 'cni' && field === 'interfaceName'));
-  return [...problems, ...asked(config, foreign).map((field) => `${field}: does not go with attach "${attach}"`)];
+  return [
+    ...problems,
+    ...asked(config, foreign).map((field) => `${field}: cannot be combined with attach "${attach}"`),
+  ];
 }
 
 function driverProblems(config: VfConfig): string[] {
@@ -82,7 +85,7 @@ function driverProblems(config: VfConfig): string[] {
 
 function bondProblems({ bond, attach = 'netlink' }: VfConfig): string[] {
   if (bond === undefined) return [];
-  const problems = attach === 'netlink' ? [] : [`bond: ${bond.name} cannot be with attach "${attach}"`];
+  const problems = attach === 'netlink' ? [] : [`bond: ${bond.name} cannot be combined with attach "${attach}"`];
   const target = findRepeated(bond.arpTargets ?? []);
   return target === undefined ? problems : [...problems, `bond: arpTargets of ${bond.name} has ${target} twice`];
 }
@@ -97,7 +100,9 @@ function hostConfigProblems(config: VfConfig): string[] {
 
 /** The plugin dhcp asks for an address by the interface, and a bond is made after that. */
 function dhcpProblems({ ipam, bond }: VfConfig): string[] {
-  return ipam?.type === 'dhcp' && bond !== undefined ? [`ipam: type dhcp does not go with bond ${bond.name}`] : [];
+  return ipam?.type === 'dhcp' && bond !== undefined
+    ? [`ipam: type dhcp cannot be combined with bond ${bond.name}`]
+    : [];
 }
 
 function propertyProblems({ vf = {} }: VfConfig): string[] {
@@ -164,7 +169,7 @@ function routeProblems({ routes = [], addresses = [], ipam }: VfConfig): string[
     // Without addresses, this may be a class whose claims have them.
     const isKnown = ipam === undefined && own.length > 0;
     if (isKnown && source !== undefined && !own.includes(quickCanonicalAddress(source))) {
-      return [`routes[${index}]: source is ${source}, and addresses has ${own.join(', ')}`];
+      return [`routes[${index}]: source is ${source}, but addresses has only ${own.join(', ')}`];
     }
     const repeated = findRepeated(gatewaysOf(routes[index]));
     if (repeated !== undefined) return [`routes[${index}]: nextHops has ${repeated} twice: give it a weight instead`];
@@ -219,7 +224,7 @@ function pathOf({ gateway, nextHops = [], onlink = false, source, scope }: Route
 function bondNeighborProblems({ bond, neighbors = [] }: VfConfig): string[] {
   const { name, mode = 'active-backup', failOverMac } = bond ?? {};
   if (bond === undefined || neighbors.length === 0 || mode !== 'active-backup' || failOverMac === 'none') return [];
-  const needed = `active-backup bond ${name} needs bond.failOverMac none to keep them`;
+  const needed = `active-backup bond ${name} keeps neighbors only with bond.failOverMac none`;
   return [`neighbors: ${needed}: the kernel removes them when the bond changes its MAC`];
 }
 
@@ -229,7 +234,7 @@ function neighborProblems({ neighbors = [] }: VfConfig): string[] {
     const first = all.findIndex((other) => other.address === address);
     const other = all[first]?.macAddress ?? macAddress;
     if (other.toLowerCase() === macAddress.toLowerCase()) return [];
-    return [`neighbors[${index}]: ${address} has ${macAddress}, and ${other} in neighbors[${first}]`];
+    return [`neighbors[${index}]: ${address} has MAC ${macAddress}, but ${other} in neighbors[${first}]`];
   });
 }
 

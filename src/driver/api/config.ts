@@ -180,7 +180,7 @@ function hasOwnProto(value: unknown): boolean {
 export function configForDevice(config: VfConfig, subject: string, index: number, count: number): VfConfig {
   const { interfaceName } = config;
   const single = (field: string, hint: string) => {
-    const message = `${field}: the request of claim ${subject} has ${count} devices`;
+    const message = `${field}: can be set for one device only, but the request of claim ${subject} has ${count} devices`;
     return new DriverError('config-invalid', message, { claim: subject, hint });
   };
   if (count > 1) {

@@ -34,7 +34,7 @@ export async function checkNamespace(
       });
       if (matches(labels, selector)) continue;
     }
-    throw refusal(claim, 'namespace-refused', `: its DeviceClass is not for namespace ${namespace}`, {
+    throw refusal(claim, 'namespace-refused', `: its DeviceClass does not allow claims of namespace ${namespace}`, {
       hint: 'use another class, or let an administrator add the namespace to limits.allowedNamespaces of the DeviceClass',
     });
   }

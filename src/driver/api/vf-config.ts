@@ -151,7 +151,7 @@ function routeFaults({
     .filter(([, address]) => address !== undefined && address.includes(':') !== isIpv6)
     .map(([path]): [PropertyKey[], string] => [path, otherVersion]);
   const isDirect = gateway === undefined && nextHops === undefined;
-  if (gateway !== undefined && nextHops !== undefined) faults.push([['nextHops'], 'does not go with gateway']);
+  if (gateway !== undefined && nextHops !== undefined) faults.push([['nextHops'], 'cannot be combined with gateway']);
   if (onlink !== undefined && isDirect) faults.push([['onlink'], 'needs gateway or nextHops']);
   if (scope !== undefined && isIpv6) faults.push([['scope'], 'is for IPv4 only']);
   if (scope === 'link' && !isDirect) faults.push([['scope'], 'must be global, for a route by gateways']);

@@ -87,10 +87,13 @@ export class DeviceWork {
       try {
         await restore({ attachments, control }, identity.uid, device);
         if (lacking === undefined) continue;
-        logger.error({ ...fields, reason: lacking }, 'VF withdrawn until it can have an interface');
+        logger.error(
+          { ...fields, reason: lacking },
+          'cannot give a VF an interface: no claim gets the VF until that succeeds',
+        );
         unrestored.push({ device: { ...device, lacksInterface: true }, reason: lacking });
       } catch (error) {
-        logger.error({ ...fields, err: error }, 'VF withdrawn until it is restored');
+        logger.error({ ...fields, err: error }, 'cannot restore a VF: no claim gets the VF until it is restored');
         unrestored.push({ device, reason: explain(error) });
       }
     }
@@ -108,7 +111,7 @@ export class DeviceWork {
     if (mtu === undefined || isVfio(driver)) return;
     for (const { minBytes, maxBytes, of } of await this.#options.control.mtuLimits(device)) {
       if (mtu >= minBytes && mtu <= maxBytes) continue;
-      const limits = `is not within ${minBytes} and ${maxBytes}, which ${of} allows device ${device.name}`;
+      const limits = `is outside of ${minBytes} to ${maxBytes}, the range that ${of} allows for device ${device.name}`;
       throw invalidConfig(claim, [`mtu: ${mtu} ${limits}; a VF can have no more than its PF`]);
     }
   }

@@ -172,7 +172,7 @@ export class Driver implements DraPlugin {
       const problem = `: ${device.name} cannot be prepared: ${explainExclusion(verdict)}`;
       const hint = isUnknown
         ? 'run netdra doctor on the node: it names the file and the remedy; the kubelet tries again'
-        : 'delete the pod, so that it is scheduled anew; netdra inventory shows what the node offers';
+        : 'delete the pod, so that it is scheduled anew; netdra inventory lists the devices that the node offers';
       throw refusal(claim, 'device-given-out', problem, { device: device.name, retriable: true, hint });
     }
   }
@@ -185,7 +185,7 @@ export class Driver implements DraPlugin {
     if (devices.every(({ config }) => config.numa !== 'require') || this.#options.isShownByContainers(claim.identity))
       return;
     const problem =
-      ' has numa: require, and with device metadata off and the start gate file no container shows its claims';
+      ' has numa: require, which cannot be enforced: with device metadata off and the start gate file, the driver does not see which containers use a claim';
     const hint = 'switch device metadata on, use the start gate hook, or set numa: report';
     throw refusal(claim, 'numa-unenforceable', problem, { hint });
   }

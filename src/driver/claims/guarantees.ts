@@ -25,7 +25,7 @@ export function withGuarantee(claim: AllocatedClaim, offered: NetworkDevice, con
   const problems = rateFields.flatMap((field) => {
     const value = asked[field];
     if (value === undefined || value === rates[field]) return [];
-    return [`vf.${field}: ${value} Mbit/s are asked for, and the inventory policy guarantees ${guaranteedMbps}`];
+    return [`vf.${field}: ${value} Mbit/s are requested, but the inventory policy guarantees ${guaranteedMbps}`];
   });
   if (burst && maxTxRate && maxTxRate < guaranteedMbps)
     problems.push(
@@ -44,7 +44,7 @@ function checkSpeed(claim: AllocatedClaim, { name, linkSpeedMbps = 0, simulated 
   const problems = rateFields.flatMap((field) => {
     const value = asked[field] ?? 0;
     const limit = `the port of device ${name} has ${linkSpeedMbps}`;
-    return value > linkSpeedMbps ? [`vf.${field}: ${value} Mbit/s are asked for, and ${limit}`] : [];
+    return value > linkSpeedMbps ? [`vf.${field}: ${value} Mbit/s are requested, but ${limit}`] : [];
   });
   if (problems.length > 0) throw invalidConfig(claim, problems);
 }
@@ -70,7 +70,7 @@ export function checkGuarantees(
       list.filter((each) => each.pfAddress === pfAddress).reduce((sum, each) => sum + each.guaranteedMbps, 0);
     const [own, theirs] = [sumOf(guarantees), sumOf(taken)];
     if (own + theirs <= portMbps) continue;
-    const problem = ` needs ${own} Mbit/s of the port of PF ${pfAddress}, and of its ${portMbps} other claims have ${theirs}`;
+    const problem = ` needs ${own} Mbit/s of the port of PF ${pfAddress}, but other claims have ${theirs} of its ${portMbps}`;
     const hint =
       'check that the feature gate DRAPartitionableDevices is on, so that the scheduler counts bandwidth; delete the pod, so that it is scheduled anew';
     throw refusal(claim, 'bandwidth-exceeded', problem, { retriable: true, hint });

@@ -40,8 +40,9 @@ export async function resolveNetworkAttachment(
   });
   const text = definition.spec?.config;
   if (typeof text !== 'string' || text.trim() === '') {
-    const message = `claim ${subject}: NetworkAttachmentDefinition ${namespace}/${name} has no spec.config with text`;
-    const hint = 'write the network configuration into it: files on the node are not looked at';
+    const message = `claim ${subject}: NetworkAttachmentDefinition ${namespace}/${name} has no text in spec.config`;
+    const hint =
+      'write the network configuration into spec.config: netdra does not read configuration files on the node';
     throw new DriverError('network-attachment-unusable', message, { claim: subject, hint });
   }
   // A configuration without a name gets that of the object, as with Multus: IPAM plugins keep leases by it.

@@ -18,7 +18,7 @@ export function checkPodInterfaces(
   for (const { field, name, device } of interfacesOf(devices)) {
     const [subject, owner] = [device === undefined ? 'the bond' : `device ${device}`, taken.get(name)];
     if (owner !== undefined)
-      throw invalidConfig(claim, [`${field}: ${subject} cannot have the name ${name}, which ${owner} has`]);
+      throw invalidConfig(claim, [`${field}: ${subject} cannot have the name ${name}, which ${owner} has already`]);
     taken.set(name, device ?? 'a bond');
   }
   checkPodRoutes(claim, devices, others);

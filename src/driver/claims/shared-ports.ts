@@ -96,10 +96,7 @@ function* problemsOf(
   const where = `PF ${device.pfAddress}`;
   const mixed = (isLacp(device) ? port.others : port.lacp).find(counts);
   if (mixed !== undefined)
-    yield [
-      `a bond of mode 802.3ad does not share ${where}: the switch may send frames to another port, also those`,
-      mixed,
-    ];
+    yield [`a bond of mode 802.3ad cannot share ${where}: the switch may send to another port the frames`, mixed];
   for (const key of keysOf(device)) {
     const held = port.same.get(key)?.find(counts);
     const [, kind, value] = key.split(' ');

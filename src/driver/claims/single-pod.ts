@@ -6,7 +6,7 @@ export function checkSinglePod(claim: AllocatedClaim): void {
   const pods = (claim.object.status?.reservedFor ?? []).filter(({ resource }) => resource === 'pods');
   if (pods.length <= 1) return;
   const names = pods.map((pod) => pod.name).sort();
-  const problem = ` is reserved for ${pods.length} pods (${names.join(', ')}), and a VF can be in one only`;
-  const hint = 'give each pod a claim of its own: a ResourceClaimTemplate makes them';
+  const problem = ` is reserved for ${pods.length} pods (${names.join(', ')}), but a VF can be in only one pod`;
+  const hint = 'give each pod a claim of its own: a ResourceClaimTemplate creates them';
   throw refusal(claim, 'claim-shared', problem, { hint });
 }

@@ -42,7 +42,7 @@ export async function createDevices(
     },
     onRecovered: (claim, err) => {
       const log = { claim: claimName(claim), claimUid: claim.uid, err };
-      logger.warn(log, 'damaged record of a claim is written anew');
+      logger.warn(log, 'recovered the damaged record of a claim, which is written anew');
     },
     records: new StoredRecords({ store, dataDir }),
     onPending,

@@ -56,7 +56,7 @@ export function createReports(context: NodeContext, devices: DeviceList, metadat
       try {
         status.report(claim);
       } catch (err) {
-        logger.warn({ claim: claimName(claim), err }, 'claim status not updated');
+        logger.warn({ claim: claimName(claim), err }, 'cannot update claim status');
       }
     },
   });

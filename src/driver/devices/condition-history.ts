@@ -117,7 +117,7 @@ export class ConditionHistory {
       if (!(error instanceof StateError)) throw error;
       this.#unstored.set(key, entry);
       const reason = explain(error);
-      if (reason !== this.#failure) logger.warn({ err: error }, 'storing a device condition failed');
+      if (reason !== this.#failure) logger.warn({ err: error }, 'cannot store a device condition');
       this.#failure = reason;
     }
   }

@@ -230,7 +230,7 @@ export class DeviceConditions {
     if (work === undefined || !addresses.some((each) => each !== undefined && work.functions.has(each))) return [];
     const why = `the SR-IOV network operator ${work.what}, which may remove its VFs`;
     const todo =
-      'wait for it; if the operator is gone, delete the SriovNetworkNodeState of this node, or set sriovOperator.enabled=false';
+      'wait until the operator has finished; if the operator is gone, delete the SriovNetworkNodeState of this node, or set sriovOperator.enabled=false';
     return [{ name: 'operator-at-work', effect: 'NoSchedule', message: `${why}: ${todo}` }];
   }
 

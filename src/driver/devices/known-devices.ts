@@ -127,7 +127,7 @@ export class KnownDevices {
     this.#options.onUnsettled();
     const isKnown = this.#failure !== undefined && explain(this.#failure) === explain(error);
     this.#failure = error;
-    if (!isKnown) this.#options.logger[level]({ err: error }, 'devices cannot be listed');
+    if (!isKnown) this.#options.logger[level]({ err: error }, 'cannot list devices');
   }
 
   #heldNow(): Map<string, HeldFacts> {

@@ -70,7 +70,7 @@ export class LacpRelay {
         await this.#followAll();
       } catch (error) {
         if (!(error instanceof NetdraError)) throw error;
-        this.#log('all', 'links of VFs do not follow the LACP partner', error);
+        this.#log('all', 'cannot make links of VFs follow the LACP partner', error);
       }
     }
   }
@@ -100,7 +100,7 @@ export class LacpRelay {
         this.#logged.delete(pciAddress);
       } catch (error) {
         if (!(error instanceof NetdraError) || error instanceof StateError) throw error;
-        this.#log(pciAddress, 'link of a VF does not follow the LACP partner', error);
+        this.#log(pciAddress, 'cannot make the link of a VF follow the LACP partner', error);
       }
     }
   }
@@ -116,7 +116,7 @@ export class LacpRelay {
       if (!(error instanceof SriovError && error.code === 'property-unsupported')) throw error;
       this.#put(claim, device, false);
       if (!this.#unable.has(pfAddress)) {
-        const message = 'links of VFs cannot follow the LACP partner: the card sets no link state';
+        const message = 'cannot make links of VFs follow the LACP partner: the card cannot set the link state of a VF';
         logger.warn({ pf: pfAddress, err: error }, message);
       }
       this.#unable.add(pfAddress);
@@ -124,7 +124,7 @@ export class LacpRelay {
     }
     logger.info(
       { claim: claimName(claim.identity), device: name },
-      'VF has no link: the LACP partner of its PF is lost',
+      'set the link of a VF down: its PF has lost the LACP partner',
     );
   }
 

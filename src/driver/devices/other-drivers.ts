@@ -95,7 +95,7 @@ export class OtherDrivers implements AsyncDisposable {
       this.#kept = text;
     } catch (err) {
       if (errnoCode(err) === 'ENOENT') return;
-      logger.warn({ err, path: statePath }, 'cannot read the stored list of devices that other drivers offered');
+      logger.warn({ err, path: statePath }, 'cannot read which devices other drivers offered before the start');
     }
   }
 
@@ -112,7 +112,7 @@ export class OtherDrivers implements AsyncDisposable {
     } catch (err) {
       // The next call tries again.
       if (this.#isKept)
-        logger.warn({ err, path: statePath }, 'the devices that other drivers offer are not kept for the next start');
+        logger.warn({ err, path: statePath }, 'cannot store, for the next start, which devices other drivers offer');
       this.#isKept = false;
     }
   }
@@ -136,7 +136,7 @@ export function afterOthers(api: SliceApi, knowsOthers: () => boolean): SliceApi
     async list(signal) {
       const answer = await api.list(signal);
       if (knowsOthers()) return answer;
-      const hint = 'the driver goes on when the API server lists the ResourceSlices of this node';
+      const hint = 'the driver waits until the API server lists the ResourceSlices of this node';
       const details = { hint, retriable: true };
       throw new SliceError('slice-others-unknown', 'the devices of other drivers are not known yet', details);
     },

@@ -71,7 +71,7 @@ export class PolicyInForce {
     const { logger, withdrawsAll } = this.#options;
     // Most often a mistake. To offer nothing on purpose, there is a list without rules.
     if (policy !== undefined && origin.name !== undefined && withdrawsAll(policy)) {
-      const message = 'its rules select no VF of this node, which would withdraw all devices';
+      const message = 'the rules select no VF of this node, so that all devices would be withdrawn';
       const hint = 'correct select, vfs or vfDriver, or the nodeSelector; pfs: [] offers no VF on purpose';
       throw new NetdraError('policy-refused', `NetworkDevicePolicy ${origin.name}: ${message}`, { hint });
     }

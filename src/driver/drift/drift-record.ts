@@ -62,7 +62,7 @@ export class DriftRecord {
   /** Lists VFs whose PF has lost settings that cannot be restored. */
   lost(): { pciAddress: string; message: string }[] {
     return [...this.#entries.values()].flatMap(({ pciAddress, states: { lost } }) =>
-      lost === undefined ? [] : [{ pciAddress, message: `it lacks settings of its claim: ${messageOf(lost)}` }],
+      lost === undefined ? [] : [{ pciAddress, message: `the device lacks settings of its claim: ${messageOf(lost)}` }],
     );
   }
 

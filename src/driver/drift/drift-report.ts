@@ -17,10 +17,10 @@ const sharedAddresses =
   'another host of the network has the same address: find the host by its MAC address in the switch, then change one of the two addresses';
 
 const messages: Record<DriftSide, string> = {
-  lost: 'settings of a VF in a pod lost',
-  others: 'settings of a VF in a pod changed',
-  pod: 'settings of a VF in a pod changed',
-  network: 'duplicate addresses of a VF in a pod found',
+  lost: 'a VF in a pod has lost settings',
+  others: 'settings of a VF in a pod differ from its claim',
+  pod: 'settings of a VF in a pod differ from its claim',
+  network: 'found addresses of a VF in a pod at another host, too',
 };
 const reports = {
   lost: 'settingsLost',
@@ -88,7 +88,7 @@ export class DriftReport {
     try {
       this.#options.onCondition(claim);
     } catch (err) {
-      this.#options.logger.warn({ claim: claimName(claim), err }, 'claim status not updated');
+      this.#options.logger.warn({ claim: claimName(claim), err }, 'cannot update claim status');
     }
   }
 }

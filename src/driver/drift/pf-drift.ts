@@ -111,7 +111,7 @@ export class PfDriftSweep {
       known.driver = {
         drifts: [{ setting: 'driver', wanted, found }],
         reason:
-          'another program has bound the VF, or its card was reset, and the pod has lost it: delete the pod, so that the VF is prepared anew',
+          'another program has bound the VF to this driver, or the card was reset, and the pod has lost the VF: delete the pod, so that the VF is prepared anew',
       };
     if (propertiesOf(keptBy(device)).length === 0) this.#compared(vf, {});
   }
@@ -245,7 +245,7 @@ export class PfDriftSweep {
     if (known.restoredAtMs.length < contested.times) delete known.contest;
     // The state stays the same between two changes.
     else if (restored.length > 0)
-      known.contest = { drifts: restored, reason: 'another program keeps changing it: stop that program' };
+      known.contest = { drifts: restored, reason: 'another program keeps changing this setting: stop that program' };
     return known.contest;
   }
 
@@ -284,7 +284,7 @@ function keyOf({ claim, device }: PodVf): string {
 function leftReason({ config: { attach = 'netlink' } }: StoredDevice): string {
   return attach === 'netlink'
     ? 'the VF is trusted, so its pod may choose the MAC'
-    : `netdra leaves it with attach ${attach}: another component may have set it`;
+    : `with attach ${attach}, netdra leaves the setting as it is: another component may have made it`;
 }
 
 /** Returns whether the only failure is a rounded rate, which stays the same when it is set again. */

@@ -104,7 +104,7 @@ export class EventWriter implements EventReporter, AsyncDisposable {
   #begin(key: string, report: EventReport): EventEntry | undefined {
     const { logger, controller, instance } = this.#options;
     if (this.#entries.size >= maxEvents || !this.#limit.take(report.regarding.uid)) {
-      logger.debug({ ...report }, 'event dropped: too many');
+      logger.debug({ ...report }, 'dropped an event: too many are waiting');
       return undefined;
     }
     const { namespace = 'default' } = report.regarding;
@@ -203,7 +203,7 @@ export class EventWriter implements EventReporter, AsyncDisposable {
     const code = isKubeError(error) ? error.code : 'other';
     const level = this.#logged.has(code) ? 'debug' : 'warn';
     this.#logged.add(code);
-    logger[level]({ err: error, reason: explain(error) }, 'event not written');
+    logger[level]({ err: error, reason: explain(error) }, 'cannot write event');
     if (!isKubeError(error) || hopelessCodes.includes(error.code) || failures + 1 >= maxFailures) return undefined;
     return retryPauseMs(error, failures, pauses.event);
   }

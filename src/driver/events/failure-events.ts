@@ -66,7 +66,7 @@ export class FailureEvents {
 
   /** Reports a conflict between two claims; the pod starts nevertheless. @param what the conflict, with the other claim */
   portShared(claim: AllocatedClaim, what: string): void {
-    const note = `Claim ${claimName(claim.identity)} conflicts with another one of this node: ${what}`;
+    const note = `Claim ${claimName(claim.identity)} conflicts with another claim of this node: ${what}`;
     this.#report(claim.identity, consumersOf(claim), { reason: 'PortShared', action: 'Preparing', note });
   }
 

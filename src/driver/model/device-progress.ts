@@ -57,7 +57,7 @@ export class DeviceProgress<Claim extends { identity: ClaimIdentity }> implement
     const count = `${this.#ready} of ${total} devices are ${work} after ${patienceMs / 1_000} s`;
     const name = `claim ${claimName(identity)}`;
     if (this.#step === 'before devices') return `${count}; ${name} ${beforeDevices[work]}`;
-    if (this.#step === 'after devices') return `${count}; ${name} is being recorded, with its metadata`;
+    if (this.#step === 'after devices') return `${count}; now the driver records ${name} and its metadata`;
     const { name: device, pciAddress } = this.#step;
     return `${count}; now device ${device} (${pciAddress}) of ${name}${helpOf[work](this.#step)}`;
   }
@@ -65,8 +65,8 @@ export class DeviceProgress<Claim extends { identity: ClaimIdentity }> implement
 
 /** What a claim waits for before and after the work on its devices. */
 const beforeDevices = {
-  attached: 'waits for other work on it',
-  prepared: 'waits for the API server, or for earlier devices of it to be restored',
+  attached: 'waits until other work on the claim has ended',
+  prepared: 'waits for the API server, or until devices that it had before are restored',
 };
 
 /** Components that take part in the work on a device besides the driver. */

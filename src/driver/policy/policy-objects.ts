@@ -168,7 +168,7 @@ export class PolicyObjects implements PolicySource, AsyncDisposable {
     try {
       files.replace(statePath, `${JSON.stringify(choice)}\n`);
     } catch (err) {
-      logger.warn({ err }, 'could not save the inventory policy in force for the next start');
+      logger.warn({ err }, 'cannot save the inventory policy in force, which the next start needs');
     }
   }
 
@@ -189,7 +189,7 @@ export class PolicyObjects implements PolicySource, AsyncDisposable {
 
   #notReadYet(): NetdraError {
     const cause = this.#objects.failure ?? this.#node.failure;
-    const hint = 'the driver goes on when the API server answers';
+    const hint = 'the driver waits until the API server answers';
     const details = { cause, hint, retriable: true };
     return new NetdraError('policy-unread', 'NetworkDevicePolicies are not known yet', details);
   }
@@ -224,7 +224,8 @@ async function readChoice(files: TextFiles, path: string, logger: Logger): Promi
     if (choice.name === undefined) return {};
     return { ...choice, policy: policySpecSchema.parse(choice.policy) };
   } catch (err) {
-    if (errnoCode(err) !== 'ENOENT') logger.warn({ err }, 'the inventory policy of the last start cannot be read');
+    if (errnoCode(err) !== 'ENOENT')
+      logger.warn({ err }, 'cannot read the inventory policy that an earlier start has saved');
     return undefined;
   }
 }

@@ -24,7 +24,7 @@ export async function endEarlierBoots({ store, withdraw, logger }: EndEarlierBoo
     const log = { claim: claimName(claim.identity), claimUid: uid, state: claim.state };
     // Best effort: the next prepare hides them too, and without its VFs no container of the claim is let through.
     await withdraw(claim.identity).catch((error: unknown) => {
-      logger.error({ ...log, err: error }, 'metadata of an earlier boot cannot be withdrawn');
+      logger.error({ ...log, err: error }, 'cannot withdraw the metadata of a claim of an earlier boot');
     });
     store.setAttachments(uid, new Map(claim.devices.map((device) => [formatDeviceKey(device), undefined])));
     store.putClaim(afterBoot(claim));

@@ -35,7 +35,7 @@ export class CniCleanUp implements AsyncDisposable {
   /** Runs once, in the background. */
   start(): void {
     this.#running = this.run().catch((error) => {
-      this.#options.logger.warn({ err: error }, 'CNI attachments cannot be cleaned up');
+      this.#options.logger.warn({ err: error }, 'cannot clean up CNI attachments');
     });
   }
 
@@ -67,7 +67,7 @@ export class CniCleanUp implements AsyncDisposable {
     const { runner, logger } = this.#options;
     // Listed before the store is asked: the store knows of an attachment before the cache does.
     const { attachments, problems } = await runner.cachedAttachments();
-    for (const problem of problems) logger.warn({ err: problem }, 'cached CNI attachment cannot be read');
+    for (const problem of problems) logger.warn({ err: problem }, 'cannot read a cached CNI attachment');
     return attachments.filter((cached) => !this.#isInUse(cached));
   }
 
@@ -90,9 +90,9 @@ export class CniCleanUp implements AsyncDisposable {
     using deadline = clock.deadline(budgetMs, this.#stop.signal);
     try {
       await runner.deleteCached(cached, { signal: deadline.signal });
-      logger.info(fields, 'deleted CNI attachment of a removed sandbox');
+      logger.info(fields, 'deleted the CNI attachment of a removed sandbox');
     } catch (error) {
-      logger.warn({ ...fields, err: error }, 'deleting CNI attachment of a removed sandbox failed');
+      logger.warn({ ...fields, err: error }, 'cannot delete the CNI attachment of a removed sandbox');
     }
   }
 }

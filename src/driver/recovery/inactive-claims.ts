@@ -86,16 +86,13 @@ export class InactiveClaims {
       return now !== undefined && (await this.#verdictOn(now, turn))?.action === action;
     };
     if (verdict.action === 'give-up') {
-      logger.warn(
-        { ...log, reason: verdict.reason },
-        'unprepared a claim by itself: the kubelet will not do it any more',
-      );
+      logger.warn({ ...log, reason: verdict.reason }, 'unpreparing a claim that the kubelet will no longer unprepare');
       await helper.reclaim(claim.identity, isStill, signal);
       return;
     }
     if (!(await helper.prepareAgain(claim.identity, isStill, signal))) return;
-    if (verdict.action === 'complete') logger.warn(log, 'completed an interrupted prepare');
-    else logger.info(log, 'claim passes to the next pod that it is reserved for');
+    if (verdict.action === 'complete') logger.warn(log, 'completed the interrupted preparation of a claim');
+    else logger.info(log, 'handed a claim over to the next pod that it is reserved for');
     this.#options.onHandedOver();
   }
 

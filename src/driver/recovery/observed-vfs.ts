@@ -75,7 +75,7 @@ export class ObservedVfs {
     await attachments.detachLost(device);
     logger.warn(
       { claim: claimName(claim.identity), device: device.name },
-      'VF detached from a sandbox that the runtime has lost',
+      'detached a VF from a sandbox that the runtime has lost',
     );
     return false;
   }

@@ -65,6 +65,7 @@ export class OrphanedFiles {
     if (!(err instanceof MetadataError)) throw err;
     const problem = explain(err);
     problems.add(problem);
-    if (!this.#reported.has(problem)) this.#options.logger.warn({ err }, 'removing files without a claim failed');
+    if (!this.#reported.has(problem))
+      this.#options.logger.warn({ err }, 'cannot remove files of claims that are no longer prepared');
   }
 }

@@ -67,7 +67,8 @@ export class Reconciler implements AsyncDisposable {
       try {
         await run(signal);
       } catch (error) {
-        if (!signal.aborted) this.#options.logger.warn({ err: error, task: name }, 'reconciliation is not complete');
+        if (!signal.aborted)
+          this.#options.logger.warn({ err: error, task: name }, 'cannot complete a task of reconciliation');
       }
     }
   }

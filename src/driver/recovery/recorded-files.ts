@@ -23,7 +23,7 @@ export class RecordedFiles {
   async restore(): Promise<void> {
     if (this.#isDone) return;
     const failures = await this.#helper.restoreMetadata().catch((error: unknown) => [error]);
-    for (const err of failures) this.#logger.warn({ err }, 'could not restore the files of a claim from its record');
+    for (const err of failures) this.#logger.warn({ err }, 'cannot restore the files of a claim from its record');
     this.#isDone = failures.length === 0;
   }
 }

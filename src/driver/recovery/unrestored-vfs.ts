@@ -40,10 +40,10 @@ async function restoreOne({ store, attachments, control, logger }: RestoreVfsOpt
       await restore({ attachments, control }, '', { ...device });
     }
     store.deleteUnrestored(key);
-    logger.info({ device: device.name }, 'VF restored; it is available again');
+    logger.info({ device: device.name }, 'restored a VF, which is available again');
   } catch (error) {
     const now = explain(error);
-    logger.warn({ device: device.name, err: error }, 'VF still not restored');
+    logger.warn({ device: device.name, err: error }, 'cannot restore a VF yet; the driver retries every minute');
     if (now !== reason) store.putUnrestored({ device, reason: now });
   }
 }

@@ -64,7 +64,7 @@ export class DeletedPods implements AsyncDisposable {
     try {
       if (await isWanted({ namespace, name, uid }, deadline.signal)) return;
       await sandbox.endWaiting();
-      logger.debug(log, 'containers of a deleted pod no longer wait');
+      logger.debug(log, 'released the waiting containers of a deleted pod');
     } catch (error) {
       if (!this.#stop.signal.aborted) logger.debug({ ...log, err: error }, 'cannot tell whether the pod was deleted');
     }

@@ -104,7 +104,7 @@ export class MetadataWriter {
     try {
       onWritten?.(identity, isSettled);
     } catch (error) {
-      logger.warn({ claim: claimName(identity), err: error }, 'claim status not updated');
+      logger.warn({ claim: claimName(identity), err: error }, 'cannot update claim status');
     }
   }
 }

@@ -126,7 +126,10 @@ export class NriHooks implements PluginHandlers {
         numa.observe(pod, container);
       } catch (err) {
         const facts = { err, container: container.name, pod: `${pod.namespace}/${pod.name}` };
-        logger.warn(facts, 'CPUs of a running container not compared with its devices; reconciliation tries again');
+        logger.warn(
+          facts,
+          'cannot compare the CPUs of a running container with its devices; reconciliation tries again',
+        );
       }
     }
   }

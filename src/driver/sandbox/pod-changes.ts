@@ -40,7 +40,7 @@ export class PodChanges {
     try {
       this.#follow = new Follow(namespace, { networks, ends, clock, onChange, onFlapping });
     } catch (error) {
-      logger.warn({ ...log, err: error }, 'watching the pod for changes failed');
+      logger.warn({ ...log, err: error }, 'cannot watch the network of a pod for changes');
     }
   }
 

@@ -281,7 +281,7 @@ export class SandboxRegistry implements AsyncDisposable {
 
   /** The sandbox itself logs failures and retries. */
   #inBackground(work: Promise<void>): void {
-    work.catch((error: unknown) => this.#deps.logger.debug({ err: error }, 'sandbox is requeued'));
+    work.catch((error: unknown) => this.#deps.logger.debug({ err: error }, 'work on a sandbox failed and is repeated'));
   }
 }
 

@@ -307,11 +307,11 @@ export class Sandbox implements AsyncDisposable {
     try {
       if (!isLocatedSoon(error, clock.nowMs() - this.#knownSinceMs)) onFailure(identity, reason, error);
     } catch (cause) {
-      logger.warn({ ...log, err: cause }, 'failure of the claim not reported');
+      logger.warn({ ...log, err: cause }, 'cannot report the failure of a claim');
     }
     await claims
       .hold(identity, this.facts.sandboxId, reason)
-      .catch((cause: unknown) => logger.warn({ ...log, err: cause }, 'start gate not updated'));
+      .catch((cause: unknown) => logger.warn({ ...log, err: cause }, 'cannot update the start gate of a claim'));
     return failed;
   }
 
@@ -328,7 +328,7 @@ export class Sandbox implements AsyncDisposable {
     if (!this.#progress.isAnyReady) this.#changes.unfollow();
     if (failed.length === 0) return;
     const retry = this.#retry.isScheduled ? {} : { retryMs: this.#retry.schedule() };
-    const message = this.isEnding ? 'VFs not detached yet' : 'sandbox not ready yet';
+    const message = this.isEnding ? 'cannot detach the VFs of a sandbox yet' : 'cannot get a sandbox ready yet';
     for (const { error, claim, isRepeated = false } of failed) {
       const fields = { ...this.#log, ...defined({ claim }), err: error, ...retry };
       logger[isRepeated ? 'debug' : 'warn'](fields, message);

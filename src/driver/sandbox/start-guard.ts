@@ -51,7 +51,7 @@ export class StartGuard {
     for (const claim of claims) {
       if (claim.state !== 'prepared') {
         onOtherPod();
-        throw refused(container, claim, 'its devices are not prepared yet for this pod, to which it has passed');
+        throw refused(container, claim, 'the claim has passed to this pod, for which its devices are not prepared yet');
       }
       if (sandbox.isReady(claim.identity.uid) || this.#usesOnlyOthers(claim, claims, pod, container)) continue;
       const reason = this.#refusal(claim, pod, container, sandbox);
@@ -115,7 +115,7 @@ export class StartGuard {
     sandbox: SandboxReadiness,
   ): string | undefined {
     // If the sandbox was wrongly considered gone, its devices are attached again when the kubelet retries.
-    if (sandbox.isEnding) return 'its devices are leaving this sandbox';
+    if (sandbox.isEnding) return 'its devices are being detached from this sandbox';
     const failure = sandbox.failureOf(identity.uid);
     if (failure !== undefined && isLasting(failure)) return explain(failure.error);
     const { metadata, runsHooks } = this.#options;

@@ -72,7 +72,12 @@ export function toDeviceStatuses(
     const facts = { pool, device: name, ...defined({ shareId }), data: toData(device, attributes?.bondActive) };
     return networkData !== undefined
       ? { ...facts, ready: true, reason: 'Attached', networkData }
-      : { ...facts, ready: false, reason: 'NotAttached', message: failure ?? 'it is not in the network of the pod' };
+      : {
+          ...facts,
+          ready: false,
+          reason: 'NotAttached',
+          message: failure ?? 'the device is not in the network of the pod',
+        };
   });
 }
 

@@ -57,7 +57,7 @@ export class WaitingSandboxes implements AsyncDisposable {
     const { metadata, registry, logger } = this.#options;
     try {
       const { sandboxes, problems } = await metadata.waiting();
-      for (const err of problems) logger.debug({ err }, 'announcement of a waiting container not read');
+      for (const err of problems) logger.debug({ err }, 'cannot read the announcement of a waiting container');
       // Sandboxes that the runtime has shown are already served and retried.
       return current(sandboxes)
         .filter((each) => !registry.isLocated(each.sandboxId) && this.#isToBeServed(each))
@@ -67,7 +67,7 @@ export class WaitingSandboxes implements AsyncDisposable {
           return sandbox.failure === undefined ? [sandbox.want('ready').catch(() => undefined)] : [];
         });
     } catch (error) {
-      logger.warn({ err: error }, 'waiting containers must wait until the runtime is connected');
+      logger.warn({ err: error }, 'cannot find the containers that wait: they wait until the runtime is connected');
       return [];
     }
   }

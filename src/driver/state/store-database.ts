@@ -79,7 +79,7 @@ export class StoreDatabase implements Disposable {
   #hintFor(cause: unknown): string {
     if (isDamage(cause)) return damagedHint;
     if (this.#isReadOnly) return 'run this as root, in the same version as the driver';
-    return 'check space and permissions of its directory; without it nothing is done';
+    return 'check space and permissions of the directory of the store; the driver does nothing without the store';
   }
 }
 

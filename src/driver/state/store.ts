@@ -260,8 +260,8 @@ export class Store implements StoredClaims, Disposable {
     const claim = claimName(identity);
     for (const { pciAddress, name } of devices) {
       if (all.filter((each) => each.pciAddress === pciAddress).length > 1) {
-        const message = `device ${name} (${pciAddress}) cannot be prepared for claim ${claim}: it is allocated to it twice`;
-        const hint = 'it goes to the pod as a whole: request another device in place of the second share';
+        const message = `device ${name} (${pciAddress}) cannot be prepared for claim ${claim}: the claim has it allocated twice`;
+        const hint = 'a pod gets the device as a whole: request another device in place of the second share';
         throw new StateError('device-in-use', message, { claim, device: name, hint });
       }
       const unrestored = this.unrestored().find(({ device }) => device.pciAddress === pciAddress);
@@ -273,7 +273,7 @@ export class Store implements StoredClaims, Disposable {
       const holder = this.holderOf(pciAddress);
       if (holder === undefined || holder.identity.uid === identity.uid) continue;
       const message = `device ${name} (${pciAddress}) cannot be prepared for claim ${claim}: it is prepared for claim ${claimName(holder.identity)}`;
-      const hint = 'it is free again when that claim is unprepared';
+      const hint = 'the device is free again when that claim is unprepared';
       throw new StateError('device-in-use', message, { claim, device: name, retriable: true, hint });
     }
   }

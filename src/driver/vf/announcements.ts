@@ -164,7 +164,7 @@ export class Announcements {
   }
 
   #failed({ name }: StoredDevice, err: unknown): void {
-    this.#options.logger.warn({ device: name, err }, 'addresses not announced');
+    this.#options.logger.warn({ device: name, err }, 'cannot announce addresses');
   }
 }
 

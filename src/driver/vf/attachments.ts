@@ -207,7 +207,7 @@ function busy(device: StoredDevice, place: Attachment): SandboxError {
   return new SandboxError('vf-busy', `device ${device.name} is in the sandbox of ${podOf(place)}`, {
     device: device.name,
     retriable: true,
-    hint: 'it is detached when that pod ends',
+    hint: 'the device is detached when that pod ends',
   });
 }
 

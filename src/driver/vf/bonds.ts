@@ -78,8 +78,11 @@ function newBond(name: string, { bond, mtu }: VfConfig, member: Link): Parameter
 }
 
 function vanished(name: string): SandboxError {
-  const message = `bond ${name} is not there after it was made`;
-  return new SandboxError('bond-refused', message, { retriable: true, hint: 'a process in the pod has deleted it' });
+  const message = `bond ${name} has disappeared after it was created`;
+  return new SandboxError('bond-refused', message, {
+    retriable: true,
+    hint: 'a process in the pod has deleted the bond',
+  });
 }
 
 function refused({ name, hardwareAddress }: Link, bond: Link, cause: unknown): SandboxError {

@@ -48,7 +48,7 @@ export class CniAttacher {
     const unused = isUserSpace(device) && result.routes.length > 0 ? ['routes', ...result.unused] : result.unused;
     if (unused.length > 0) {
       const fields = { device: device.name, sandbox: place.sandboxId, fields: unused };
-      this.#options.logger.warn(fields, 'fields of the IPAM result are not applied to the VF');
+      this.#options.logger.warn(fields, 'ignored fields of the IPAM result that netdra does not apply to a VF');
     }
     return {
       addresses: result.ips.map(({ address }) => address),
@@ -70,7 +70,7 @@ export class CniAttacher {
       else if (ipam !== undefined) await runner.ipamDelete(ipamOf(device, place), { signal });
     } catch (error) {
       const fields = { device: device.name, sandbox: place.sandboxId, err: error };
-      logger.warn(fields, 'CNI DEL failed and is repeated by reconciliation');
+      logger.warn(fields, 'CNI DEL failed; reconciliation repeats it');
     }
   }
 }

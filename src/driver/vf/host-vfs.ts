@@ -84,7 +84,7 @@ export class HostVfs implements Disposable {
       const onNotReset = (device: string, driver: string) =>
         options.logger.warn(
           { device, driver },
-          'VF not reset between two claims: its card cannot reset single functions',
+          'cannot reset a VF between two claims: the card cannot reset single functions',
         );
       this.#hardware = new VfHardware({ binding, host, clock, nodes, onNotReset, ...defined({ ethtool }) });
     }
@@ -148,7 +148,7 @@ export class HostVfs implements Disposable {
     if (isNew)
       this.#options.logger.warn(
         { device: pciAddress },
-        'VF recreated: the network namespace that it was in cannot be reached',
+        'recreated a VF that was in a network namespace which cannot be reached',
       );
   }
 

@@ -71,7 +71,7 @@ function netlinkStrategy({ links, vfs, cni, announcements }: StrategyParts): Att
       const state = await (bond === undefined
         ? withHostFacts(vfs, device, await pod.stateAfterChange(device, link))
         : readInterface(device, pod));
-      if (state === undefined) throw missingError(task, `${used.name} has lost it`);
+      if (state === undefined) throw missingError(task, `it disappeared from ${used.name} while it was configured`);
       await announcements.configured(device, pod, state);
       return state;
     },
@@ -110,7 +110,7 @@ function cniStrategy({ links, vfs, cni }: StrategyParts): AttachStrategy {
       pod.follow();
       const link = await pod.find(device, hardwareAddress);
       if (link !== undefined) return await withHostFacts(vfs, device, await pod.stateOf(link));
-      throw missingError(task, `the CNI plugins of its claim have not moved it into ${place.netnsPath}`);
+      throw missingError(task, `the CNI plugins of its claim have not moved the device into ${place.netnsPath}`);
     },
     read: readerOfInterfaces(vfs),
     release: (device, attachment) => cni.remove(device, attachment),
@@ -128,7 +128,7 @@ function observeStrategy({ vfs }: StrategyParts): AttachStrategy {
       if (state === undefined) {
         throw missingError(
           { device, place },
-          `no component has moved it into ${place.netnsPath}, and attach is "observe"`,
+          `attach is "observe", but no component has moved the device into ${place.netnsPath}`,
         );
       }
       record();

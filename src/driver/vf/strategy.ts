@@ -114,9 +114,9 @@ export function nameTakenError(
   name: string,
   cause?: NetdraError,
 ): SandboxError {
-  const message = `device ${device} (${pciAddress}) cannot be ${name} in ${podOf(place)}: there is an interface of that name`;
+  const message = `device ${device} (${pciAddress}) cannot have the name ${name} in ${podOf(place)}: an interface there has that name`;
   const hint =
-    'eth0 is free only in a pod without a default network, and another component, such as Multus, may have made others: give the claim another name, or none';
+    'give the claim another `interfaceName`, or none: the default network of the pod has eth0, and other components, such as Multus, may have other names';
   return new SandboxError('interface-name-taken', message, { ...defined({ cause }), device, hint });
 }
 
@@ -130,7 +130,7 @@ export function leftError(devices: readonly StoredDevice[], place: SandboxPlace,
     cause,
     device: devices.map(({ name }) => name).join(', '),
     retriable: true,
-    hint: 'the card was reset, or a process in the pod has moved or deleted the interface or the bond; it is attached again once it is back',
+    hint: 'the card was reset, or a process in the pod has moved or deleted the interface or the bond; the driver attaches the device again once it is back',
   });
 }
 

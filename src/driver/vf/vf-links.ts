@@ -52,7 +52,7 @@ export class VfLinks {
       await reconfigure();
     }
     const link = (isBack ? undefined : found) ?? (await findOn(connection, device, this.#keyOf));
-    if (link === undefined) throw missingError(task, "it has no interface in the host's network namespace");
+    if (link === undefined) throw missingError(task, "the device has no interface in the host's network namespace");
     record(before ?? (await readLinkState(connection, link.index, ethtool)));
     return link;
   }

@@ -149,8 +149,7 @@ export class TrafficReader {
     } catch (error) {
       if (!(error instanceof NetdraError)) throw error;
       failures.add(error.message);
-      if (!this.#logged.has(error.message))
-        this.#options.logger.warn({ err: error }, 'traffic counters cannot be read');
+      if (!this.#logged.has(error.message)) this.#options.logger.warn({ err: error }, 'cannot read traffic counters');
       return undefined;
     }
   }

@@ -160,7 +160,7 @@ describe('validateFiles', () => {
     [
       'a class with a bond for DPDK',
       deviceClass('c', 'driver: vfio-pci, bond: { name: b0 }'),
-      /bond: b0 cannot be with driver/,
+      /bond: b0 cannot be combined with driver/,
     ],
     ['a class with RDMA for DPDK', deviceClass('c', 'driver: vfio-pci, rdma: true'), /rdma: needs an interface/],
     ['what is not YAML', 'kind: Pod\na: [1,\n', /^0:\d:\d+: document: is not valid YAML: /],
@@ -223,7 +223,7 @@ spec: { devices: { requests: [${requests}], config: [${fields && config(fields)}
     it.each([
       ['more devices than its class allows', requests(one('a', ', count: 4', 'c'), 'mtu: 1500'), /maxDevices/],
       ['more devices, without a VFConfig of its own', requests(one('a', ', count: 4', 'c'), ''), /maxDevices/],
-      ['a namespace that its class does not allow', requests(one('a', '', 'c'), '', 'b'), /not for namespace b/],
+      ['a namespace that its class does not allow', requests(one('a', '', 'c'), '', 'b'), /does not allow claims of namespace b/],
       [
         'one name for several devices',
         requests(one('a', ', count: 2'), 'interfaceName: net1'),

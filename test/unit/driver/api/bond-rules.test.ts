@@ -50,8 +50,8 @@ describe('checkBonds', () => {
   it.each([
     ['right', ['left', 'right'], undefined],
     ['right', ['left', 'right/second'], undefined],
-    ['middle', ['left', 'right'], 'has primary middle, and its members are of the requests left and right'],
-    ['left', ['left', 'left'], 'has primary left, a request with 2 of its members'],
+    ['middle', ['left', 'right'], 'has primary middle, but its members are of the requests left and right'],
+    ['left', ['left', 'left'], 'has primary left, but that request has 2 of its members'],
   ])('accepts the primary %s only if the requests %j have exactly one member in it', (primary, requests, problem) => {
     const members = requests.map((request, index) => member(index, 'ethernet', { name: 'bond0', primary }, request));
     if (problem === undefined) expect(() => checkBonds(claim, members)).not.toThrow();

@@ -16,7 +16,7 @@ describe('findContradictions', () => {
       { attach: 'observe', networkAttachmentDefinition: { name: 'a' } },
       /: networkAttachmentDefinition: needs attach: cni/,
     ],
-    [{ attach: 'cni', cni: chain('a'), mtu: 1400 }, /: mtu: does not go with attach "cni"$/],
+    [{ attach: 'cni', cni: chain('a'), mtu: 1400 }, /: mtu: cannot be combined with attach "cni"$/],
     [
       {
         neighbors: [
@@ -24,18 +24,18 @@ describe('findContradictions', () => {
           { address: '2001:DB8:0::9', macAddress: '02:00:00:00:00:0a' },
         ],
       },
-      /: neighbors\[1\]: 2001:db8::9 has 02:00:00:00:00:0a, and 02:00:00:00:00:09 in neighbors\[0\]$/,
+      /: neighbors\[1\]: 2001:db8::9 has MAC 02:00:00:00:00:0a, but 02:00:00:00:00:09 in neighbors\[0\]$/,
     ],
     [
       { bond: { name: 'bond0' }, neighbors: [{ address: '192.0.2.9', macAddress: '02:00:00:00:00:09' }] },
-      /: neighbors: active-backup bond bond0 needs bond\.failOverMac none to keep them: the kernel removes them/,
+      /: neighbors: active-backup bond bond0 keeps neighbors only with bond\.failOverMac none: the kernel removes them/,
     ],
     [
       {
         bond: { name: 'bond0', failOverMac: 'follow' },
         neighbors: [{ address: '192.0.2.9', macAddress: '02:00:00:00:00:09' }],
       },
-      /: neighbors: active-backup bond bond0 needs bond\.failOverMac none/,
+      /: neighbors: active-backup bond bond0 keeps neighbors only with bond\.failOverMac none/,
     ],
     [
       { addresses: ['192.0.2.7/24'], routes: [{ destination: '192.0.2.0/24', gateway: '192.0.2.1' }] },
@@ -60,10 +60,10 @@ describe('findContradictions', () => {
       { bond: { name: 'bond0', arpInterval: 100, arpTargets: ['192.0.2.1', '192.0.2.2', '192.0.2.1'] } },
       /: bond: arpTargets of bond0 has 192\.0\.2\.1 twice$/,
     ],
-    [{ attach: 'observe', interfaceName: 'net1' }, /: interfaceName: does not go with attach "observe"$/],
+    [{ attach: 'observe', interfaceName: 'net1' }, /: interfaceName: cannot be combined with attach "observe"$/],
     [
       { attach: 'observe', ipam: { type: 'dhcp' }, addresses: ['192.0.2.1/24'] },
-      /: ipam: does not go with attach "observe"; addresses: does not go with attach "observe"$/,
+      /: ipam: cannot be combined with attach "observe"; addresses: cannot be combined with attach "observe"$/,
     ],
     [
       { attach: 'observe', driver: 'vfio-pci' },
@@ -111,13 +111,16 @@ describe('findContradictions', () => {
       /: slaac: sysctls sets net\.ipv6\.conf\.IFNAME\.forwarding to 1, which needs net\.ipv6\.conf\.IFNAME\.accept_ra 2, and it is 1$/,
     ],
     [{ driver: 'vfio-pci', slaac: { waitSeconds: 0 } }, /: slaac: needs an interface, and vfio-pci gives none$/],
-    [{ attach: 'observe', slaac: { waitSeconds: 0 } }, /: slaac: does not go with attach "observe"$/],
-    [{ attach: 'cni', cni: chain('a'), slaac: { waitSeconds: 0 } }, /: slaac: does not go with attach "cni"$/],
+    [{ attach: 'observe', slaac: { waitSeconds: 0 } }, /: slaac: cannot be combined with attach "observe"$/],
+    [{ attach: 'cni', cni: chain('a'), slaac: { waitSeconds: 0 } }, /: slaac: cannot be combined with attach "cni"$/],
     [{ driver: 'mlx5_vfio_pci', rdma: true }, /: rdma: needs an interface, and mlx5_vfio_pci gives none$/],
     [{ driver: 'vfio-pci', sysctls: { 'net.ipv4.conf.IFNAME.arp_ignore': 1 } }, /: sysctls: needs an interface/],
-    [{ attach: 'observe', bond: { name: 'bond0' } }, /: bond: bond0 cannot be with attach "observe"$/],
-    [{ attach: 'cni', cni: chain('a'), bond: { name: 'bond0' } }, /: bond: bond0 cannot be with attach "cni"$/],
-    [{ driver: 'vfio-pci', bond: { name: 'bond0' } }, /: bond: bond0 cannot be with driver "vfio-pci"$/],
+    [{ attach: 'observe', bond: { name: 'bond0' } }, /: bond: bond0 cannot be combined with attach "observe"$/],
+    [
+      { attach: 'cni', cni: chain('a'), bond: { name: 'bond0' } },
+      /: bond: bond0 cannot be combined with attach "cni"$/,
+    ],
+    [{ driver: 'vfio-pci', bond: { name: 'bond0' } }, /: bond: bond0 cannot be combined with driver "vfio-pci"$/],
     [
       { keepHostConfig: true, addresses: ['192.0.2.1/24'], bond: { name: 'bond0' } },
       /: addresses: is \["192\.0\.2\.1\/24"\], but keepHostConfig takes the addresses of the host; bond: is \{"name":"bond0"\}, but/,
@@ -125,10 +128,10 @@ describe('findContradictions', () => {
     [{ keepHostConfig: true, slaac: { waitSeconds: 0 } }, /: slaac: is \{"waitSeconds":0\}, but keepHostConfig takes/],
     [{ keepHostConfig: true, ipam: { type: 'dhcp' } }, /: ipam: is \{"type":"dhcp"\}, but keepHostConfig takes/],
     [{ ipam: { type: 'dhcp' }, driver: 'vfio-pci' }, /: ipam: type dhcp needs an interface, and vfio-pci gives none$/],
-    [{ ipam: { type: 'dhcp' }, bond: { name: 'bond0' } }, /: ipam: type dhcp does not go with bond bond0$/],
-    [{ keepHostConfig: true, attach: 'observe' }, /: keepHostConfig: does not go with attach "observe"$/],
+    [{ ipam: { type: 'dhcp' }, bond: { name: 'bond0' } }, /: ipam: type dhcp cannot be combined with bond bond0$/],
+    [{ keepHostConfig: true, attach: 'observe' }, /: keepHostConfig: cannot be combined with attach "observe"$/],
     [{ keepHostConfig: true, driver: 'vfio-pci' }, /: keepHostConfig: needs an interface, and vfio-pci gives none$/],
-    [{ ethtool: { rings: { rx: 64 } }, attach: 'observe' }, /: ethtool: does not go with attach "observe"$/],
+    [{ ethtool: { rings: { rx: 64 } }, attach: 'observe' }, /: ethtool: cannot be combined with attach "observe"$/],
     [{ ethtool: { rings: { rx: 64 } }, driver: 'vfio-pci' }, /: ethtool: needs an interface, and vfio-pci gives none$/],
     [{ vf: { qos: 3 } }, /: vf\.qos: needs vf\.vlan from 1 to 4094$/],
     [{ vf: { vlan: 0, vlanProto: '802.1ad' } }, /: vf\.vlanProto: needs vf\.vlan from 1 to 4094$/],

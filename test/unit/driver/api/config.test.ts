@@ -365,10 +365,10 @@ describe('VFConfig validation', () => {
     [{ bond: { name: 'bond0', primary: 'left/first' } }, /bond\.primary: must be the name of a request/],
     [{ bond: { name: 'bond0', primary: 'left' } }, /bond\.primary: left is no request of the claim, which has vf/],
     [{ bond: { name: 'bond0', primaryReselect: 'failure' } }, /bond\.primaryReselect: needs primary/],
-    [{ bond: { name: 'bond0', arpInterval: 100 } }, /bond\.arpInterval: goes with arpTargets/],
+    [{ bond: { name: 'bond0', arpInterval: 100 } }, /bond\.arpInterval: must be set together with arpTargets/],
     [
       { bond: { name: 'bond0', miimon: 100, arpInterval: 100, arpTargets: ['192.0.2.1'] } },
-      /bond\.arpInterval: does not go with miimon/,
+      /bond\.arpInterval: cannot be combined with miimon/,
     ],
     [
       { bond: { name: 'bond0', arpInterval: 100, arpTargets: ['2001:db8::1'] } },
@@ -424,7 +424,10 @@ describe('configForDevice', () => {
   });
 
   it.each([
-    [{ addresses: ['192.0.2.1/24'] }, /addresses: the request of claim ns\/c has 2 devices/],
+    [
+      { addresses: ['192.0.2.1/24'] },
+      /^addresses: can be set for one device only, but the request of claim ns\/c has 2 devices/,
+    ],
     [{ macAddress: '02:00:00:00:00:01' }, /macAddress: /],
     [{ interfaceName: 'net1' }, /interfaceName: /],
   ])('rejects %j for a request of several devices', (config, message) => {

@@ -171,7 +171,7 @@ describe('VFs of a claim', () => {
     expect(bench.store.unrestored()).toMatchObject([
       { device: { name: 'dev-1', before: { driver: 'igbvf' } }, reason: 'busy' },
     ]);
-    expect(bench.logger.messages('error')).toEqual(['VF withdrawn until it is restored']);
+    expect(bench.logger.messages('error')).toEqual(['cannot restore a VF: no claim gets the VF until it is restored']);
     const next = allocated('next', ['dev-1'], trusted);
     expect(await bench.prepare(next)).toMatchObject(refusal('device-unrestored'));
     bench.control.failures.clear();

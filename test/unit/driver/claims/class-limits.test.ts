@@ -17,7 +17,7 @@ async function outcome(claim: AllocatedClaim): Promise<string> {
 describe('numa: require, at prepare', () => {
   const claim = allocated('c', ['dev-1'], { config: [fromClaim({ numa: 'require' })] });
   const refused =
-    'claim default/c has numa: require, and with device metadata off and the start gate file no container shows its claims (switch device metadata on';
+    'claim default/c has numa: require, which cannot be enforced: with device metadata off and the start gate file, the driver does not see which containers use a claim (switch device metadata on';
 
   it('is rejected, even in a repeated prepare, if the driver cannot tell which claims a container uses', async () => {
     bench.isShownByContainers = false;
@@ -41,13 +41,13 @@ describe('DeviceClass limits, at prepare', () => {
       { names: ['red'], selector: { matchExpressions: [{ key: 'tier', operator: 'In', values: ['gold'] }] } },
       'prepared',
     ],
-    [{ names: ['red'] }, 'claim default/c: its DeviceClass is not for namespace default'],
+    [{ names: ['red'] }, 'claim default/c: its DeviceClass does not allow claims of namespace default'],
     [
       { selector: { matchExpressions: [{ key: 'tier', operator: 'NotIn', values: ['gold'] }] } },
-      'is not for namespace',
+      'does not allow claims of namespace',
     ],
-    [{ selector: { matchExpressions: [{ key: 'vendor', operator: 'Exists' }] } }, 'is not for namespace'],
-    [{}, 'is not for namespace'],
+    [{ selector: { matchExpressions: [{ key: 'vendor', operator: 'Exists' }] } }, 'does not allow claims of namespace'],
+    [{}, 'does not allow claims of namespace'],
   ])('allow only claims of namespaces in %j', async (allowedNamespaces, expected) => {
     bench.namespaceLabels.set('default', { tier: 'gold' });
     const config = [fromClass({ limits: { allowedNamespaces } })];

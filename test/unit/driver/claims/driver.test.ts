@@ -89,7 +89,7 @@ describe('Driver.prepareResourceClaims', () => {
     expect(await bench.prepare(claim)).toMatchObject(
       refusal(
         'config-invalid',
-        expect.stringContaining(`mtu: ${mtu} is not within 1280 and 9000, which its PF ens1 allows`),
+        expect.stringContaining(`mtu: ${mtu} is outside of 1280 to 9000, the range that its PF ens1 allows`),
       ),
     );
     expect(bench.store.claims()).toEqual([]);
@@ -131,7 +131,7 @@ describe('Driver.prepareResourceClaims', () => {
       ['three', ['dev-3']],
     ] as const)
       await bench.prepare(allocated(name, [...devices]));
-    const reason = 'waits for the API server, or for earlier devices of it to be restored';
+    const reason = 'waits for the API server, or until devices that it had before are restored';
     expect(waits.slice(1)).toEqual([
       expect.stringMatching(`: 0 of 1 devices are prepared after 3 s; claim default/three ${reason}$`),
     ]);
@@ -249,7 +249,7 @@ describe('a bond', () => {
 
   it('is rejected for VFs that an administrator bound to vfio', async () => {
     bench.control.drivers.set('0000:00:00.9', 'vfio-pci');
-    const message = expect.stringContaining('bond: bond0 cannot be with driver "vfio-pci"');
+    const message = expect.stringContaining('bond: bond0 cannot be combined with driver "vfio-pci"');
     expect(await bench.prepare(bonded([fromClaim({ bond })]))).toMatchObject(refusal('config-invalid', message));
   });
 });
@@ -343,9 +343,9 @@ describe('a VF with guaranteed bandwidth', () => {
   });
 
   it.each([
-    [{ maxTxRate: 500 }, {}, 'vf.maxTxRate: 500 Mbit/s are asked for, and the inventory policy guarantees 400'],
-    [{ minTxRate: 300 }, {}, 'vf.minTxRate: 300 Mbit/s are asked for, and the inventory policy guarantees 400'],
-    [{ minTxRate: 500 }, { burst: true }, 'vf.minTxRate: 500 Mbit/s are asked for'],
+    [{ maxTxRate: 500 }, {}, 'vf.maxTxRate: 500 Mbit/s are requested, but the inventory policy guarantees 400'],
+    [{ minTxRate: 300 }, {}, 'vf.minTxRate: 300 Mbit/s are requested, but the inventory policy guarantees 400'],
+    [{ minTxRate: 500 }, { burst: true }, 'vf.minTxRate: 500 Mbit/s are requested'],
     [{ maxTxRate: 300 }, { burst: true }, 'vf.maxTxRate: 300 Mbit/s are less than the 400 that'],
   ] as const)('rejects other rates: %j, %j', async (vf, more, message) => {
     bench.bandwidth = { ...bandwidth, ...more };
@@ -359,7 +359,7 @@ describe('a VF with guaranteed bandwidth', () => {
     const above = (vf: object) => bench.prepare(allocated('above', ['dev-1'], { config: [fromClass({ vf })] }));
     bench.linkSpeedMbps = 1_000;
     for (const field of ['minTxRate', 'maxTxRate']) {
-      const text = `vf.${field}: 1001 Mbit/s are asked for, and the port of device dev-1 has 1000`;
+      const text = `vf.${field}: 1001 Mbit/s are requested, but the port of device dev-1 has 1000`;
       expect(await above({ [field]: 1_001 })).toMatchObject(problem(text));
     }
     expect(bench.store.claims()).toEqual([]);
@@ -375,7 +375,7 @@ describe('a VF with guaranteed bandwidth', () => {
     const results = [...(await bench.prepareAll([first!, second!])).values()];
     expect(results).toEqual([{ devices: [] }, { devices: [] }]);
     const message =
-      'claim default/c needs 400 Mbit/s of the port of PF 0000:01:00.0, and of its 1000 other claims have 800';
+      'claim default/c needs 400 Mbit/s of the port of PF 0000:01:00.0, but other claims have 800 of its 1000';
     expect(await bench.prepare(third!)).toMatchObject(refusal('bandwidth-exceeded', message));
     expect(await bench.prepare(first!)).not.toHaveProperty('error');
     await bench.unprepare(second!);
@@ -392,7 +392,7 @@ describe('a VF with guaranteed bandwidth', () => {
     expect(await bench.prepare(allocated('a', ['dev-1']))).not.toHaveProperty('error');
     const next = allocated('a', ['dev-2']);
     expect(await bench.prepare({ ...next, identity: { ...next.identity, uid: 'next' } })).toMatchObject(
-      refusal('bandwidth-exceeded', expect.stringContaining('of its 1000 other claims have 600')),
+      refusal('bandwidth-exceeded', expect.stringContaining('but other claims have 600 of its 1000')),
     );
   });
 });
@@ -405,7 +405,7 @@ describe('a claim for several pods', () => {
     expect(await bench.prepare(claim)).toMatchObject(
       refusal(
         'claim-shared',
-        'claim default/shared is reserved for 2 pods (pod-a, pod-b), and a VF can be in one only',
+        'claim default/shared is reserved for 2 pods (pod-a, pod-b), but a VF can be in only one pod',
       ),
     );
     expect(bench.store.claims()).toEqual([]);

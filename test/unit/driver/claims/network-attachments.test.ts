@@ -79,7 +79,7 @@ describe('attach: cni with a NetworkAttachmentDefinition', () => {
     createDefinition('fast', { cniVersion: '1.0.0', name: 'own', plugins: [{ type: 'sriov' }] });
     const fromElsewhere = allocated('c', ['dev-1'], { config: [opened, fromClaim(byName('fast', 'networks'))] });
     expect(await refused(fromElsewhere)).toMatch(
-      /claim default\/c may not set networkAttachmentDefinition\.namespace \(set it in the DeviceClass/,
+      /claim default\/c may not set networkAttachmentDefinition\.namespace \(an administrator can set the field in the DeviceClass/,
     );
     expect(reads()).toEqual([]);
     const classClaim = allocated('d', ['dev-1'], { config: [fromClass(byName('fast', 'networks'))] });
@@ -142,13 +142,13 @@ describe('attach: cni with a NetworkAttachmentDefinition', () => {
     async (spec) => {
       const metadata = { name: 'fast', namespace: 'default' };
       api.create({ apiVersion: 'k8s.cni.cncf.io/v1', kind: 'NetworkAttachmentDefinition', metadata, spec } as never);
-      expect(await refused(claimFor('fast'))).toMatch(/default\/fast has no spec\.config/);
+      expect(await refused(claimFor('fast'))).toMatch(/default\/fast has no text in spec\.config/);
     },
   );
 
   it.each([
-    [undefined, /default\/fast has no spec\.config with text \(write the network configuration into it/],
-    ['  ', /default\/fast has no spec\.config/],
+    [undefined, /default\/fast has no text in spec\.config \(write the network configuration into spec\.config/],
+    ['  ', /default\/fast has no text in spec\.config/],
     ['{', /invalid CNI network of NetworkAttachmentDefinition default\/fast, for claim default\/c: .*must be JSON/],
     [{ cniVersion: '1.0.0', plugins: [{ type: '../evil' }] }, /plugins\.0\.type: must be a bare file name/],
     [{ cniVersion: '9.9.9', type: 'sriov' }, /cniVersion: "9\.9\.9" is not known/],

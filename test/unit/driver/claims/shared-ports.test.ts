@@ -53,7 +53,7 @@ describe('checkPorts', () => {
       }
       const [one, two] = isFirst ? ['dev-0', 'default/lacp'] : ['dev-2', 'default/other'];
       expect(bench.shared[0]).toBe(
-        `a bond of mode 802.3ad does not share PF 0000:01:00.0: the switch may send frames to another port, also those of device ${one} of claim ${two}`,
+        `a bond of mode 802.3ad cannot share PF 0000:01:00.0: the switch may send to another port the frames of device ${one} of claim ${two}`,
       );
     }
   });

@@ -23,7 +23,7 @@ describe('a result with a share of a device', () => {
     const shares = [shareId, '0c3be3a3-4b2a-4b39-9a0c-6f2f4f2c0002'];
     const requests = shares.map((shareID, index) => ({ name: `vf-${index}`, devices: [{ device: 'dev-1', shareID }] }));
     expect(await bench.prepare(allocated('both', [], { requests }))).toMatchObject(
-      refusal('device-in-use', expect.stringContaining('it is allocated to it twice')),
+      refusal('device-in-use', expect.stringContaining('the claim has it allocated twice')),
     );
     expect([bench.store.claims(), bench.control.calls]).toEqual([[], []]);
   });

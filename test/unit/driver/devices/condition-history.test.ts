@@ -157,7 +157,7 @@ describe('ConditionHistory', () => {
     other.exec('BEGIN IMMEDIATE');
     expect(link.see(true)).toEqual(['no-carrier 0']);
     link.see(false);
-    expect(link.logger.messages('warn')).toEqual(['device condition started', 'storing a device condition failed']);
+    expect(link.logger.messages('warn')).toEqual(['device condition started', 'cannot store a device condition']);
     expect([link.active(), link.store.conditions()]).toEqual([['no-carrier 0'], []]);
     other.exec('ROLLBACK');
     link.see(true);

@@ -176,7 +176,7 @@ describe('DeviceList for a card whose VFs cannot be listed', () => {
   });
 });
 
-describe('DeviceList on a node whose devices cannot be listed', () => {
+describe('DeviceList on a node whose cannot list devices', () => {
   const lost = new NetlinkError('netlink-lost', 'cannot list links: no answer within 10000 ms', { retriable: true });
   const unlisted = { code: 'devices-unlisted', retriable: true, cause: lost, hint: expect.any(String) };
   let links: RtnlConnection['links'];
@@ -192,7 +192,7 @@ describe('DeviceList on a node whose devices cannot be listed', () => {
     const clock = new ManualClock();
     await using source = await start({ clock });
     expect(source.isListed).toBe(false);
-    expect(logger.lines).toEqual([{ level: 'error', message: 'devices cannot be listed', fields: { err: lost } }]);
+    expect(logger.lines).toEqual([{ level: 'error', message: 'cannot list devices', fields: { err: lost } }]);
     let changes = 0;
     source.watch(() => changes++);
     await tick(clock, 3);
@@ -206,7 +206,7 @@ describe('DeviceList on a node whose devices cannot be listed', () => {
     node.change('enp1s0f0v0', { mtuBytes: 9000 });
     await tick(clock);
     expect(source.offered()).toHaveLength(9);
-    expect(logger.messages('error').concat(logger.messages('warn'))).toEqual(Array(2).fill('devices cannot be listed'));
+    expect(logger.messages('error').concat(logger.messages('warn'))).toEqual(Array(2).fill('cannot list devices'));
   });
 
   it('reports its first list even if it is empty, since slices of an earlier run may exist', async () => {

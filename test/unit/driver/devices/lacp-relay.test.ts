@@ -127,7 +127,7 @@ describe('LacpRelay', () => {
     const { relay } = node.start();
     for (const pfs of [[pfAddress], [pfAddress], []]) expect(await node.follow(relay, pfs)).toEqual(['auto', 'auto']);
     expect(node.silenced()).toEqual([]);
-    const message = 'links of VFs cannot follow the LACP partner: the card sets no link state';
+    const message = 'cannot make links of VFs follow the LACP partner: the card cannot set the link state of a VF';
     expect(logger.messages('warn')).toEqual([message]);
   });
 
@@ -136,7 +136,7 @@ describe('LacpRelay', () => {
     const { relay } = node.start();
     node.card.leftOut.add(0);
     for (let look = 0; look < 2; look++) expect(await node.follow(relay, [pfAddress])).toEqual(['auto']);
-    expect(logger.messages('warn')).toEqual(['link of a VF does not follow the LACP partner']);
+    expect(logger.messages('warn')).toEqual(['cannot make the link of a VF follow the LACP partner']);
     node.card.leftOut.clear();
     expect(await node.follow(relay, [pfAddress])).toEqual(['disable']);
   });

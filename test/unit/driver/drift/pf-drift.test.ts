@@ -100,7 +100,7 @@ describe('PfDriftSweep', () => {
       type: 'Configured',
       status: 'False',
       reason: 'SettingsChanged',
-      message: expect.stringContaining('vlan is 7 instead of 100: netdra leaves it with attach cni'),
+      message: expect.stringContaining('vlan is 7 instead of 100: with attach cni, netdra leaves the setting as it is'),
     });
     expect(bench.counts).toEqual(['vlan reported']);
   });
@@ -194,7 +194,7 @@ describe('PfDriftSweep, if restored settings are rejected or lost again', () => 
       expect(bench.card.info(0)?.spoofCheck).toBe(true);
     }
     expect(bench.record.lost()).toEqual([
-      { pciAddress: '0000:01:10.0', message: expect.stringContaining('another program keeps changing it') },
+      { pciAddress: '0000:01:10.0', message: expect.stringContaining('another program keeps changing this setting') },
     ]);
     expect(bench.events.filter((event) => event.startsWith('SettingsLost Pod'))).toHaveLength(1);
     for (let rounds = 0; rounds < 12; rounds++) await bench.round();
@@ -240,7 +240,7 @@ describe('PfDriftSweep for a VF in user space that another program rebinds', () 
       {
         pciAddress: '0000:01:10.0',
         message: expect.stringContaining(
-          'driver is igbvf instead of vfio-pci: another program has bound the VF, or its card was reset',
+          'driver is igbvf instead of vfio-pci: another program has bound the VF to this driver, or the card was reset',
         ),
       },
     ]);

@@ -124,7 +124,7 @@ describe('EventWriter', () => {
     }
     await poll(() => bench.writer.size).toBe(0);
     expect(bench.api.requests('POST /apis/events.k8s.io')).toHaveLength(6);
-    expect(bench.logger.messages('warn')).toEqual(['event not written']);
+    expect(bench.logger.messages('warn')).toEqual(['cannot write event']);
   });
 
   it('logs once that it lacks permission to write events, and does not retry', async ({ own: bench }) => {
@@ -132,7 +132,7 @@ describe('EventWriter', () => {
     for (let n = 0; n < 5; n++) bench.writer.report(report(`failure ${n}`));
     await poll(() => bench.api.requests('POST /apis/events.k8s.io')).toHaveLength(5);
     await poll(() => bench.writer.size).toBe(0);
-    expect(bench.logger.messages('warn')).toEqual(['event not written']);
+    expect(bench.logger.messages('warn')).toEqual(['cannot write event']);
     expect(bench.logger.lines.find(({ level }) => level === 'warn')?.fields.reason).toContain('role lacks this');
     expect(bench.errors).toMatchObject(Array(5).fill({ code: 'api-forbidden' }));
   });

@@ -33,7 +33,7 @@ describe('withClaimEvents', () => {
     unprepareResourceClaims: async () => new Map([['c-1', error]]),
   });
   const error = new DriverError('device-in-use', 'it is prepared for claim apps/other', {
-    hint: 'it is free again when that claim is unprepared',
+    hint: 'the device is free again when that claim is unprepared',
   });
 
   it('reports on claim and pod why the claim cannot be prepared', async () => {
@@ -44,7 +44,7 @@ describe('withClaimEvents', () => {
       regarding: { apiVersion: 'v1', ...pod },
       related: { kind: 'ResourceClaim', ...identity },
       type: 'Warning',
-      note: 'Devices of claim apps/fast-net cannot be prepared: it is prepared for claim apps/other (it is free again when that claim is unprepared)',
+      note: 'Devices of claim apps/fast-net cannot be prepared: it is prepared for claim apps/other (the device is free again when that claim is unprepared)',
     });
   });
 

@@ -171,7 +171,7 @@ describe('PolicyObjects', () => {
     own.clock.advance(2_000);
     await expect(unknown).rejects.toMatchObject({ code: 'policy-unread', retriable: true });
     expect(own.seen).toHaveLength(2);
-    expect(own.logger.messages('warn')).toEqual(['the inventory policy of the last start cannot be read']);
+    expect(own.logger.messages('warn')).toEqual(['cannot read the inventory policy that an earlier start has saved']);
     away[Symbol.dispose]();
     await until(follow, () => expect(own.seen.at(-1)).toEqual(['a', { name: 'a', generation: 2 }]));
   });

@@ -48,7 +48,7 @@ describe('CniCleanUp', () => {
     const { cleanUp, deleted, logger } = create(attachments, [claim('s1', 'net1')]);
     await cleanUp.run();
     expect(deleted).toEqual(['s1/net2', 's2/net1']);
-    expect(logger.messages('warn')).toEqual(['cached CNI attachment cannot be read']);
+    expect(logger.messages('warn')).toEqual(['cannot read a cached CNI attachment']);
   });
 
   it('continues after a failed deletion, and logs it', async () => {
@@ -56,7 +56,7 @@ describe('CniCleanUp', () => {
     cleanUp.start();
     await expect.poll(() => deleted).toEqual(['s2/net1']);
     await cleanUp[Symbol.asyncDispose]();
-    expect(logger.messages('warn')).toContain('deleting CNI attachment of a removed sandbox failed');
+    expect(logger.messages('warn')).toContain('cannot delete the CNI attachment of a removed sandbox');
   });
 
   it('stops when the driver stops', async () => {

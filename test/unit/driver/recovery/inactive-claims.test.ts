@@ -123,7 +123,7 @@ describe('InactiveClaims', () => {
   ])('releases a claim that %s', async (_, answer) => {
     const { reclaimed, logger } = await sweep(answer, { sweeps: 3 });
     expect(reclaimed).toEqual([name]);
-    expect(logger.messages('warn')).toEqual(['unprepared a claim by itself: the kubelet will not do it any more']);
+    expect(logger.messages('warn')).toEqual(['unpreparing a claim that the kubelet will no longer unprepare']);
   });
 
   it('waits before it releases a claim, since a kubelet that still needs the claim would not prepare it again', async () => {

@@ -21,7 +21,7 @@ describe('toDeviceStatuses', () => {
       ),
     ).toMatchObject([
       { device: 'dev-1', ready: true, reason: 'Attached', networkData: { interfaceName: 'net1' } },
-      { device: 'dev-2', ready: false, reason: 'NotAttached', message: 'it is not in the network of the pod' },
+      { device: 'dev-2', ready: false, reason: 'NotAttached', message: 'the device is not in the network of the pod' },
     ]);
   });
 

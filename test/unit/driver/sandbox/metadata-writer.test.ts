@@ -108,7 +108,7 @@ describe('MetadataWriter', () => {
     });
     await writer.write(identity, 's1', readings);
     expect(logger.lines.at(-1)).toMatchObject({
-      message: 'claim status not updated',
+      message: 'cannot update claim status',
       fields: { claim: facts.claim, err },
     });
   });

@@ -187,7 +187,7 @@ describe('NriHooks', () => {
     hooks.synchronize([pod], [of('main', 'running')]);
     expect(calls.slice(3)).toEqual(['observe main', 'list 1, in use s1', 'synchronized']);
     expect(logger.lines.map(({ message }) => message)).toContain(
-      'CPUs of a running container not compared with its devices; reconciliation tries again',
+      'cannot compare the CPUs of a running container with its devices; reconciliation tries again',
     );
   });
 

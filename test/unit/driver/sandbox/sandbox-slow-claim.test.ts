@@ -53,7 +53,9 @@ describe('Sandbox while one of its claims is being attached', () => {
   it('counts a device as attached only once, even if the device is read again', async () => {
     for (let tick = 0; tick < 6; tick++) await pass(500);
     expect(served()).toBeGreaterThan(2);
-    expect(opened.slow).toEqual([expect.stringMatching(/^2 of 2 devices are attached after 3 s; claim apps\/b /)]);
+    expect(opened.slow).toEqual([
+      expect.stringMatching(/^2 of 2 devices are attached after 3 s; now the driver records claim apps\/b /),
+    ]);
   });
 
   it.each(['gone', 'away'] as const)(

@@ -179,7 +179,7 @@ describe('Sandbox', () => {
     clock.advance(2_000);
     await ready;
     expect(reported).toEqual([
-      'pod, a: 1 of 1 devices are attached after 3 s; claim apps/a is being recorded, with its metadata',
+      'pod, a: 1 of 1 devices are attached after 3 s; now the driver records claim apps/a and its metadata',
     ]);
   });
 
@@ -197,7 +197,7 @@ describe('Sandbox', () => {
     const second = attach().catch(() => undefined);
     await pass(3_000);
     expect(reported).toEqual([
-      'pod, a: 0 of 1 devices are attached after 3 s; claim apps/a waits for other work on it',
+      'pod, a: 0 of 1 devices are attached after 3 s; claim apps/a waits until other work on the claim has ended',
     ]);
     work.failures.clear();
     await pass(7_000);
@@ -376,7 +376,7 @@ describe('Sandbox', () => {
       expect([done(), failures]).toEqual([['serve a', 'hold a: the VF is gone', 'serve b'], ['a: the VF is gone']]);
       expect(['a', 'b'].map((uid) => sandbox.isReady(uid))).toEqual([false, true]);
       expect([sandbox.failureOf('a'), sandbox.failureOf('b')]).toMatchObject([{ error, attempts: 1 }, undefined]);
-      expect([sandbox.phase, logger.messages('warn')]).toEqual(['attaching', ['sandbox not ready yet']]);
+      expect([sandbox.phase, logger.messages('warn')]).toEqual(['attaching', ['cannot get a sandbox ready yet']]);
       expect(logger.lines.at(-1)?.fields).toMatchObject({ claim: 'apps/a', err: error, retryMs: 500 });
     });
 
@@ -477,7 +477,7 @@ describe('Sandbox', () => {
       expect([done(), sandbox.phase]).toEqual([['detach a', 'detach b'], 'detaching']);
       expect(logger.lines.slice(-2)).toMatchObject([
         { message: 'VFs detached', fields: { devices: 1 } },
-        { message: 'VFs not detached yet', fields: { claim: 'apps/a', retryMs: 500 } },
+        { message: 'cannot detach the VFs of a sandbox yet', fields: { claim: 'apps/a', retryMs: 500 } },
       ]);
       work.detachFailures.clear();
       await pass(500);

@@ -79,7 +79,7 @@ describe('StartGuard', () => {
 
   it('rejects a container while the VFs are leaving its sandbox, since nothing will open the gate', () => {
     expect(() => guard.check(pod, container([variable]), sandbox(false, undefined, true))).toThrow(
-      /cannot start with claim ns\/nic: its devices are leaving this sandbox$/,
+      /cannot start with claim ns\/nic: its devices are being detached from this sandbox$/,
     );
   });
 
@@ -140,7 +140,7 @@ describe('StartGuard', () => {
   it('rejects a container while the claim, passed to its pod, is not yet prepared for that pod', () => {
     store.putClaim(storedClaim({ identity, podUids: ['pod-1'], state: 'preparing', devices: [device] }));
     expect(() => guard.check(pod, container([variable]), sandbox(false))).toThrow(
-      /cannot start with claim ns\/nic: its devices are not prepared yet for this pod, to which it has passed$/,
+      /cannot start with claim ns\/nic: the claim has passed to this pod, for which its devices are not prepared yet$/,
     );
     expect(otherPods).toBe(1);
   });

@@ -126,7 +126,9 @@ describe('WaitingSandboxes', () => {
     expect(ids()).toEqual(['s-a', 's-b']);
     listing = () => Promise.reject(new Error('EIO'));
     await waiting.serve();
-    expect(logger.messages()).toContain('waiting containers must wait until the runtime is connected');
+    expect(logger.messages()).toContain(
+      'cannot find the containers that wait: they wait until the runtime is connected',
+    );
   });
 
   it.each<[string, () => void]>([

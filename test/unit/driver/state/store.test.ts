@@ -190,7 +190,7 @@ describe('Store', () => {
     using store = new Store(path);
     const devices = ['a', 'b'].map((shareId) => storedDevice({ shareId }));
     expect(() => store.putClaim(storedClaim({ identity, devices }))).toThrow(
-      'device dev-1 (0000:3b:02.1) cannot be prepared for claim n/c: it is allocated to it twice',
+      'device dev-1 (0000:3b:02.1) cannot be prepared for claim n/c: the claim has it allocated twice',
     );
     expect(store.claims()).toEqual([]);
   });

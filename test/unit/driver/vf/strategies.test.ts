@@ -27,7 +27,7 @@ it('a bond whose name another interface in the pod has is rejected, naming the d
   } as unknown as Parameters<typeof createStrategies>[0]);
   await expect(netlink.attach(task as unknown as AttachTask)).rejects.toMatchObject({
     code: 'interface-name-taken',
-    message: expect.stringMatching(/^device dev-1 \(0000:3b:02\.1\) cannot be eth0 in pod default\/app/),
+    message: expect.stringMatching(/^device dev-1 \(0000:3b:02\.1\) cannot have the name eth0 in pod default\/app/),
   });
 });
 

@@ -147,7 +147,7 @@ describe('TrafficReader', () => {
     const failures = ['cannot read the counters: EMSGSIZE'];
     // The first one has an interface that counts.
     for (const _ of [1, 2]) expect(await own.read()).toMatchObject({ missing: { limit: 0, unreadable: 2 }, failures });
-    expect(logger.messages('warn')).toEqual(['traffic counters cannot be read']);
+    expect(logger.messages('warn')).toEqual(['cannot read traffic counters']);
     vfTraffic = works;
     await own.read();
     vfTraffic = async () => Promise.reject(new NetlinkError('netlink-refused', 'cannot read the counters: EMSGSIZE'));

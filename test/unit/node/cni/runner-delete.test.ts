@@ -100,7 +100,7 @@ it.each(['delete', 'add'] as const)(
     await runner[what](attachmentOf(['sriov']), never);
     expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL', ...(what === 'add' ? ['sriov ADD'] : [])]);
     expect(readdirSync(join(dir.path, 'cache'))).toHaveLength(what === 'add' ? 1 : 0);
-    expect(logger.messages('warn')).toEqual(['cached CNI attachment cannot be read']);
+    expect(logger.messages('warn')).toEqual(['cannot read a cached CNI attachment']);
   },
 );
 
