@@ -68,7 +68,7 @@ export class PluginService {
     const request = decodePayload(codec.configureRequest, payload);
     const runtime = parseRuntimeInfo(request);
     this.#runtime = runtime;
-    logger.debug({ ...runtime }, 'NRI configuration received');
+    logger.debug({ ...runtime }, 'received the NRI configuration');
     await handlers.configure?.(runtime, request.config ?? '');
     const handled = eventNames.filter((name) => handlers[name] !== undefined);
     const answer = { events: eventMask(handled), ...(failurePolicy && { failurePolicy }) };
@@ -92,7 +92,7 @@ export class PluginService {
     this.#ready();
     const pods: PodSandbox[] = state.pods.map(parsePodSandbox);
     const containers: Container[] = state.containers.map(parseContainer);
-    logger.debug({ pods: pods.length, containers: containers.length }, 'NRI state received');
+    logger.debug({ pods: pods.length, containers: containers.length }, 'received pods and containers over NRI');
     const work = (async () => handlers.synchronize?.(pods, containers))()
       .catch((error) => logger.error({ err: toError(error) }, 'synchronize handler failed'))
       .finally(() => this.#afterwards.delete(work));

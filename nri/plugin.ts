@@ -119,7 +119,7 @@ export class Plugin implements AsyncDisposable {
     if (this.#stop.signal.aborted) return reported;
     const { message } = toError(error);
     const level = message === reported ? 'debug' : 'warn';
-    this.#options.logger[level]({ err: error, socket: this.#options.socketPath }, 'no connection to the runtime');
+    this.#options.logger[level]({ err: error, socket: this.#options.socketPath }, 'cannot connect to the runtime');
     return message;
   }
 
@@ -146,7 +146,7 @@ export class Plugin implements AsyncDisposable {
     if (this.#runtime !== undefined) this.#ready = pendingRuntime();
     this.#runtime = undefined;
     if (!this.#stop.signal.aborted) {
-      logger.warn({ err: error, registered: connectedAtMs !== undefined }, 'connection to the runtime lost');
+      logger.warn({ err: error, registered: connectedAtMs !== undefined }, 'lost the connection to the runtime');
     }
     if (connectedAtMs === undefined) return false;
     this.#notify('disconnected', () => handlers.disconnected?.(error));

@@ -69,7 +69,7 @@ export class Session {
   #register(client: TtrpcClient, { name, index, nri, registrationTimeoutMs, logger }: SessionOptions): void {
     const payload = nri.registerPluginRequest.encode({ pluginName: name, pluginIdx: index });
     client.call(runtimeService, 'RegisterPlugin', payload, { timeoutMs: registrationTimeoutMs }).then(
-      () => logger.debug({ name, index }, 'NRI plugin registered'),
+      () => logger.debug({ name, index }, 'registered the NRI plugin'),
       (cause) => {
         const message = `the runtime did not register plugin ${index}-${name}: ${toError(cause).message}`;
         this.#mux.close(new NriError('registration-failed', message, { cause }));
@@ -81,8 +81,9 @@ export class Session {
 /** @returns a function to call when the runtime has sent its pods, or when the connection has ended */
 function warnWhenHeldBack({ name, index, syncPatienceMs, logger }: SessionOptions): () => void {
   return after(syncPatienceMs, () => {
-    const hint = 'it registers plugins only between pod operations; if this persists, it is stuck and needs a restart';
+    const hint =
+      'the runtime registers plugins only between pod operations; if this persists, the runtime is stuck and needs a restart';
     const waiting = { plugin: `${index}-${name}`, waitedMs: syncPatienceMs, hint };
-    logger.warn(waiting, 'no Synchronize from the runtime yet');
+    logger.warn(waiting, 'the runtime has not sent Synchronize yet');
   });
 }

@@ -91,7 +91,7 @@ export class TtrpcServer {
   #receive(frame: TtrpcFrame | OversizeFrame): void {
     const { streamId } = frame;
     if ('oversizeBytes' in frame) {
-      this.#options.logger.warn({ streamId, bytes: frame.oversizeBytes }, 'ttrpc request too long, refused');
+      this.#options.logger.warn({ streamId, bytes: frame.oversizeBytes }, 'refused a ttrpc request that is too long');
       this.#answerError(streamId, oversizeError(frame.oversizeBytes));
     } else if (streamId % 2 !== 1) {
       this.#refuse(streamId, 'StreamID must be odd for client initiated streams');
@@ -131,7 +131,7 @@ export class TtrpcServer {
       return new TtrpcError(StatusCode.unimplemented, `method ${method} takes one message, not a stream`);
     }
     if (this.#atWork.size >= (this.#options.maxConcurrentCalls ?? 64)) {
-      return new TtrpcError(StatusCode.resourceExhausted, `${this.#atWork.size} calls are at work already`);
+      return new TtrpcError(StatusCode.resourceExhausted, `too many calls: ${this.#atWork.size} are at work already`);
     }
     return found;
   }
@@ -181,7 +181,7 @@ export class TtrpcServer {
       logger.warn({ streamId, service, method, err }, 'handler finished after its call timed out');
       return;
     }
-    logger.debug({ streamId, service, method, err }, 'ttrpc call answered');
+    logger.debug({ streamId, service, method, err }, 'answered a ttrpc call');
     if (answer instanceof Error) {
       this.#answerError(streamId, answer);
       return;
@@ -211,7 +211,7 @@ export class TtrpcServer {
     try {
       this.#channel.send(encodeTtrpcFrame({ streamId, type: FrameType.response, data }));
     } catch (error) {
-      this.#options.logger.debug({ err: error, streamId }, 'ttrpc response not sent');
+      this.#options.logger.debug({ err: error, streamId }, 'cannot send a ttrpc response');
     }
   }
 

@@ -73,12 +73,12 @@ const fileHints: Readonly<Record<string, string>> = {
   ENOSPC: 'free space on that file system',
   EROFS: 'the file system is read-only: check the mounts of the driver',
   EACCES: 'the driver needs write access to that directory',
-  EIO: 'the disk or its file system fails: see the log of the kernel',
+  EIO: 'the disk or its file system fails: see the kernel log',
 };
 
 /** Returns what to do about a file of the driver that cannot be read or written, by the kernel's error. */
 export function fileHint(error: unknown): string {
-  return fileHints[errnoCode(error) ?? ''] ?? 'check that path and its file system: the driver retries';
+  return fileHints[errnoCode(error) ?? ''] ?? 'check this path and its file system; the driver retries';
 }
 
 /** Returns the `code` of a Node.js or kernel error (`ENOENT`, …), if it has one. */

@@ -147,12 +147,12 @@ describe('netdra run on a node with faults', () => {
         },
       ]);
       // Claims are served: the driver connects to the runtime.
-      await expect.poll(() => said('no connection to the runtime').length, { timeout: 20_000 }).toBe(1);
+      await expect.poll(() => said('cannot connect to the runtime').length, { timeout: 20_000 }).toBe(1);
       // It asks the API server for the slices of the node as soon as it knows what they should be.
       await new Promise((resolve) => setTimeout(resolve, 2_000));
-      expect(said('ResourceSlices not published')).toEqual([]);
+      expect(said('cannot publish ResourceSlices')).toEqual([]);
       execFileSync('nsenter', [`--mount=/proc/${child.pid}/ns/mnt`, 'umount', '/sys']);
-      const published = () => said('ResourceSlices not published').length;
+      const published = () => said('cannot publish ResourceSlices').length;
       await expect.poll(published, { timeout: 20_000 }).toBeGreaterThan(0);
       expect(said('cannot list devices')).toHaveLength(1);
     } finally {
@@ -172,14 +172,14 @@ describe('netdra run on a node with faults', () => {
     createInterface({ input: child.stdout }).on('line', (line) => lines.push(JSON.parse(line)));
     try {
       const said = (msg: string) => lines.filter((line) => line.msg === msg);
-      const offered = () => said('ResourceSlices not published');
+      const offered = () => said('cannot publish ResourceSlices');
       await expect.poll(() => offered().length, { timeout: 20_000 }).toBeGreaterThan(1);
       const reason =
         /^GET \/apis\/resource\.k8s\.io\/v1\/resourceslices: no answer from the API server: connect ECONNREFUSED 127\.0\.0\.1:1$/;
       const [first, second] = offered();
       expect(first).toMatchObject({ level: 50, reason: expect.stringMatching(reason), retryMs: expect.any(Number) });
       expect(second?.retryMs).toBeGreaterThan(first?.retryMs ?? Infinity);
-      expect(said('no connection to the runtime')).toMatchObject([
+      expect(said('cannot connect to the runtime')).toMatchObject([
         { level: 40, err: { message: expect.stringMatching(/^cannot connect to \S+\/nri\.sock: .*ENOENT/) } },
       ]);
       // The tools beside it have its settings.

@@ -37,7 +37,7 @@ export class DeviceClasses implements ClassReader, AsyncDisposable {
     this.#options = options;
     this.#watch = new ListWatch({
       ...options,
-      what: 'device classes',
+      what: 'DeviceClasses',
       open: (resourceVersion, signal) => options.resources.watch({ path, query: { resourceVersion }, signal }),
       onChange: (object, type) => {
         const { name = '' } = object.metadata;

@@ -232,7 +232,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
       }
       const kept = entry.stored.devices?.filter((each) => isOf(this.#options, each)) ?? [];
       if (kept.length === 0 && wanted.length > 0) throw droppedError(claim);
-      logger.debug({ claim: claimName(claim), devices: wanted.length }, 'claim status written');
+      logger.debug({ claim: claimName(claim), devices: wanted.length }, 'wrote claim status');
       return;
     }
   }
@@ -247,7 +247,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
     // Logs each kind of failure once, until no claim has it any more.
     const isLogged = [...this.#entries.values()].some(({ failure }) => failure?.kind === kind);
     const fields = { claim: error.claim, err: error, reason: explain(error) };
-    logger[isLogged ? 'debug' : 'warn'](fields, 'claim status not written');
+    logger[isLogged ? 'debug' : 'warn'](fields, 'cannot write claim status');
 
     const isFinal = error.code === 'status-invalid' || error.code === 'status-dropped';
     const attempts = (entry.failure?.attempts ?? 0) + 1;
@@ -280,6 +280,7 @@ function toStoredStatus({ uid }: ClaimIdentity, { metadata, status }: ResourceCl
 
 function droppedError(claim: ClaimIdentity): ClaimStatusError {
   const message = `the API server did not keep the status of the devices of claim ${claimName(claim)}`;
-  const hint = 'Kubernetes 1.33 or newer has it; the feature gate is DRAResourceClaimDeviceStatus';
+  const hint =
+    'the API server needs the feature gate DRAResourceClaimDeviceStatus, which is on by default since Kubernetes 1.33';
   return new ClaimStatusError('status-dropped', message, { claim: claimName(claim), hint });
 }

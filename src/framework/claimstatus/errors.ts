@@ -36,7 +36,7 @@ export function toStatusError(cause: unknown, claim: string, driver: string): Cl
   // a change, of the allocation or of an entry that is not ours.
   if (isDriverRefused || (isKubeError(cause, 'api-invalid') && cause.message.includes('status.allocation'))) {
     const [part, json] = isDriverRefused ? ['the entry of another driver', 'data'] : ['its allocation', 'parameters'];
-    const what = `the API server considers ${part} changed, since it encodes its ${json} differently`;
+    const what = `the API server considers ${part} changed, since the stored ${json} are encoded in another way`;
     const hint = `${json} must be sent in compact JSON, without blanks outside of texts and without <, > and &, as kubectl does`;
     return new ClaimStatusError('status-invalid', `${message}: ${what}`, { claim, hint });
   }

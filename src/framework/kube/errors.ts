@@ -69,7 +69,7 @@ const codes: Record<number, KubeErrorCode> = {
 };
 
 const hints: Partial<Record<KubeErrorCode, string>> = {
-  'api-unauthorized': 'the API server does not know us: check the service account token or the kubeconfig',
+  'api-unauthorized': 'the API server rejects the credentials: check the service account token or the kubeconfig',
   'api-forbidden': "the driver's role lacks this permission: compare it with deploy/manifests/netdra.yaml",
 };
 
@@ -94,7 +94,7 @@ export function toKubeError(subject: string, httpStatus: number, body: string, r
   const isUnserved = httpStatus === 404 && status.details?.name === undefined;
   const code = isUnserved ? 'api-unserved' : (codes[httpStatus] ?? 'api-failed');
   const retryAfterSeconds = status.details?.retryAfterSeconds ?? parseSeconds(retryAfter);
-  const text = status.message ?? (body.trim().slice(0, 200) || 'no further word');
+  const text = status.message ?? (body.trim().slice(0, 200) || 'no message');
   const isEnding = status.details?.causes?.some(({ reason }) => reason === namespaceTerminating) ?? false;
   const reason = isEnding ? namespaceTerminating : status.reason;
   // The refusal is due to the namespace, not to roles.

@@ -124,7 +124,7 @@ export class FollowedList<T extends { metadata: ObjectMeta }> implements AsyncDi
         return this.#answered.resolve();
       } catch (error) {
         signal.throwIfAborted();
-        if (explain(error) !== explain(this.#failure)) logger.warn({ err: error }, `${what} cannot be listed`);
+        if (explain(error) !== explain(this.#failure)) logger.warn({ err: error }, `cannot list ${what}`);
         this.#failure = error;
         this.#answered.resolve();
         const isRefused = isKubeError(error, 'api-forbidden', 'api-unserved');

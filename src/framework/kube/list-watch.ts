@@ -61,7 +61,7 @@ export class ListWatch<T extends { metadata: ObjectMeta }> implements AsyncDispo
         reported = '';
       } catch (error) {
         if (signal.aborted) return;
-        if (String(error) !== reported) logger.warn({ err: error }, `${what} are polled, not watched`);
+        if (String(error) !== reported) logger.warn({ err: error }, `cannot watch ${what}: polling them instead`);
         reported = String(error);
         // Some proxies cut each watch after a while, and a killed API server ends none of them properly.
         if (clock.nowMs() - startMs > pauses.watch.longestMs) failures = 0;

@@ -61,7 +61,8 @@ export function checkResults<Result>(results: Results<Result>): Results<Result> 
 
 /** Checks types, since one device of a wrong type would make the encoding of the whole answer fail. */
 function checkTypes(claim: ClaimIdentity, device: PreparedDevice): void {
-  const refuse = (what: string) => broken(`driver prepared claim ${claimName(claim)} wrongly: ${what}`, claim);
+  const refuse = (what: string) =>
+    broken(`the driver returned a wrong result for claim ${claimName(claim)}: ${what}`, claim);
   if (typeof device !== 'object' || device === null) throw refuse('a device is not an object');
   for (const field of ['requests', 'cdiDeviceIds'] as const) {
     const list: unknown = device[field];

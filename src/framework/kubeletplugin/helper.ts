@@ -242,7 +242,11 @@ class Running {
   setHealth(devices: readonly DeviceHealth[]): void {
     if (this.#health === undefined) {
       const hint = 'start the helper with the option health';
-      throw new KubeletPluginError('health-invalid', 'health of devices is not served', { hint });
+      throw new KubeletPluginError(
+        'health-invalid',
+        'cannot report the health of devices: the helper does not serve it',
+        { hint },
+      );
     }
     this.#health.set(devices);
   }
@@ -304,7 +308,7 @@ class Running {
       await removeDeadSockets(dataDir, isInstanceDraSocket),
     ];
     for (const err of found.flatMap(({ problems }) => problems)) {
-      logger.warn({ driver, err }, 'removing stale sockets failed');
+      logger.warn({ driver, err }, 'cannot remove stale sockets');
     }
     const paths = found.flatMap(({ removed }) => removed);
     if (paths.length > 0) logger.info({ driver, paths }, 'removed stale sockets');

@@ -178,7 +178,7 @@ export class PluginCalls {
   #isOvertaken(facts: CallFacts, claim: ClaimIdentity): boolean {
     if ((this.#preparedBy.get(claim.uid) ?? 0) < facts.requestId) return false;
     const log = { ...facts, claim: claimName(claim), claimUid: claim.uid };
-    this.#options.logger.warn(log, 'claim stays prepared: a later call has prepared it again');
+    this.#options.logger.warn(log, 'did not unprepare a claim: a later call has prepared it again');
     return true;
   }
 
@@ -190,7 +190,7 @@ export class PluginCalls {
   ): Promise<T> {
     const { locks, turns } = this.#options;
     if (Math.max(locks.waiting, turns?.waiting ?? 0) >= maxWaiting)
-      throw aborted(`${maxWaiting} calls are waiting already`);
+      throw aborted(`too many calls: ${maxWaiting} are waiting already`);
     progress.step = 'waits for its turn';
     using held = new DisposableStack();
     try {
@@ -228,10 +228,10 @@ export class PluginCalls {
       const progress: Progress = { step: 'reads its claims' };
       const running = task(facts, { call: call.signal, work }, progress);
       const answer = await abortable(running, work, () => tooLate(method, progress, work.reason));
-      logger.debug({ ...facts, ms: clock.nowMs() - startMs }, 'call answered');
+      logger.debug({ ...facts, ms: clock.nowMs() - startMs }, 'answered a call of the kubelet');
       return answer;
     } catch (error) {
-      logger.error({ ...facts, claims: claims.map(claimName), err: error }, 'call failed');
+      logger.error({ ...facts, claims: claims.map(claimName), err: error }, 'call of the kubelet failed');
       throw error;
     }
   }
@@ -245,10 +245,10 @@ export class PluginCalls {
   ): Promise<{ error?: string }> {
     const log = { ...facts, claim: claimName(claim), claimUid: claim.uid };
     try {
-      this.#options.logger.info({ ...log, ...(await task()) }, `claim ${done}`);
+      this.#options.logger.info({ ...log, ...(await task()) }, `${done} a claim`);
       return {};
     } catch (error) {
-      this.#options.logger.error({ ...log, err: error }, `claim not ${done}`);
+      this.#options.logger.error({ ...log, err: error }, `claim cannot be ${done}`);
       return { error: explain(error) };
     }
   }
@@ -289,7 +289,7 @@ export class PluginCalls {
     if (unexpectedClaims.length === 0) return;
     this.#options.logger.warn(
       { ...facts, claimUids: unexpectedClaims },
-      'the driver gave results for claims not asked for',
+      'the driver returned results for claims that the call did not name',
     );
   }
 }

@@ -72,7 +72,7 @@ function checkDevice(
 ): asserts name is string {
   const subject = claimName(claim.identity);
   const refuse = (reason: string) =>
-    new KubeletPluginError('driver-contract', `driver prepared claim ${subject} wrongly: ${reason}`, {
+    new KubeletPluginError('driver-contract', `the driver returned a wrong result for claim ${subject}: ${reason}`, {
       claim: subject,
     });
   if (device.poolName === '' || device.deviceName === '') throw refuse('a device has no pool or no name');

@@ -38,12 +38,12 @@ export class Registration {
   async whenRegistered(signal: AbortSignal): Promise<void> {
     await abortable(this.#registered.promise, signal, () => {
       const answer =
-        this.#status?.registered === false ? `it said: ${this.#status.error}` : 'it has not asked who we are';
+        this.#status?.registered === false ? `it answered: ${this.#status.error}` : 'it has not called GetInfo';
       const message = `the kubelet has not registered driver ${this.#options.driver}: ${answer}`;
       return new KubeletPluginError('registration-refused', message, {
         cause: signal.reason,
         retriable: true,
-        hint: 'check that the kubelet runs, and that both see its plugins_registry under the same path',
+        hint: 'check that the kubelet runs, and that the driver and the kubelet see plugins_registry under the same path',
       });
     });
   }
@@ -79,7 +79,7 @@ export class Registration {
     this.#status = status;
     const log = { driver, endpoint };
     if (status.registered) logger.info(log, 'registered with the kubelet');
-    else logger.error({ ...log, error: status.error }, 'the kubelet refused the registration, it will try again');
+    else logger.error({ ...log, error: status.error }, 'the kubelet refused the registration and will try again');
     if (status.registered) this.#registered.resolve();
     onStatus(status);
   }

@@ -20,7 +20,7 @@ export async function clearSocketPath(path: string): Promise<void> {
   if (stats === undefined) return;
   if (!stats.isSocket()) {
     const what = stats.isSymbolicLink() ? 'a symbolic link' : 'a file that is not a socket';
-    const hint = 'check what it is, and remove it';
+    const hint = 'check what this file is for, and remove it';
     throw new KubeletPluginError('socket-unavailable', `${path} is ${what}`, { path, hint });
   }
   if (await isListening(path)) {

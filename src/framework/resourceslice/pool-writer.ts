@@ -63,7 +63,10 @@ export class PoolWriter {
     if (!hasWork) return false;
     const changes = { writes: writes.length, deleted: obsolete.length };
     const facts = { pool: name, generation, devices: pool.devices.length, slices: contents.length, ...changes };
-    logger.info(facts, plan.isRepair ? 'resource slices put back' : 'resource slices published');
+    logger.info(
+      facts,
+      plan.isRepair ? 'restored ResourceSlices that another client had changed' : 'published ResourceSlices',
+    );
     return plan.isRepair;
   }
 
@@ -123,7 +126,7 @@ export class PoolWriter {
     if (fresh.length === 0) return;
     for (const problem of fresh) this.#reported.add(dropKey(pool, problem));
     const message = `pool ${pool} is published without some of its fields: ${formatProblems(fresh)}`;
-    const hint = 'the feature of these fields is switched off in the API server, or it is too old for them';
+    const hint = 'these fields need a feature gate that is off in the API server, or a newer API server';
     this.#options.report(new SliceError('slice-fields-dropped', message, { pool, problems: fresh, hint }));
   }
 }

@@ -191,7 +191,7 @@ export class SlicePublisher implements AsyncDisposable {
 
   #report(error: Error, retryInMs?: number): void {
     const fields = { err: error, reason: explain(error), ...(retryInMs === undefined ? {} : { retryMs: retryInMs }) };
-    this.#options.logger.error(fields, 'ResourceSlices not published');
+    this.#options.logger.error(fields, 'cannot publish ResourceSlices');
     notify(this.#options.logger, 'onError', this.#options.onError, error);
   }
 }

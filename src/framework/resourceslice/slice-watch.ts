@@ -25,7 +25,7 @@ export class SliceWatch extends ListWatch<ResourceSlice> {
   constructor(api: Pick<SliceApi, 'watch'>, { onChange, ...options }: SliceWatchOptions) {
     super({
       ...options,
-      what: 'resource slices',
+      what: 'ResourceSlices',
       open: (resourceVersion, signal) => api.watch(resourceVersion, signal),
       onChange: (slice) => this.#see(slice),
       onLost: onChange,

@@ -113,7 +113,7 @@ export class CniCache {
     const path = join(this.#dir, name);
     try {
       const entry = parseEntry(await readFile(path, 'utf8'), path);
-      if (fileName(entry) !== name) throw new Error('its content belongs to another name');
+      if (fileName(entry) !== name) throw new Error('its content belongs to a file of another name');
       return entry;
     } catch (cause) {
       if (errnoCode(cause) === 'ENOENT') return undefined;

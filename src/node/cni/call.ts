@@ -57,7 +57,7 @@ export class PluginCaller {
       const path = join(dir, type);
       if (await isProgram(path)) return path;
     }
-    const message = `CNI network ${network} needs the plugin ${type}, which is not here`;
+    const message = `CNI network ${network} needs the plugin ${type}, which is not installed`;
     const hint = `install it into ${binDirs.join(' or ')}`;
     throw new CniError('cni-plugin-missing', message, { network, plugin: type, hint });
   }
@@ -88,7 +88,7 @@ export class PluginCaller {
     const waitedMs = clock.nowMs() - startedMs;
     const { containerId, ifName } = attachment;
     const fields = { network, plugin: plugin.type, command, containerId, ifName, ms: Math.round(waitedMs) };
-    logger.debug(fields, 'CNI plugin called');
+    logger.debug(fields, 'called a CNI plugin');
     if (signal.aborted && outcome.exitCode === null) {
       throw timeoutFailure(subject, { waitedMs, stderr: outcome.stderr, cause: signal.reason });
     }

@@ -57,7 +57,7 @@ export const pluginCodeHints: Readonly<Record<number, string>> = {
   5: 'the plugin could not read or write: check space and permissions of its state directory',
   6: 'the plugin could not decode its configuration: compare the types of the fields with its documentation',
   7: 'correct the network configuration as the message says',
-  11: 'it may pass: the plugin asks to be called again later',
+  11: 'the failure may be temporary: the plugin asks to be called again later',
   50: 'the plugin cannot serve now: check the daemon that it depends on',
   51: 'the plugin cannot serve now and its containers have limited connectivity: check the daemon that it depends on',
 };

@@ -36,7 +36,7 @@ export function findFailure(outcome: ExecOutcome, subject: CallSubject): CniErro
   if (exitCode === 0) return undefined;
   const how = exitCode === null ? `was ended by ${endedBy ?? 'an unknown cause'}` : `ended with exit code ${exitCode}`;
   const output = lastLine(stderr) ?? lastLine(outcome.stdout);
-  const message = `${describeCall(subject)}: it ${how}${output === undefined ? ' and said nothing' : `: ${output}`}`;
+  const message = `${describeCall(subject)}: it ${how}${output === undefined ? ' and printed nothing' : `: ${output}`}`;
   // The plugin did not send the signal itself: the kernel may have, when memory ran out.
   return new CniError('cni-plugin-failed', message, { ...details, retriable: exitCode === null });
 }
@@ -46,8 +46,8 @@ export function timeoutFailure(
   subject: CallSubject,
   { waitedMs, stderr, cause }: { waitedMs?: number; stderr?: string; cause: unknown },
 ): CniError {
-  const wasKilled = `it was not done after ${Math.round(waitedMs ?? 0)} ms and was killed`;
-  const outcome = waitedMs === undefined ? 'no time was left for it' : wasKilled;
+  const wasKilled = `it had not ended after ${Math.round(waitedMs ?? 0)} ms and was killed`;
+  const outcome = waitedMs === undefined ? 'no time was left to call it' : wasKilled;
   const hint = 'look at what the plugin waits for: its daemon, a lease, a device';
   const details = { ...subject, cause, stderr, retriable: true, hint };
   return new CniError('cni-timeout', `${describeCall(subject)}: ${outcome}`, details);
@@ -57,7 +57,7 @@ export function timeoutFailure(
 export function startFailure(subject: CallSubject, cause: unknown): CniError {
   const hints: Record<string, string> = {
     ENOENT: 'the plugin, or the interpreter in its first line, is gone: install it again',
-    EACCES: 'make the plugin executable, and its file system mounted without noexec',
+    EACCES: 'make the plugin executable, and mount its file system without noexec',
     ENOEXEC: 'install a plugin that is built for this machine',
     ETXTBSY: 'the plugin is being written: try again when it is installed',
   };

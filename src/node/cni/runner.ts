@@ -206,7 +206,7 @@ export class CniRunner implements AsyncDisposable {
       problems.push(error);
     }
     for (const err of problems) {
-      logger.warn({ err, network: network.name, containerId, ifName }, 'failed CNI ADD cannot be undone completely');
+      logger.warn({ err, network: network.name, containerId, ifName }, 'cannot undo a failed CNI ADD completely');
     }
   }
 
@@ -227,7 +227,7 @@ export class CniRunner implements AsyncDisposable {
       await this.#cache.write({ ...entry, deleting: true });
     } catch (err) {
       // A full disk must not keep a pod from terminating.
-      this.#options.logger.warn({ err }, 'deletion of a CNI attachment cannot be recorded');
+      this.#options.logger.warn({ err }, 'cannot record that a CNI attachment is being deleted');
     }
     await this.#teardown.deleteAll(entry, signal);
   }
@@ -239,7 +239,7 @@ export class CniRunner implements AsyncDisposable {
     for (const err of problems) {
       if (!(err instanceof CniError) || err.retriable) throw err;
       const fields = { err, network: network.name, containerId, ifName };
-      this.#options.logger.warn(fields, 'CNI DEL failed; probably nothing to delete');
+      this.#options.logger.warn(fields, 'CNI DEL failed; probably there was nothing to delete');
     }
   }
 
@@ -251,7 +251,7 @@ export class CniRunner implements AsyncDisposable {
     try {
       return await this.#cache.read(task);
     } catch (err) {
-      this.#options.logger.warn({ err }, 'cached CNI attachment cannot be read');
+      this.#options.logger.warn({ err }, 'cannot read a cached CNI attachment');
       return instead;
     }
   }

@@ -86,7 +86,7 @@ export class Teardown {
       await this.#caller.call(call, signal);
     } catch (error) {
       if (!(error instanceof CniError && error.pluginCode === unknownContainerCode)) throw error;
-      this.#logger.debug({ err: error }, 'CNI plugin has nothing to delete');
+      this.#logger.debug({ err: error }, 'CNI DEL found nothing to delete');
     }
   }
 }

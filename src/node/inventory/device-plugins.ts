@@ -72,7 +72,7 @@ export class DevicePlugins {
     try {
       file = await open(this.#path, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW);
       const { size, mtimeMs, ino, isFile } = await statOf(file);
-      if (!isFile) throw new Error('it is no file');
+      if (!isFile) throw new Error('it is not a file');
       if (size > mostMebibytes << 20) throw new Error(`it has more than ${mostMebibytes} MiB`);
       const identity = { size, mtimeMs, ino };
       if (!isDeepStrictEqual(this.#known?.file, identity)) this.#parse(identity, await readAtMost(file, size));
@@ -85,7 +85,8 @@ export class DevicePlugins {
         return { givenOut: none };
       }
       const givenOut = this.#known?.givenOut;
-      const effect = givenOut === undefined ? 'no device is offered until it can be' : 'what it said before counts';
+      const effect =
+        givenOut === undefined ? 'no device is offered until it can be read' : 'its last readable content counts';
       return { givenOut, error, problem: `${this.#path} cannot be read (${explain(error)}): ${effect}` };
     } finally {
       await file?.close();

@@ -64,7 +64,7 @@ const explanations: Record<ExclusionReason, string> = {
     "the node's default route goes through it; for a whole NIC the policy can say allowInUse: default-route",
   enslaved: 'it is a port of a bond, bridge or Open vSwitch, or in a VRF',
   'has-address': 'the node has an address on it; for a whole NIC the policy can say allowInUse: addresses',
-  'has-upper': 'the node has a VLAN, macvlan or the like on it',
+  'has-upper': 'the node has a VLAN, macvlan or similar interface on it',
   'pf-carries-default-route': "the node's default route goes through its PF; the policy can say allowInUse",
   'pf-enslaved': 'its PF is a port of a bond, bridge or Open vSwitch, or in a VRF; the policy can say allowInUse',
   'not-selected': 'no rule of the policy selects it',

@@ -98,7 +98,7 @@ export function gone(index: number): NetlinkError {
   return refused(-constants.errno.ENODEV, { operation: 'read the state of link', interfaceName: `#${index}` });
 }
 
-export function malformed(subject: RequestSubject, cause: unknown, problem = 'cannot be read'): NetlinkError {
+export function malformed(subject: RequestSubject, cause: unknown, problem = 'cannot be decoded'): NetlinkError {
   const message = `cannot ${describe(subject)}: the answer ${problem}`;
   return new NetlinkError('netlink-malformed', message, { ...factsOf(subject), cause });
 }

@@ -141,7 +141,7 @@ export class EthtoolConnection implements Disposable {
     const set = (some: EthtoolValues) => this.set(index, group, some);
     await (group === 'coalescing' ? setCoalescing({ read, set }, before, values) : set(values));
     const after = await this.effective(index, group);
-    const others = othersIn(after, values).map((name) => `${name} to ${values[name]}, it is ${after[name]}`);
+    const others = othersIn(after, values).map((name) => `${name} to ${values[name]}: it is still ${after[name]}`);
     if (others.length > 0) throw refusedBy(subject, `the driver did not set ${others.join(', ')}`);
   }
 

@@ -14,7 +14,7 @@ export async function freeName(connection: LinkReader, index: number): Promise<s
     const name = n === 0 ? `${prefix}${index % 1e6}` : `${prefix}${index % 1e6}-${n}`;
     if ((await connection.link({ name })) === undefined) return name;
   }
-  const message = `no name from ${prefix}${index % 1e6} on is free (EEXIST)`;
+  const message = `all interface names from ${prefix}${index % 1e6} up are taken (EEXIST)`;
   const hint = `delete links whose names begin with ${prefix}`;
   throw new NetlinkError('netlink-refused', message, { errno: 'EEXIST', hint });
 }

@@ -103,7 +103,7 @@ export class RequestSocket implements Disposable {
       const answer = await whileBusy(this.#clock, isBusy, ask);
       if (isFull(answer) || !answer.interrupted) return answer.parts;
     }
-    const message = `cannot ${describe(subject)}: the table changed under each attempt`;
+    const message = `cannot ${describe(subject)}: the table changed during each attempt`;
     throw new NetlinkError('netlink-interrupted', message, { ...factsOf(subject), retriable: true });
   }
 
@@ -168,7 +168,7 @@ export class RequestSocket implements Disposable {
     const message = others.length === 0 ? first : Buffer.concat([first!, ...others]);
     try {
       await this.#socket.exchange(message!, (datagram) => this.#receive(datagram));
-      this.#fail((subject) => lost('there is no answer', subject));
+      this.#fail((subject) => lost('the kernel has not answered', subject));
     } catch (cause) {
       this.#fail((subject) => lost('the exchange with the kernel failed', subject, cause));
     }

@@ -103,7 +103,7 @@ async function writeSetting({ key, value, fd }: Setting, netns: NetnsHandle, tim
   using deadline = systemClock.deadline(timeoutMs);
   const turn = await takeTurn(deadline.signal).catch(() => {
     closeSync(fd);
-    throw late(key, value, netns, `other settings and requests of the node kept it waiting for ${timeoutMs} ms`);
+    throw late(key, value, netns, `the write waited ${timeoutMs} ms for other settings and requests of the node`);
   });
   const written = promisify(write)(fd, String(value)).finally(() => {
     closeSync(fd);

@@ -92,7 +92,7 @@ export class UnknownVfStateError extends SriovError {
 
   static unreadable({ device, subject, pf }: UnreportedVf, cause: NetlinkError): UnknownVfStateError {
     const causes = { cause, mayPass: cause.retriable, reportsNone: !cause.retriable, hint: unreadableHint(cause) };
-    return new UnknownVfStateError(`cannot read what ${pf} has set for ${subject}`, { device, ...causes });
+    return new UnknownVfStateError(`cannot read the settings of ${subject} at ${pf}`, { device, ...causes });
   }
 
   /** Returns the problem of a scan. */

@@ -40,8 +40,11 @@ export class HostLinks {
     const link = await this.#appears(pciAddress, withinMs);
     if (link !== undefined) return link;
     if (await binding.hasInterface(pciAddress))
-      throw missing(pciAddress, 'something may still keep the network namespace alive that it was in');
-    throw missing(pciAddress, `its driver ${driver} has made none: the kernel log says why`);
+      throw missing(
+        pciAddress,
+        'the network namespace that the interface was in may still exist: end what keeps it alive',
+      );
+    throw missing(pciAddress, `the driver ${driver} has created no interface: the kernel log says why`);
   }
 
   /** Returns whether a function exists and has no kernel driver. */
@@ -65,7 +68,7 @@ export class HostLinks {
       return false;
     await binding.rebind(pciAddress);
     if (await this.#appears(pciAddress, appearsMs)) return true;
-    throw missing(pciAddress, 'its driver was bound again and made no interface: the kernel log says why');
+    throw missing(pciAddress, 'the driver was bound again but created no interface: the kernel log says why');
   }
 
   async #appears(pciAddress: string, forMs: number): Promise<Link | undefined> {

@@ -62,7 +62,7 @@ export class KernelWriter implements Disposable {
     timeoutMs = this.#options.timeoutMs ?? 20_000,
   ): Promise<void> {
     const earlier = this.#hung.get(device);
-    if (earlier !== undefined) throw hangs(earlier, 'has not returned since an earlier write');
+    if (earlier !== undefined) throw hangs(earlier, 'began earlier and has not returned yet');
     let writer: WriterProcess;
     do {
       writer = this.#openProcess();

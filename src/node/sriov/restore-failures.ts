@@ -32,6 +32,6 @@ export function incomplete(pciAddress: string, failures: PropertyFailure[]): Sri
     retriable: true,
     hint:
       (cause instanceof NetdraError ? cause.hint : undefined) ??
-      'remove what the causes name: the next attempt does the rest',
+      'remove the causes that the message names; the next attempt restores the rest',
   });
 }

@@ -195,7 +195,7 @@ export class VfProperties {
     if (properties.length === 0) return;
     const lost = properties.filter((property) => !(property in before));
     const reasons = [
-      ...(lost.length === 0 ? [] : [`the ${lost.join(', ')} of before its claim is not known`]),
+      ...(lost.length === 0 ? [] : [`the earlier value of ${lost.join(', ')} is not known`]),
       ...(lost.length === properties.length ? [] : ['the PF accepted the old values but reports others']),
     ];
     throw new SriovError('restore-incomplete', `${await this.#subjectOf(address)}: ${reasons.join('; ')}`, {
@@ -262,7 +262,9 @@ export class VfProperties {
     // A VF that may choose its address can choose the one that it had.
     const properties = remaining.filter((each) => each !== 'hardwareAddress' || change.hardwareAddress !== noAddress);
     if (properties.length === 0) return;
-    const error = new NetdraError('no-effect', 'the PF accepted it but reports another value', { retriable: true });
+    const error = new NetdraError('no-effect', 'the PF accepted the value but reports another one', {
+      retriable: true,
+    });
     const failed = properties.map((property) => ({ property, error }));
     throw await this.#explainFailure(address, failed);
   }

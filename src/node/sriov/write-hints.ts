@@ -1,7 +1,7 @@
 import { errnoCode } from '../../lib/errors.ts';
 
 const mount = 'sysfs must be mounted writable, and the driver must run as root';
-const gone = 'the device was removed, or its driver is bound anew: this is tried again';
+const gone = 'the device was removed, or its driver is bound anew: the driver of the node retries';
 
 /** What the kernel's refusals mean for any file of sysfs. */
 const common: Readonly<Record<string, string>> = {

@@ -223,7 +223,11 @@ spec: { devices: { requests: [${requests}], config: [${fields && config(fields)}
     it.each([
       ['more devices than its class allows', requests(one('a', ', count: 4', 'c'), 'mtu: 1500'), /maxDevices/],
       ['more devices, without a VFConfig of its own', requests(one('a', ', count: 4', 'c'), ''), /maxDevices/],
-      ['a namespace that its class does not allow', requests(one('a', '', 'c'), '', 'b'), /does not allow claims of namespace b/],
+      [
+        'a namespace that its class does not allow',
+        requests(one('a', '', 'c'), '', 'b'),
+        /does not allow claims of namespace b/,
+      ],
       [
         'one name for several devices',
         requests(one('a', ', count: 2'), 'interfaceName: net1'),

@@ -191,7 +191,7 @@ describe('a connected plugin', () => {
 
   it('loses its connection if its handler for Configure fails', async () => {
     const { runtime, log } = await stage({ handlers: { configure: () => Promise.reject(new Error('wrong runtime')) } });
-    await until(() => log.entries.some(({ message }) => message === 'connection to the runtime lost'));
+    await until(() => log.entries.some(({ message }) => message === 'lost the connection to the runtime'));
     expect(runtime.plugins).toEqual([]);
   });
 

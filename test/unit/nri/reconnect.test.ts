@@ -14,7 +14,7 @@ describe('a plugin without a runtime', () => {
     await using plugin = pluginAt(path, { logger: log, backoff: { initialMs: 5, dialMaxMs: 10 } });
     plugin.start();
     plugin.start();
-    const attempts = () => log.entries.filter(({ message }) => message === 'no connection to the runtime');
+    const attempts = () => log.entries.filter(({ message }) => message === 'cannot connect to the runtime');
     await until(() => attempts().length >= 5);
     expect(attempts().filter(({ level }) => level === 'warn')).toMatchObject([
       { fields: { socket: path, err: { code: 'not-connected', hint: expect.stringContaining('NRI') } } },
@@ -30,7 +30,7 @@ describe('a plugin whose runtime restarts', () => {
   it('resets its dial delay after each successful connection', async () => {
     // Without the reset the delays of all rounds would add up to 10 ms * 2^30.
     const { runtime, log } = await stage({ backoff: { initialMs: 10, dialMaxMs: 1e9, stableAfterMs: 0 } });
-    const failures = () => log.entries.filter(({ message }) => message === 'no connection to the runtime').length;
+    const failures = () => log.entries.filter(({ message }) => message === 'cannot connect to the runtime').length;
     for (let round = 1; round <= 10; round += 1) {
       await runtime.waitForPlugin('test');
       const before = failures();
@@ -88,7 +88,7 @@ describe('a plugin that the runtime rejects', () => {
     const log = recordingLogger();
     await using plugin = pluginAt(path, { logger: log, registrationTimeoutMs: 50 });
     plugin.start();
-    const lost = () => log.entries.filter(({ message }) => message === 'connection to the runtime lost');
+    const lost = () => log.entries.filter(({ message }) => message === 'lost the connection to the runtime');
     await until(() => lost().length === 1);
     expect(lost()).toMatchObject([
       {

@@ -136,7 +136,7 @@ describe('trap 10: registering during a long stop blocks the node, and registeri
   it('the plugin waits on one connection as long as necessary', async () => {
     const limits = { registrationTimeoutMs: 250, requestTimeoutMs: 250 };
     const { runtime, plugin, log } = await stage({ registrationTimeoutMs: 250, syncPatienceMs: 250 }, limits);
-    const warnings = () => log.entries.filter(({ message }) => message === 'no Synchronize from the runtime yet');
+    const warnings = () => log.entries.filter(({ message }) => message === 'the runtime has not sent Synchronize yet');
     await runtime.waitForPlugin('test');
     await pause(300);
     expect(warnings()).toEqual([]);

@@ -101,7 +101,7 @@ it('the driver handles a pod with one VF with the recorded number of files, tran
     })),
   }));
   expect(violation).toBeUndefined();
-  expect(trace.map(([, , what]) => what)).toContainEqual(expect.stringMatching(/^info claim unprepared/));
+  expect(trace.map(([, , what]) => what)).toContainEqual(expect.stringMatching(/^info unprepared a claim/));
   expect(Object.fromEntries(pages)).toMatchInlineSnapshot(`
     {
       "CreateContainer": {},

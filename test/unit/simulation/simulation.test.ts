@@ -65,7 +65,7 @@ describe('a schedule', () => {
     expect(violation).toBeUndefined();
     const happened = trace.map(([, , what]) => what);
     expect(happened).toContainEqual(expect.stringMatching(/^container .* runs$/));
-    expect(happened).toContainEqual(expect.stringMatching(/^info claim unprepared/));
+    expect(happened).toContainEqual(expect.stringMatching(/^info unprepared a claim/));
     expect(happened.filter((what) => /^(fault:|warn|error)|killed/.test(what))).toEqual(['killed', 'killed', 'killed']);
   });
 

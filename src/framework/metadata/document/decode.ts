@@ -58,7 +58,7 @@ export function decodeStream(text: string): MetadataDocument {
   const { requests, ...rest } = decodeMetadata(text);
   const [request, ...others] = requests;
   if (request === undefined || others.length > 0) {
-    throw new MetadataError('metadata-malformed', `requests: one expected, ${requests.length} found`);
+    throw new MetadataError('metadata-malformed', `requests: found ${requests.length} entries instead of one`);
   }
   return { ...rest, request: request.name, devices: request.devices };
 }

@@ -62,7 +62,8 @@ function nameProblem(field: string, name: unknown, pattern: RegExp, maxBytes: nu
 
 function attributesProblem(attributes: Record<string, DeviceAttribute>): string | undefined {
   const entries = Object.entries(attributes);
-  if (entries.length > limits.attributes) return `${entries.length} attributes, ${limits.attributes} are allowed`;
+  if (entries.length > limits.attributes)
+    return `has ${entries.length} attributes, but at most ${limits.attributes} are allowed`;
   for (const [name, attribute] of entries) {
     const problem = textProblem('its name', name) ?? attributeProblem(attribute);
     if (problem !== undefined) return `attribute ${JSON.stringify(name)}: ${problem}`;
@@ -75,7 +76,7 @@ function attributeProblem(attribute: DeviceAttribute): string | undefined {
   const set = kinds.filter((kind) => attribute[kind] !== undefined);
   const kind = set[0];
   if (kind === undefined || set.length > 1 || !attributeKinds.includes(kind)) {
-    return `one of ${attributeKinds.join(', ')} is needed, it has ${set.join(', ') || 'none'}`;
+    return `needs exactly one of ${attributeKinds.join(', ')}, but has ${set.join(', ') || 'none'}`;
   }
   const value: unknown = attribute[kind];
   if (!kind.endsWith('s')) return valueProblem(kind, value);
@@ -101,7 +102,8 @@ function intProblem(value: unknown): string | undefined {
 
 function networkDataProblem(data: NetworkDeviceData): string | undefined {
   const { interfaceName = '', ips = [], hardwareAddress = '' } = data;
-  if (ips.length > limits.ips) return `networkData.ips: ${ips.length} addresses, ${limits.ips} are allowed`;
+  if (ips.length > limits.ips)
+    return `networkData.ips: has ${ips.length} addresses, but at most ${limits.ips} are allowed`;
   if (new Set(ips).size < ips.length) return 'networkData.ips: an address is repeated';
   const wrong = ips.find((ip) => !isCanonicalInterfaceAddress(ip));
   if (wrong !== undefined) {
@@ -116,7 +118,7 @@ function networkDataProblem(data: NetworkDeviceData): string | undefined {
 function textProblem(field: string, text: unknown, maxBytes = Number.POSITIVE_INFINITY): string | undefined {
   if (typeof text !== 'string' || !text.isWellFormed()) return `${field} needs well-formed text`;
   const bytes = Buffer.byteLength(text);
-  return bytes > maxBytes ? `${field} has ${bytes} bytes, ${maxBytes} are allowed` : undefined;
+  return bytes > maxBytes ? `${field} has ${bytes} bytes, but at most ${maxBytes} are allowed` : undefined;
 }
 
 /** Returns whether the API server accepts the form: host bits may be set, no leading zeros, IPv6 as RFC 5952 writes it. */

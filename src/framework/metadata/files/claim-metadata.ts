@@ -52,8 +52,10 @@ export class ClaimMetadata extends ClaimDirs {
   constructor(options: ClaimMetadataOptions) {
     super(options);
     const { layouts, versions } = options;
-    if (layouts.length === 0) throw new MetadataError('metadata-invalid', 'no layout for device metadata is chosen');
-    if (versions?.length === 0) throw new MetadataError('metadata-invalid', 'no version of device metadata is chosen');
+    if (layouts.length === 0)
+      throw new MetadataError('metadata-invalid', 'the list of layouts for device metadata is empty');
+    if (versions?.length === 0)
+      throw new MetadataError('metadata-invalid', 'the list of versions of device metadata is empty');
     if (options.gate !== undefined) checkGateHook(options.gate);
     this.#layouts = layouts.map(({ name }) => name);
     this.#files = new ClaimFiles(options, this.hostDirs);

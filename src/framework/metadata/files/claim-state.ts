@@ -120,7 +120,7 @@ export function parseClaimState(text: string, dir: string, where: string): Claim
   const state = known.get(text) ?? parseRecord(text, where);
   // The record decides what is removed with a claim: another claim's record must not pass for ours.
   if (isIn(state, dir)) return state;
-  const cause = new Error(`it belongs to claim ${claimName(state.claim)}`);
+  const cause = new Error(`the record is of claim ${claimName(state.claim)}`);
   throw damaged(where, 'is damaged', cause);
 }
 
@@ -168,7 +168,7 @@ function parseRecord(text: string, path: string): ClaimState {
 
 function damaged(path: string, problem: string, cause?: unknown): MetadataError {
   const hint =
-    'the next prepare writes it anew; if none comes, delete the pods that use the claim, or else its directory';
+    'the next prepare of the claim writes the record anew; if none comes, delete the pods that use the claim, or, without such pods, the directory of the claim';
   return new MetadataError('metadata-malformed', `claim record ${path} ${problem}`, { cause, path, hint });
 }
 

@@ -324,7 +324,7 @@ function nameOf({ parts }: HostFile): string {
 function ioError(verb: string, file: HostFile, cause: unknown): MetadataError {
   const path = hostPath(file);
   const link = firstLink(file);
-  const hint = link === undefined ? fileHint(cause) : `${link} is a symbolic link, remove it`;
+  const hint = link === undefined ? fileHint(cause) : `${link} is a symbolic link: remove it`;
   return new MetadataError('metadata-io', `cannot ${verb} ${path}`, { cause, path, hint, retriable: true });
 }
 

@@ -58,7 +58,10 @@ export function findUnwritten({
 /** @throws MetadataError `metadata-not-prepared` */
 export function checkPrepared(state: ClaimState | undefined, claim: ClaimIdentity): ClaimState {
   if (state?.claim.uid === claim.uid) return state;
-  const reason = state === undefined ? 'it is not prepared' : `prepared with UID ${state.claim.uid}, not ${claim.uid}`;
+  const reason =
+    state === undefined
+      ? 'the claim is not prepared'
+      : `the claim is prepared with UID ${state.claim.uid}, not ${claim.uid}`;
   throw refusal(claim, reason);
 }
 

@@ -33,13 +33,17 @@ export function chooseStartGate(
   if (mode === 'file') return choice('file', 'as configured');
   if (mode === 'hook') {
     if (hookless === '') return choice('hook', 'as configured');
-    return choice('hook', `as configured, but containers of these runtime handlers may not wait: ${hookless}`, true);
+    return choice(
+      'hook',
+      `as configured, although these runtime handlers possibly ignore hooks, so that their containers do not wait: ${hookless}`,
+      true,
+    );
   }
   if (handlers === 'unknown') return choice('hook', 'the runtime does not say which handlers it has');
   if ('unreadable' in handlers) {
     return choice('file', `runtime handlers cannot be read from the Node: ${handlers.unreadable}`, true);
   }
-  if (hookless !== '') return choice('file', `runtime handlers that may not run hooks: ${hookless}`);
+  if (hookless !== '') return choice('file', `these runtime handlers possibly ignore hooks: ${hookless}`);
   return choice('hook', 'all runtime handlers of the node run hooks');
 }
 

@@ -34,7 +34,7 @@ const runtimeGraceSeconds = 5;
 export function checkGateHook({ program, timeoutSeconds }: GateHook): void {
   if (!program.startsWith('/')) throw invalid(`gate program ${JSON.stringify(program)} is not an absolute path`);
   if (!Number.isInteger(timeoutSeconds) || timeoutSeconds < 1 || timeoutSeconds > 110) {
-    throw invalid(`gate timeout of ${timeoutSeconds} s: 1 to 110 s expected`);
+    throw invalid(`gate timeout of ${timeoutSeconds} s is not between 1 and 110 s`);
   }
 }
 

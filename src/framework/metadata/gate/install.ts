@@ -46,7 +46,7 @@ export async function installGate({ from, dataDir }: { from: string; dataDir: st
     throw new GateError('gate-not-installed', `cannot install ${programName} as ${path}`, {
       cause,
       path,
-      hint: 'the driver needs its directory in the plugins directory of the kubelet writable, or --start-gate=file',
+      hint: 'make the directory of the driver in the plugins directory of the kubelet writable, or start the driver with --start-gate=file',
     });
   }
   checkExecutable(path);
@@ -57,7 +57,7 @@ function readProgram(from: string): Buffer {
   try {
     return readFileSync(from);
   } catch (cause) {
-    throw new GateError('gate-program-missing', `cannot read the program of the start gate, ${from}`, {
+    throw new GateError('gate-program-missing', `cannot read the start gate program ${from}`, {
       cause,
       path: from,
       hint: 'build it with `npm run build:programs`, name it with --gate-program, or do without: --start-gate=file',
@@ -85,11 +85,11 @@ function checkExecutable(path: string): void {
     accessSync(path, constants.X_OK);
   } catch (cause) {
     const isMount = errnoCode(cause) === 'EACCES';
-    throw new GateError('gate-not-executable', `the node does not run ${path}`, {
+    throw new GateError('gate-not-executable', `the node cannot execute ${path}`, {
       cause,
       path,
       hint: isMount
-        ? 'its file system is mounted noexec: mount it without, or start the driver with --start-gate=file'
+        ? 'its file system is mounted with noexec: mount it without noexec, or start the driver with --start-gate=file'
         : 'start the driver with --start-gate=file',
     });
   }

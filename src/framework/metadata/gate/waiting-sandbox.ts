@@ -95,6 +95,6 @@ function readAnnouncement(file: HostFile, sandboxId: string, now: Date): Announc
   const path = hostPath(file);
   throw new MetadataError('metadata-malformed', `announcement ${path} of a waiting container cannot be understood`, {
     path,
-    hint: 'it is of another version of netdra-gate, or damaged: its container waits until the runtime is connected',
+    hint: 'another version of netdra-gate has written the file, or it is damaged: the container waits until the runtime is connected',
   });
 }

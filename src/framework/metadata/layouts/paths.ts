@@ -27,7 +27,7 @@ export function isPathPart(name: string): boolean {
 export function fileName(name: string, subject: string): string {
   const bytes = Buffer.byteLength(name);
   if (bytes <= maxNameBytes) return name;
-  const message = `${subject}: file name ${name} has ${bytes} bytes, ${maxNameBytes} are possible`;
+  const message = `${subject}: file name ${name} has ${bytes} bytes, but at most ${maxNameBytes} are possible`;
   throw new MetadataError('metadata-name-invalid', message, { hint: 'give the claim a shorter name' });
 }
 

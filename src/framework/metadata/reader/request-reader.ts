@@ -126,7 +126,7 @@ async function readFile(path: string, driver: string, base: string | undefined):
   const [first] = found;
   if (first === undefined) {
     const names = requests.map(({ name }) => name).join(', ') || 'none';
-    const message = `metadata file ${path} has no request ${base ?? 'at all'}, it has ${names}`;
+    const message = `metadata file ${path} has no request ${base ?? 'at all'}, only ${names}`;
     throw new MetadataError('metadata-malformed', message, { path });
   }
   const devices = found.flatMap((request) => request.devices);

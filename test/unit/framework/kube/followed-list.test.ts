@@ -94,8 +94,8 @@ describe('FollowedList', () => {
     });
     expect(own.list.failure).toBeUndefined();
     expect(own.logger.messages('warn').slice(0, 2)).toEqual([
-      'nodes are polled, not watched',
-      'nodes cannot be listed',
+      'cannot watch nodes: polling them instead',
+      'cannot list nodes',
     ]);
   });
 

@@ -181,10 +181,10 @@ describe('registration', () => {
     using deadline = systemClock.deadline(20);
     await expect(helper.whenRegistered(deadline.signal)).rejects.toMatchObject({
       code: 'registration-refused',
-      message: expect.stringMatching(/has not registered driver .*: it said: .*not on this node/),
+      message: expect.stringMatching(/has not registered driver .*: it answered: .*not on this node/),
     });
     expect(bench.logger.lines.find(({ level }) => level === 'error')).toMatchObject({
-      message: 'the kubelet refused the registration, it will try again',
+      message: 'the kubelet refused the registration and will try again',
     });
     reason = undefined;
     await helper.whenRegistered(new AbortController().signal);
@@ -207,7 +207,7 @@ describe('registration', () => {
     await using helper = await startKubeletPlugin(testPlugin({}), bench.options());
     using deadline = systemClock.deadline(20);
     await expect(helper.whenRegistered(deadline.signal)).rejects.toMatchObject({
-      message: `the kubelet has not registered driver ${testDriver}: it has not asked who we are`,
+      message: `the kubelet has not registered driver ${testDriver}: it has not called GetInfo`,
       hint: expect.stringContaining('plugins_registry'),
     });
     expect(helper.registration).toBeUndefined();

@@ -88,7 +88,14 @@ describe('deferred metadata', () => {
 
   it.each([
     ['of another UID', { uid: 'other' }, 'vf', 'dev-a', testDriver, /prepared with UID \S+, not other$/],
-    ['that is not prepared', { name: 'other' }, 'vf', 'dev-a', testDriver, /claim default\/other: it is not prepared$/],
+    [
+      'that is not prepared',
+      { name: 'other' },
+      'vf',
+      'dev-a',
+      testDriver,
+      /claim default\/other: the claim is not prepared$/,
+    ],
     ['for another request', {}, 'x', 'dev-a', testDriver, /request x is not prepared$/],
     ['with a device that is not its own', {}, 'vf', 'dev-b', testDriver, /device \S+\/dev-b is not prepared for/],
     ["with another driver's device", {}, 'vf', 'dev-a', 'gpu.example', /device gpu.example\/\S+ is not prepared for/],

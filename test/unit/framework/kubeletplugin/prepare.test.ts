@@ -165,7 +165,7 @@ describe('NodePrepareResources', () => {
     const { wire } = bench.addPod('a');
     const { claims } = await bench.kubelet.client(testDriver).nodePrepareResources([wire]);
     expect(claims[wire.uid]?.error).toMatch(message);
-    expect(claims[wire.uid]?.error).toContain('driver prepared claim default/a wrongly');
+    expect(claims[wire.uid]?.error).toContain('the driver returned a wrong result for claim default/a');
   });
 
   it('requirement 3.1: returns exactly one entry per claim, whatever the driver returns', async () => {
@@ -179,7 +179,9 @@ describe('NodePrepareResources', () => {
       expect(answer.claims).toMatchObject({ [wire.uid]: { error: 'the driver gave no result' } });
       expect(Object.keys(answer.claims)).toEqual([wire.uid]);
     }
-    expect(bench.logger.messages('warn')).toEqual(Array(2).fill('the driver gave results for claims not asked for'));
+    expect(bench.logger.messages('warn')).toEqual(
+      Array(2).fill('the driver returned results for claims that the call did not name'),
+    );
   });
 
   it('requirement 2.3: returns the base names of subrequests to the kubelet', async ({ own: bench }) => {
@@ -221,7 +223,7 @@ describe('NodePrepareResources', () => {
 
   it('gives each call a number, which its log lines have', async ({ own: bench }) => {
     for (const name of ['a', 'b']) await bench.preparePod(name);
-    const lines = bench.logger.lines.filter(({ message }) => message === 'claim prepared');
+    const lines = bench.logger.lines.filter(({ message }) => message === 'prepared a claim');
     expect(lines.map(({ fields }) => fields)).toMatchObject([
       { requestId: 1, method: 'NodePrepareResources', claim: 'default/a', devices: 1 },
       { requestId: 2, method: 'NodePrepareResources', claim: 'default/b', devices: 1 },
@@ -375,7 +377,7 @@ describe('concurrent calls', () => {
     await systemClock.sleep(100);
     expect(calls[0]?.signal.aborted).toBe(false);
     calls[0]?.finish();
-    await expect.poll(() => bench.logger.messages()).toContain('claim prepared');
+    await expect.poll(() => bench.logger.messages()).toContain('prepared a claim');
     expect(bench.cdiSpecs()).toHaveLength(1);
   });
 
@@ -388,7 +390,7 @@ describe('concurrent calls', () => {
     await expect.poll(() => calls).toHaveLength(1);
     using client = new DraClient(join(bench.dataDir(), 'dra.sock'));
     await expect(client.nodePrepareResources([second!], 100)).rejects.toThrow(/DEADLINE_EXCEEDED/);
-    await expect.poll(() => bench.logger.messages('error')).toEqual(['call failed']);
+    await expect.poll(() => bench.logger.messages('error')).toEqual(['call of the kubelet failed']);
     calls[0]?.finish();
     await slow;
     expect(calls).toHaveLength(1);

@@ -66,7 +66,7 @@ describe('a claim in any combination of layouts', () => {
 });
 
 it('ClaimMetadata rejects an empty list of layouts', () => {
-  expect(() => bench.start({ layouts: [] })).toThrow('no layout for device metadata is chosen');
+  expect(() => bench.start({ layouts: [] })).toThrow('the list of layouts for device metadata is empty');
 });
 
 describe('the CDI spec', () => {
@@ -343,7 +343,7 @@ describe('immediate, deferred and mixed metadata', () => {
 
   it('handles a request that is named like a member of every JavaScript object', async () => {
     const metadata = bench.start();
-    await expect(metadata.update(claim, 'constructor', [])).rejects.toThrow('it is not prepared');
+    await expect(metadata.update(claim, 'constructor', [])).rejects.toThrow('the claim is not prepared');
     await metadata.prepare(record, new Map());
     await expect(metadata.update(claim, 'constructor', [])).rejects.toThrow('request constructor is not prepared');
     const named = { constructor: { name: 'constructor', devices: [{ pool: 'node-1', name: device.name }] } };

@@ -108,7 +108,7 @@ describe('SlicePublisher, when other clients change its slices', () => {
     bench.api.compact();
     // Less than the five minutes that it would take without the watch.
     expect(await bench.passTime(() => bench.slices().length === 1)).toBeLessThan(60);
-    expect(bench.logger.messages('warn')).toEqual(['resource slices are polled, not watched']);
+    expect(bench.logger.messages('warn')).toEqual(['cannot watch ResourceSlices: polling them instead']);
     await bench.passTime(() => bench.api.watchCount === 1);
   });
 
@@ -119,7 +119,7 @@ describe('SlicePublisher, when other clients change its slices', () => {
     const attempts = () => bench.api.log.filter(({ isWatch }) => isWatch).length;
     // With 1, 2, 4 … 60 seconds in between, the twelfth comes after six minutes.
     expect(await bench.passTime(() => attempts() === 12)).toBeGreaterThan(300);
-    expect(bench.logger.messages('warn')).toEqual(['resource slices are polled, not watched']);
+    expect(bench.logger.messages('warn')).toEqual(['cannot watch ResourceSlices: polling them instead']);
     remove(bench, 0);
     await bench.passTime(() => bench.slices().length === 1, 100);
   });

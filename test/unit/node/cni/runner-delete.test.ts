@@ -42,7 +42,7 @@ describe('CNI DEL', () => {
     plugins.writeError('tuning', 'DEL', { code: 100, msg: 'no net1 here' });
     await runner.delete(attachmentOf(['sriov', 'tuning']), never);
     expect(plugins.summary()).toEqual(['tuning DEL', 'sriov DEL']);
-    expect(logger.messages('warn')).toEqual(['CNI DEL failed; probably nothing to delete']);
+    expect(logger.messages('warn')).toEqual(['CNI DEL failed; probably there was nothing to delete']);
   });
 
   it('treats an ambiguous error as a failure', async () => {

@@ -104,7 +104,10 @@ describe('CNI ADD', () => {
     expect(plugins.summary()).toEqual([]);
     await runner.add(attachment, never);
     await runner.deleteLost(attachment, never);
-    expect([await cachedCount(), logger.messages('warn')]).toEqual([0, ['CNI DEL failed; probably nothing to delete']]);
+    expect([await cachedCount(), logger.messages('warn')]).toEqual([
+      0,
+      ['CNI DEL failed; probably there was nothing to delete'],
+    ]);
     await runner.add(attachment, never);
     expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL', 'sriov ADD']);
   });
@@ -155,7 +158,7 @@ describe('a failed CNI ADD', () => {
     expect(error.message).toMatch(/failed to ADD .*: it ended with exit code 4: no luck with ADD$/);
     expect(error.stderr).toBe('no luck with ADD\n');
     expect(plugins.summary()).toEqual(['sriov ADD', 'tuning ADD', 'tuning DEL', 'sriov DEL']);
-    expect(logger.messages('warn')).toEqual(['failed CNI ADD cannot be undone completely']);
+    expect(logger.messages('warn')).toEqual(['cannot undo a failed CNI ADD completely']);
     expect(await cachedCount()).toBe(1);
   });
 
@@ -178,10 +181,10 @@ describe('a failed CNI ADD', () => {
 
   it.each([
     ['prints an error but ends with 0', `echo '{"code":11,"msg":"busy"}'`, /: busy \(code 11\)$/],
-    ['fails without a word', 'exit 2', /: it ended with exit code 2 and said nothing$/],
+    ['fails without a word', 'exit 2', /: it ended with exit code 2 and printed nothing$/],
     ['prints no JSON', 'echo hello', /gave no valid result: it printed something that is not JSON$/],
     ['prints nothing', 'true', /gave no valid result: it printed nothing$/],
-    ['is ended by a signal', 'kill -KILL $$', /: it was ended by SIGKILL and said nothing$/],
+    ['is ended by a signal', 'kill -KILL $$', /: it was ended by SIGKILL and printed nothing$/],
     ['prints without end', 'yes', /: it printed more than 1048576 bytes and was killed$/],
     ['speaks 0.2', `echo '{"cniVersion":"0.2.0","ip4":{}}'`, /cniVersion: "0.2.0" is too old/],
   ])('is reported if a plugin %s', async (_what, body, message) => {
@@ -221,7 +224,7 @@ describe('CNI ADD with a hanging plugin', () => {
       retriable: true,
     });
     expect(error.message).toMatch(
-      /^plugin tuning of CNI network fast failed to ADD net1 of container c1: it was not done after \d+ ms and was killed$/,
+      /^plugin tuning of CNI network fast failed to ADD net1 of container c1: it had not ended after \d+ ms and was killed$/,
     );
     expect(error).toMatchObject({ cause: { name: 'TimeoutError' }, stderr: '' });
     await runner[Symbol.asyncDispose]();
@@ -251,8 +254,8 @@ describe('CNI ADD with a hanging plugin', () => {
     await runner[Symbol.asyncDispose]();
     expect(plugins.summary()).toEqual(['sriov ADD', 'tuning ADD', 'tuning DEL']);
     expect(logger.lines.filter(({ level }) => level === 'warn').map(({ fields }) => String(fields.err))).toEqual([
-      expect.stringMatching(/plugin tuning .* failed to DEL .*: it was not done after \d+ ms and was killed$/),
-      expect.stringMatching(/plugin sriov .* failed to DEL .*: no time was left for it$/),
+      expect.stringMatching(/plugin tuning .* failed to DEL .*: it had not ended after \d+ ms and was killed$/),
+      expect.stringMatching(/plugin sriov .* failed to DEL .*: no time was left to call it$/),
     ]);
     expect(await cachedCount()).toBe(1);
   });
@@ -308,7 +311,10 @@ describe('concurrent CNI operations', () => {
     await runner.add(attachmentOf(['quick'], container(20)), never);
     await runner.delete(attachmentOf(['slow'], container(21)), never);
     const late = await failureOf(runner.add(attachmentOf(['slow'], container(22)), within(100)));
-    expect(late).toMatchObject({ code: 'cni-timeout', message: expect.stringContaining('no time was left for it') });
+    expect(late).toMatchObject({
+      code: 'cni-timeout',
+      message: expect.stringContaining('no time was left to call it'),
+    });
     expect(begun()).toBe(16);
     writeFileSync(stop, '');
     await Promise.all(adds);

@@ -82,7 +82,7 @@ describe('KernelWriter', () => {
       expect(outcome).toMatchObject({ reason: { code: 'device-hangs', retriable: true } });
     }
     expect(writer.hung.map((each) => each.device).sort()).toEqual([0, 1, 2, 3, 4, 5].map(device));
-    await expect(writer.write(path, 'x', device(0))).rejects.toThrow('has not returned since an earlier write');
+    await expect(writer.write(path, 'x', device(0))).rejects.toThrow('began earlier and has not returned yet');
     for (const { drain } of pipes) drain();
     await expect.poll(() => writer.hung, { timeout: 10_000 }).toEqual([]);
     await writer.write(path, 'again', device(0));

@@ -204,8 +204,8 @@ describe('TtrpcServer', () => {
     const { call, answers } = serve({ slow: () => release.promise.then(() => ({})), echo }, { maxConcurrentCalls: 3 });
     for (let id = 1; id <= 9; id += 2) call(id, 'slow');
     expect(answers()).toEqual([
-      { streamId: 7, status: { code: 8, message: '3 calls are at work already' } },
-      { streamId: 9, status: { code: 8, message: '3 calls are at work already' } },
+      { streamId: 7, status: { code: 8, message: 'too many calls: 3 are at work already' } },
+      { streamId: 9, status: { code: 8, message: 'too many calls: 3 are at work already' } },
     ]);
     release.resolve();
     await until(() => answers().length === 5);

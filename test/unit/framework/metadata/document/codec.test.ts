@@ -179,10 +179,10 @@ describe('decodeStream', () => {
 
   it('requires exactly one request; decodeMetadata accepts any number', () => {
     const text = (requests: string) => encodeObject(document, 'v1beta1').replace(/"requests": \[[\s\S]*\]/, requests);
-    expect(() => decodeStream(text('"requests": []'))).toThrow('requests: one expected, 0 found');
+    expect(() => decodeStream(text('"requests": []'))).toThrow('requests: found 0 entries instead of one');
     expect(decodeMetadata(text('"requests": []')).requests).toEqual([]);
     expect(() => decodeStream(text('"requests": [{"name":"a"},{"name":"b"}]'))).toThrow(
-      'requests: one expected, 2 found',
+      'requests: found 2 entries instead of one',
     );
     expect(decodeMetadata(text('"requests": [{"name":"a"},{"name":"b"}]')).requests).toEqual([
       { name: 'a', devices: [] },

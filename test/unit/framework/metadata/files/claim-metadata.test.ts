@@ -71,7 +71,7 @@ describe('ClaimMetadata', () => {
       expect.objectContaining({ layout: 'v1', state: 'current' }),
     );
     expect((await textWith(['v1beta1'], 'c-uid')).trimEnd()).toBe(both.trimEnd());
-    expect(() => open([])).toThrow('no version of device metadata is chosen');
+    expect(() => open([])).toThrow('the list of versions of device metadata is empty');
   });
 
   it('commits records of all claims of a call and changes of the driver together, leaving out failed claims', async () => {

@@ -66,7 +66,7 @@ describe('a symbolic link', () => {
     const contents = new Map([['vf', devices]]);
     await expect(metadata.prepare(record, contents)).rejects.toMatchObject({
       code: 'metadata-io',
-      hint: `${path} is a symbolic link, remove it`,
+      hint: `${path} is a symbolic link: remove it`,
     });
     expect(readdirSync(elsewhere)).toEqual(['precious']);
   });
@@ -82,7 +82,7 @@ describe('a symbolic link', () => {
     symlinkSync(target, path);
     await expect(metadata.update(claim, 'vf', [])).rejects.toMatchObject({
       message: `cannot update ${path}`,
-      hint: `${path} is a symbolic link, remove it`,
+      hint: `${path} is a symbolic link: remove it`,
     });
     expect(readFileSync(target, 'utf8')).toBe('untouched');
     // Unprepare removes the link itself.
@@ -170,7 +170,7 @@ describe('names used in paths', () => {
   it('are rejected if they make a file name too long', async () => {
     const long = { ...claim, name: 'c'.repeat(253) };
     await expect(metadata.prepare({ ...record, claim: long }, new Map())).rejects.toThrow(
-      /^default\/c{253}: file name c{253}\.vf\.json has 261 bytes, 255 are possible$/,
+      /^default\/c{253}: file name c{253}\.vf\.json has 261 bytes, but at most 255 are possible$/,
     );
     expect(bench.files()).toEqual([]);
   });

@@ -13,7 +13,7 @@ const mixed: RuntimeHandlers = { names: ['', 'runc', 'kata-qemu', 'runsc'] };
 describe('chooseStartGate', () => {
   it.each([
     ['auto', runc, 'hook', false, 'all runtime handlers of the node run hooks'],
-    ['auto', mixed, 'file', false, 'runtime handlers that may not run hooks: kata-qemu, runsc'],
+    ['auto', mixed, 'file', false, 'these runtime handlers possibly ignore hooks: kata-qemu, runsc'],
     ['auto', 'unknown', 'hook', false, 'the runtime does not say which handlers it has'],
     ['auto', { unreadable: 'no way' }, 'file', true, 'runtime handlers cannot be read from the Node: no way'],
     ['hook', runc, 'hook', false, 'as configured'],
@@ -24,7 +24,7 @@ describe('chooseStartGate', () => {
       mixed,
       'hook',
       true,
-      'as configured, but containers of these runtime handlers may not wait: kata-qemu, runsc',
+      'as configured, although these runtime handlers possibly ignore hooks, so that their containers do not wait: kata-qemu, runsc',
     ],
     ['file', runc, 'file', false, 'as configured'],
     ['file', { unreadable: 'no way' }, 'file', false, 'as configured'],

@@ -81,7 +81,7 @@ describe('installGate', () => {
     from = join(dir.path, 'none');
     await expect(install()).rejects.toMatchObject({
       code: 'gate-program-missing',
-      message: `cannot read the program of the start gate, ${from}`,
+      message: `cannot read the start gate program ${from}`,
       path: from,
       hint: expect.stringContaining('npm run build:programs'),
     });

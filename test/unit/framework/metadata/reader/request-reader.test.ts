@@ -141,7 +141,7 @@ describe('readRequestMetadata', () => {
     expect(error).toMatchObject({ code: 'metadata-malformed', path });
     writeFileSync(path, readFileSync(join(root, v1Dir, 'b.example-metadata.json'), 'utf8').replaceAll('"vf"', '"x"'));
     await expect(readRequestMetadata({ claim: 'fast-net', request: 'vf' }, { root })).rejects.toThrow(
-      `metadata file ${path} has no request vf, it has x`,
+      `metadata file ${path} has no request vf, only x`,
     );
   });
 
