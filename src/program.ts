@@ -21,8 +21,8 @@ import {
 } from './cli/commands.ts';
 
 const exitCodes = `
-Exit codes: 0 on success; 1 if the command failed, or found a problem (doctor, metadata, status, validate)
-or convert has left something out; 2 for a command line that is not understood.`;
+Exit codes: 0: success; 1: the command failed, found a problem (doctor, metadata, status, validate),
+or could not convert everything (convert); 2: the command line is invalid.`;
 
 /** Creates the command line of netdra. Commands import their code when they run: the driver alone takes half a second. */
 export function createProgram(): Command {

@@ -12,7 +12,7 @@ export function policySchema(): object {
     override: ({ jsonSchema }) => delete jsonSchema['x-kubernetes-validations'],
   });
   const description =
-    'Which VFs are offered, docs/inventory.md: the keys of an InventoryPolicy besides apiVersion and kind.';
+    'Devices to offer: the keys of an InventoryPolicy except apiVersion and kind (docs/inventory.md).';
   return { description, ...schema };
 }
 

@@ -30,7 +30,7 @@ describe('netdra', () => {
         /^ {2}(-\w, )?--[a-z-]+( [<[][a-z/]+[>\]])? {2,}\S|^ {2}(-\w, )?--[a-z-]+( [<[][a-z/]+[>\]])?$/,
       );
     expect(stdout).toContain('--simulate <vfs>');
-    expect(stdout).toContain('\nExit codes: 0 on success; 1 if');
+    expect(stdout).toContain('\nExit codes: 0: success; 1: the command failed');
   });
 
   it('prints its version', () => {

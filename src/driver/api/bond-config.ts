@@ -51,7 +51,7 @@ export const bond = z
       .int()
       .min(10)
       .max(10_000)
-      .describe('Interval between link checks of its members, ms. Default: 100.')
+      .describe('Interval between link checks of the members, ms. Default: 100.')
       .optional(),
     arpInterval: z
       .int()
@@ -67,17 +67,19 @@ export const bond = z
       .optional(),
     failOverMac: z
       .enum(failOverMacs)
-      .describe('Whose MAC address it has after a failover, with active-backup only. Default: active.')
+      .describe('Whose MAC address the bond has after a failover, with active-backup only. Default: active.')
       .optional(),
     primary: z
       .string()
       .regex(/^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/, 'must be the name of a request')
-      .describe('Request whose VF it uses while that one works. Default: none, so that it stays with its member.')
+      .describe(
+        'Request whose VF the bond uses while that VF works. Default: none: the bond stays with its current member.',
+      )
       .optional(),
     primaryReselect: z
       .enum(primaryReselects)
       .describe(
-        'When it returns to primary: once it works again, if it is faster, or if the other fails. Default: always.',
+        'When the bond returns to the primary VF: once that works again, only if it is faster, or only if the other fails. Default: always.',
       )
       .optional(),
     xmitHashPolicy: z
@@ -85,7 +87,7 @@ export const bond = z
       .describe('Headers that decide which member sends a packet. Default: layer2.')
       .optional(),
     lacpRate: z.enum(lacpRates).describe('How often the switch sends LACP frames. Default: slow.').optional(),
-    adSelect: z.enum(adSelects).describe('Which of several LACP partners it uses. Default: stable.').optional(),
+    adSelect: z.enum(adSelects).describe('Which of several LACP partners the bond uses. Default: stable.').optional(),
   } satisfies FieldsOf<BondConfig>)
   .superRefine((config, context) => {
     for (const [path, message] of bondFaults(config)) context.addIssue({ code: 'custom', path: [path], message });

@@ -37,7 +37,7 @@ export const kubernetesName = z
 const networkAttachmentDefinition = z
   .strictObject({
     name: kubernetesName,
-    namespace: kubernetesName.describe('Default: the namespace of the claim.').optional(),
+    namespace: kubernetesName.describe('Namespace of the definition. Default: that of the claim.').optional(),
   })
   .describe('With attach cni: the NetworkAttachmentDefinition that has the network configuration in its spec.config.');
 

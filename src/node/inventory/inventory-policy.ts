@@ -70,7 +70,7 @@ const pfRuleOf = (values: Values) =>
           .describe('Let VFs send more while the port is idle. Needs a card with minimum rates. Default: false.')
           .optional(),
       })
-      .describe('Limits allocated VFs to the bandwidth of their port.')
+      .describe('Bandwidth of VFs. Claims get no more VFs of a port than its bandwidth allows.')
       .optional(),
     resourceName: resourceName.optional(),
   });
@@ -104,7 +104,7 @@ const health = z.strictObject({
   lacpRelay: z
     .boolean()
     .describe(
-      'VFs of claims whose link state is auto have no link while the LACP partner of their PF is lost. Default: false.',
+      'Set links of VFs in claims down while the LACP partner of their PF is lost, if their link state is auto. Default: false.',
     )
     .optional(),
 });
@@ -113,7 +113,7 @@ const rulesOf = (values: Values) => ({
   pfs: z.array(pfRuleOf(values)).max(mostRules).optional(),
   nics: z.array(nicRuleOf(values)).max(mostRules).optional(),
   resourceName: resourceName.optional(),
-  health: health.describe('Reactions to a condition besides the taint.').optional(),
+  health: health.describe('Reactions to a condition of a device, besides the taint.').optional(),
   taints: taints.describe('Effect of the taint for each condition of a device. Default: NoSchedule.').optional(),
 });
 
