@@ -248,7 +248,7 @@ describe('a VF that leaves its pod while the pod runs', () => {
     await driver.side.hooks.runPodSandbox(sandbox(), call);
     expect(driver.gate('c')).toBe('served s1');
     pod.exec('ip', 'link', 'set', 'net1', 'down', 'name', 'nsim0v0', 'netns', host.path);
-    await expect.poll(() => driver.gate('c')).toMatch(/^waiting s1 .*no component has moved it into/);
+    await expect.poll(() => driver.gate('c')).toMatch(/^waiting s1 .*no component has moved the device into/);
     expect([linksOf(host).includes('nsim0v0'), driver.failures[0]]).toEqual([true, expect.stringMatching(left)]);
     move();
     await expect.poll(() => driver.gate('c'), { timeout: 60_000 }).toBe('served s1');

@@ -189,7 +189,7 @@ export function describeRelease(get: () => ReleaseSite): void {
       const inForce = offered().length;
       apply({ vfs: '90' });
       // Looked at twice only: there are 10 s between two writes.
-      const message = expect.stringContaining('its rules select no VF of this node');
+      const message = expect.stringContaining('the rules select no VF of this node');
       const refused = { status: 'False', reason: 'Refused', message };
       await expect.poll(() => view().conditions[0], settled).toMatchObject(refused);
       expect(view()).toMatchObject({ policy: { name: 'some', generation: 1 }, devices: { offered: inForce } });
