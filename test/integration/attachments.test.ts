@@ -266,7 +266,7 @@ describe('a VF with ethtool settings', () => {
     const refused = { ...ethtool, features: { 'hw-tc-offload': true } };
     bench.prepare('c', [{ index: 1, config: { interfaceName: 'net1', ethtool: refused } }]);
     const pod = bench.newPod();
-    await expect(bench.attach('c', pod)).rejects.toThrow('did not set hw-tc-offload to true, it is false');
+    await expect(bench.attach('c', pod)).rejects.toThrow('did not set hw-tc-offload to true: it is still false');
     expect(await bench.ethtool('net1', pod)).toMatchObject({ channels: { tx: 1 } });
     await bench.detach('c');
     expect(await bench.ethtool('vf1')).toEqual(before);

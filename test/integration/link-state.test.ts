@@ -261,9 +261,9 @@ describe('applyEthtool', () => {
     [{ features: { gro: true } }, 'the driver has no gro, which the kernel calls rx-gro'],
     [
       { features: { 'tx-scatter-gather': false, 'tx-tcp-segmentation': true } },
-      'the driver did not set tx-tcp-segmentation to true, it is false',
+      'the driver did not set tx-tcp-segmentation to true: it is still false',
     ],
-    [{ features: { 'hw-tc-offload': true } }, 'the driver did not set hw-tc-offload to true, it is false'],
+    [{ features: { 'hw-tc-offload': true } }, 'the driver did not set hw-tc-offload to true: it is still false'],
     [{ privateFlags: { 'legacy-rx': true } }, 'the driver has no legacy-rx'],
     [{ rings: { rx: 64 } }, 'the driver has no rx'],
     [{ channels: { rx: 5 } }, 'cannot set channels (rx) of link'],

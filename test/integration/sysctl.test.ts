@@ -183,7 +183,7 @@ describe('writeInterfaceSysctls, while writes hang in the kernel', () => {
     const errors = await Promise.all(writes);
     for (const error of errors) expect(error).toMatchObject({ code: 'sysctl-refused', retriable: true });
     const late = expect.stringMatching(/: the kernel has not finished within 500 ms$/);
-    const kept = expect.stringMatching(/: other settings and requests of the node kept it waiting for 500 ms$/);
+    const kept = expect.stringMatching(/: the write waited 500 ms for other settings and requests of the node$/);
     expect(errors.map((error) => (error as Error).message)).toEqual([late, late, kept, kept]);
     for (const pipe of pipes) pipe.drain();
     // The next one is not kept waiting by those that have been given up.
