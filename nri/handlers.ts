@@ -14,9 +14,9 @@ export type PodHandler = (pod: PodSandbox, context: CallContext) => void | Promi
 
 /** Changes that the runtime makes to a container before it creates it. */
 export interface ContainerAdjustment {
-  /** Environment variables; one replaces the container's variable of the same name. */
+  /** Environment variables. Each replaces a variable of the container that has the same name. */
   env?: { name: string; value: string }[];
-  /** Mounts; one replaces the container's mount with the same destination. */
+  /** Mounts. Each replaces a mount of the container that has the same destination. */
   mounts?: Container['mounts'];
 }
 

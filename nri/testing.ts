@@ -32,7 +32,7 @@ export interface FakeRuntimeOptions {
   registrationTimeoutMs?: number;
   /** Time limit for the answer to an event, ms. Default 2000. */
   requestTimeoutMs?: number;
-  /** Configures plugins before it answers their registration; Go does either. Default false. */
+  /** Whether to configure plugins before their registration is answered, not after. Go's runtime side does both. Default false. */
   configureFirst?: boolean;
   /** Maximum size of one message with existing pods and containers, bytes. Default 4 MiB, as in Go. */
   maxSyncBytes?: number;

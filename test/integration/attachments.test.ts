@@ -202,7 +202,7 @@ describe('a VF that an earlier attempt moved to its pod', () => {
     return pod;
   };
 
-  it('gets the name in its claim if the earlier attempt did not rename it', async () => {
+  it('gets the name that its claim sets if the earlier attempt did not rename it', async () => {
     // As the kernel leaves a link whose new name another one took during the move.
     const pod = await leaveDownAs('vf1');
     expect(await bench.attach('c', pod)).toMatchObject([{ interfaceName: 'fast0' }]);

@@ -56,7 +56,7 @@ describe('a VF with ipam of type dhcp', () => {
     await expect.poll(() => server.leases.size).toBe(0);
   });
 
-  it('keeps its lease when the pod renames an interface that kept its name, and leaves nothing behind', async () => {
+  it('keeps its lease when the pod renames an interface that netdra has not renamed, and frees it at detach', async () => {
     const [{ ips } = {}] = await attach({});
     pod.exec('ip', 'link', 'set', 'vf1', 'down');
     pod.exec('ip', 'link', 'set', 'vf1', 'name', 'own', 'up');

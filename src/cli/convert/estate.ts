@@ -30,7 +30,7 @@ export interface Resource {
   terms: string[];
 }
 
-/** A network that attaches pods through a VF of a resource. */
+/** A network to which pods are attached through a VF of a resource. */
 export interface Network {
   of: InputObject;
   name: string;

@@ -212,7 +212,7 @@ function tuningConfig(plugin: FieldReader): NetworkConfig {
   };
 }
 
-/** Merges the settings of a network's class: those of its VFs, and its own. */
+/** Merges what goes into the class of a network: the settings of its VFs, and those of the network. */
 export function mergedConfig(resource: ResourceConfig, network: NetworkConfig): NetworkConfig {
   const { mtu, ...rest } = resource;
   // Plugins set the MTU themselves.

@@ -5,7 +5,7 @@ import type { FieldsOf } from './fields-of.ts';
 /** The kernel keeps 2^32-1 for "no change". Source: chown(2). */
 const maxId = 0xfffffffe;
 
-/** A text: YAML 1.1 reads 0660 as an octal number, and YAML 1.2 as a decimal one. */
+/** A string, since YAML 1.1 reads 0660 as an octal number, and YAML 1.2 as a decimal one. */
 const mode = z
   .string('must be octal digits in quotes, such as "0660"')
   .regex(/^0?[0-7]{3}$/, 'must be octal digits from "0000" to "0777", such as "0660"');

@@ -34,7 +34,7 @@ export interface LacpRelayOptions {
  */
 export class LacpRelay {
   readonly #options: LacpRelayOptions;
-  /** PFs that could not set the link state of their VFs, while they have no partner. */
+  /** PFs without a partner that could not set the link state of their VFs. A PF leaves the set when it has a partner. */
   readonly #unable = new Set<string>();
   /** Failures that were logged, by PCI address. */
   readonly #logged = new Map<string, string>();

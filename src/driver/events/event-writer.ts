@@ -15,7 +15,7 @@ import { RateLimit } from '../../lib/rate-limit.ts';
 import { pauses } from '../../lib/waiting-times.ts';
 import { type EventReport, type EventReporter, formatMicroTime, formatNote, type KubeEvent } from './event.ts';
 
-/** Events with the same text within this time are one, with a count. Source: client-go `tools/events`, `finishTime`. */
+/** Events with the same text within this time become one with a count. Source: client-go `tools/events`, `finishTime`. */
 const seriesEndsMs = 360_000;
 /** How often an increased count is written. */
 const repeatMs = 30_000;

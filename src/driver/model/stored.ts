@@ -39,7 +39,7 @@ export interface Attachment extends SandboxPlace {
   created?: CreatedLink;
 }
 
-/** A VF that is prepared for a claim, by the key that its allocation result has. */
+/** A VF that is prepared for a claim, with the key from its allocation result. */
 export interface StoredDevice extends DeviceKey {
   pciAddress: string;
   /** PCI address of the PF; absent for a plain NIC. */

@@ -20,7 +20,7 @@ export interface PodWaitOptions {
   onWaited: (result: WaitResult, times: WaitTimes) => void;
 }
 
-/** How long a pod waits for its devices, from the start of its sandbox on. */
+/** How long a pod waits for its devices, counted from the start of its sandbox. */
 export class PodWait {
   readonly #options: PodWaitOptions;
   /** Times so far; `undefined` while the pod does not wait. */

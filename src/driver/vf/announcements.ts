@@ -97,7 +97,7 @@ export class Announcements {
     }
   }
 
-  /** Returns IPv4 addresses of a VF that other hosts of its network have, with their MAC addresses. */
+  /** Returns those IPv4 addresses of a VF that another host of its network has, too, each with the MAC address of that host. */
   conflictsOf(device: DeviceKey): ReadonlyMap<string, string> {
     return this.#conflicts.get(formatDeviceKey(device)) ?? new Map();
   }

@@ -44,7 +44,7 @@ interface AttachTarget {
 /** A VF to attach to a sandbox. */
 export interface AttachTask extends AttachTarget {
   pod: PodLinks;
-  /** What `creates` of its strategy has returned. */
+  /** What the strategy's `creates` has returned. */
   created?: CreatedLink;
   /** From an earlier attachment of the VF: the state that still has to be restored. */
   before?: LinkState;

@@ -35,7 +35,7 @@ export class ListWatch<T extends { metadata: ObjectMeta }> implements AsyncDispo
     this.#options = options;
   }
 
-  /** Follows changes from this version of a list on. */
+  /** Follows changes, starting at this version of a list. */
   follow(resourceVersion: string): void {
     this.#resourceVersion = resourceVersion;
     this.#running ??= this.#run();

@@ -134,7 +134,7 @@ export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** Fields that the specification defines, by {@link fold}. */
+/** Fields that the specification defines. Names are compared after {@link fold}. */
 const ownFields = ['cniVersion', 'cniVersions', 'name', 'type', 'plugins', 'capabilities', 'ipam'];
 const specified = new Map([...ownFields, ...reservedFields].map((name) => [fold(name), name]));
 

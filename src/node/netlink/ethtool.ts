@@ -91,7 +91,7 @@ const absentErrnos = ['EOPNOTSUPP', 'ENOTSUP'];
 export class EthtoolConnection implements Disposable {
   readonly #socket: RequestSocket;
   readonly #netnsPath: string | undefined;
-  /** ID of the family, looked up once: the kernel numbers families when they are registered. */
+  /** ID of the family, which the kernel chooses when it registers the family. Looked up once. */
   #familyId: number | undefined;
 
   constructor(socket: RequestSocket, netnsPath?: string) {

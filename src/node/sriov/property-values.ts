@@ -93,8 +93,8 @@ function comparable(value: NonNullable<VfChange[VfProperty]>): string {
 }
 
 /**
- * Asserts that a claim sets no VF properties of a plain NIC, which has no PF to set them. Its MAC is set on its interface,
- * in the pod, if it has one.
+ * Asserts that a claim for a whole NIC asks for no VF properties: there is no PF to set them. A MAC is allowed if the NIC
+ * has an interface, where it is set, in the pod.
  * @param asked the requested properties
  * @throws SriovError `no-vf` with the properties that it cannot have
  */

@@ -76,7 +76,7 @@ describe('docs/troubleshooting.md', () => {
     expect(sources.includes(text)).toBe(true);
   });
 
-  it('quotes only texts that the sources have', () => {
+  it('quotes only messages that the sources have', () => {
     expect(ofLog.length).toBeGreaterThan(3);
     expect(lines.length + cells.length).toBeGreaterThan(35);
     expect(isSaid('claim … may not eat …, since it is Friday')).toBe(false);

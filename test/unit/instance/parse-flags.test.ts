@@ -22,7 +22,7 @@ describe('flags', () => {
     },
   );
 
-  it('removes duplicate layouts', () => {
+  it('lose duplicate layouts', () => {
     const parseLayouts = namesAmong(layoutNames);
     expect(parseLayouts('kep, v1,kep')).toEqual(['kep', 'v1']);
     expect(() => parseLayouts('v1,v2')).toThrow('unknown: v2; known are v1, kep');

@@ -44,7 +44,7 @@ describe('untrusted text', () => {
     expect(error?.pluginMessage?.length).toBeLessThan(2_000);
   });
 
-  it.each(layoutNames)('cannot lead out of the directories of the layout %s', (name) => {
+  it.each(layoutNames)('cannot make a path outside the directories of layout %s', (name) => {
     const content = { claim: { namespace: 't', name: 'c', uid: 'u' }, request: 'r', driver: 'd', podUid: 'p' };
     for (const podClaimName of ['../../../../../../etc/cron.d', '..', 'a/b', 'a\0b']) {
       expect(() => layouts[name].containerPaths(placeOf({ ...content, podClaimName })), podClaimName).toThrow(

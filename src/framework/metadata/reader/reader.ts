@@ -25,7 +25,7 @@ export async function readMetadataFile(path: string): Promise<MetadataDocument> 
   return await readDecoded(path, decodeStream);
 }
 
-/** Reads a file with any number of requests in the same way. */
+/** Reads a file. The result has the same form for one request and for several. */
 export async function readMetadata(path: string): Promise<DecodedMetadata> {
   return await readDecoded(path, decodeMetadata);
 }

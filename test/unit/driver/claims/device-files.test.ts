@@ -133,7 +133,7 @@ describe('an IOMMU group', () => {
     expect(await bench.prepare(third)).toEqual({ devices: [] });
   });
 
-  it('goes to one of two claims that are prepared concurrently', async () => {
+  it('goes to only one of two claims that are prepared concurrently', async () => {
     bench.control.groups.push(['0000:00:00.1', '0000:00:00.2']);
     bench.control.onCall = () => new Promise((resolve) => setImmediate(resolve));
     const claims = [allocated('first', ['dev-1'], vfio), allocated('second', ['dev-2'], vfio)];
@@ -142,7 +142,7 @@ describe('an IOMMU group', () => {
     expect(results.filter((result) => 'error' in result)).toMatchObject([refusal('device-in-use')]);
   });
 
-  it('goes to one of two claims in the same call', async () => {
+  it('goes to only one of two claims in the same call', async () => {
     bench.control.groups.push(['0000:00:00.1', '0000:00:00.2']);
     const claims = [allocated('first', ['dev-1'], vfio), allocated('second', ['dev-2'], vfio)];
     const results = await bench.prepareAll(claims);

@@ -34,7 +34,7 @@ describe('checkPorts', () => {
     expect(bench.shared).toEqual([]);
   });
 
-  it('rejects one of two 802.3ad bonds over a PF that are prepared in one call', async () => {
+  it('rejects the second of two 802.3ad bonds over one PF when both are prepared in one call', async () => {
     using bench = new DriverBench();
     const claims = [bonded('a', ['dev-0', 'dev-8']), bonded('b', ['dev-1', 'dev-9'])];
     const results = [...(await bench.prepareAll(claims)).values()];

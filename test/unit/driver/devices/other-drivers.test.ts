@@ -61,7 +61,7 @@ describe('OtherDrivers', () => {
     expect(offered()).toEqual(known);
   });
 
-  it('remembers a function for five minutes after its slice is gone, even after a restart', async ({ own }) => {
+  it('remembers a PCI function for five minutes after its slice is gone, even after a restart', async ({ own }) => {
     const { api, clock, others, offered, open, functions, statePath } = own;
     const pciAddress = '0000:3b:02.1';
     api.create(sliceOf(other, [{ pciAddress: { string: pciAddress } }]) as never);

@@ -56,7 +56,7 @@ describe('StartGuard', () => {
     dir[Symbol.dispose]();
   });
 
-  it('lets a container wait if it has the start gate of its claim', () => {
+  it('does not reject a container that waits at the start gate of its claim', () => {
     guard.check(pod, container([variable]), sandbox(false));
     guard.check(pod, container([]), sandbox(false));
     guard.check(pod, container([variable]), sandbox(false, { error: busy, attempts: 2 }));

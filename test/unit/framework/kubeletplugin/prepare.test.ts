@@ -281,7 +281,7 @@ describe('concurrent calls', () => {
     expect(most()).toBe(1);
   });
 
-  it('hold the locks that the driver provides for claims until their files are written', async () => {
+  it("hold the driver's claim locks until the files of these claims are written", async () => {
     const { calls, behaviour } = heldDriver();
     const locks = new KeyedMutex();
     await using bench = await startBench(behaviour, { locks, serialize: false });

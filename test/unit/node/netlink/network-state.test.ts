@@ -34,7 +34,7 @@ describe('toNetworkState', () => {
     expect(reportedAddresses(addresses)).toEqual({ ips: ['10.0.0.1/24', '2001:db8::1/64'], tentative: false });
   });
 
-  it('leaves out addresses that Kubernetes refuses: IPv4 in the form of IPv6', () => {
+  it('leaves out IPv4-mapped IPv6 addresses, which Kubernetes refuses', () => {
     const written = ['::ffff:10.0.0.1/64', '::ffff:10.0.0.2/120', '::ffff:0:1:2/64', '::ffff:10.0.0.1/0'];
     const addresses = written.map((cidr) => ({
       ...decodeAddress(Buffer.concat(encodeAddress(3, cidr)))!,

@@ -127,7 +127,7 @@ describe.each(modes)('watchRequestMetadata, while %s', (_what, options) => {
 });
 
 describe('watchRequestMetadata', () => {
-  it('rejects a missing file, or an aborted signal', async () => {
+  it('rejects if the file is missing or the signal is aborted', async () => {
     await expect(watchRequestMetadata({ claim: 'none', request: 'vf' }, { root }).next()).rejects.toMatchObject({
       code: 'metadata-not-found',
     });
