@@ -27,6 +27,7 @@ interface WantedSettings {
   neighbors?: object[];
   allMulticast?: boolean;
   ethtool?: { rings: { rx: number } };
+  slaac?: object;
 }
 
 const acceptRa = 'net.ipv6.conf.IFNAME.accept_ra';
@@ -108,7 +109,7 @@ export class KeptSettings {
     return this.#changedIn.has(namespace);
   }
 
-  #changeInPod({ link, name }: SimVf, { plan: { attach } }: SimClaim): void {
+  #changeInPod({ link, name }: SimVf, { plan: { attach, config } }: SimClaim): void {
     const { simulator, runtime } = this.#node;
     // One that the pod has moved to a namespace of its own has left the pod: the driver does not see it.
     const isInSandbox = [...runtime.sandboxes.values()].some(({ network }) => network === link?.namespace);
@@ -118,7 +119,8 @@ export class KeptSettings {
     used.routes = [];
     used.neighbors.clear();
     used.flags = used.flags.filter((flag) => flag !== 'allMulticast');
-    used.sysctls.set(acceptRa, '2');
+    // A claim that waits for routers has this value.
+    if (!('slaac' in config)) used.sysctls.set(acceptRa, '2');
     link.rings.rx = 64;
     const sinceMs = simulator.nowMs;
     simulator.trace('pod', `changes the interface of ${name}`);
@@ -131,14 +133,14 @@ export class KeptSettings {
     const vf = this.#node.hardware.vfs.find((each) => each.name === name);
     const claim = vf && this.#holder(vf);
     if (claim === undefined || this.#isDisturbed()) return;
-    const { routes = [], neighbors = [], allMulticast, ethtool } = claim.plan.config as WantedSettings;
+    const { routes = [], neighbors = [], allMulticast, ethtool, slaac } = claim.plan.config as WantedSettings;
     const isMissing = ({ destination }: { destination: string }) =>
       used.routes.every((each) => each.destination !== destination);
     const changed = [
       ...(routes.some(isMissing) ? ['routes'] : []),
       ...(neighbors.length > used.neighbors.size ? ['neighbors'] : []),
       ...(allMulticast && !used.flags.includes('allMulticast') ? ['allMulticast'] : []),
-      ...(used.sysctls.get(acceptRa) === '2' ? ['sysctls'] : []),
+      ...(slaac === undefined && used.sysctls.get(acceptRa) === '2' ? ['sysctls'] : []),
       ...(ethtool !== undefined && rings.rx !== ethtool.rings.rx ? ['ethtool'] : []),
     ];
     const shown = this.#node.apiServer.statusOf(claim).find(({ device }) => device === name)?.conditions ?? [];

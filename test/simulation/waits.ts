@@ -10,7 +10,7 @@ const writeMs = 10_000;
 const mostEvents = 10;
 
 const text =
-  /: (\d+) of (\d+) devices are (?:attached|prepared) after 3 s; (?:now device (\S+) \((\S+)\) of )?claim ([^\s,]+)/;
+  /: (\d+) of (\d+) devices are (?:attached|prepared) after 3 s; (?:now device (\S+) \((\S+)\) of |now the driver records )?claim ([^\s,]+)/;
 
 type Wait = Pick<KubeEvent, 'action' | 'note'> & { pod: string; process: Process };
 
