@@ -8,7 +8,7 @@ export const remedies: Record<string, string> = {
   'allocation-mismatch': 'Delete the claim and its pod, so that the scheduler allocates it with the current class.',
   'api-conflict': 'Wait: the driver repeats the write.',
   'api-expired': 'Wait: the driver lists the objects again.',
-  'api-failed': 'Read status and answer in the message, and the log of the API server.',
+  'api-failed': 'See the HTTP status and the answer in the message, and the log of the API server.',
   'api-forbidden':
     "Install the chart's ClusterRole in the driver's version, or correct what the named admission policy refuses.",
   'api-invalid': 'Correct the field that the message names. If the driver wrote the object, report a bug.',
