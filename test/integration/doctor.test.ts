@@ -56,7 +56,7 @@ describe('netdra doctor', () => {
     const find = doctor(`mount --bind '${plugins}' '${plugins}'; mount -o remount,bind,ro '${plugins}';`, flags);
     expect(find('plugin directory')).toMatchObject({
       level: 'problem',
-      message: `${plugins}/sriov.netdra.dev cannot be made in ${plugins} (EROFS)`,
+      message: `${plugins}/sriov.netdra.dev cannot be created in ${plugins} (EROFS)`,
       fix: 'mount it writable',
     });
   });
