@@ -16,6 +16,8 @@ export interface ModeratingDriverOptions {
   adaptedRxUsecs?: number;
   /** What the driver sets `rxUsecs` to when it no longer adapts it, as mlx5 does. */
   resetRxUsecs?: number;
+  /** Takes numbers in an adaptive mode, too, and keeps them, as mlx5 does. */
+  takesAll?: boolean;
   /** The largest number that it takes. */
   mostUsecs?: number;
 }
@@ -40,11 +42,11 @@ export class ModeratingDriver extends EthtoolConnection {
   }
 
   override async set(_index: number, _group: string, values: EthtoolValues): Promise<void> {
-    const { adaptedRxUsecs, resetRxUsecs, mostUsecs = 8_160 } = this.#options;
+    const { adaptedRxUsecs, resetRxUsecs, takesAll = false, mostUsecs = 8_160 } = this.#options;
     const now = this.values;
     const next = { ...now, ...values };
     const isRefused = directions.some(
-      ([mode, time]) => (next[mode] && next[time] !== now[time]) || Number(next[time]) > mostUsecs,
+      ([mode, time]) => (!takesAll && next[mode] && next[time] !== now[time]) || Number(next[time]) > mostUsecs,
     );
     const isAdaptive = next.useAdaptiveRx || next.useAdaptiveTx;
     if (isRefused || (isAdaptive && next.rxUsecsHigh !== now.rxUsecsHigh)) {

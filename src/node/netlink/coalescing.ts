@@ -23,7 +23,7 @@ export function isAdapted(name: string, values: EthtoolValues): boolean {
 /**
  * Sets the values that differ, in an order that all drivers accept: ice, i40e and iavf refuse numbers with an adaptive mode
  * that is on or requested, and others change numbers with the mode. Numbers are set between the modes that end and those
- * that begin. A refused number of a mode that begins is no failure.
+ * that begin. A refused number of an adaptive mode is no failure: some drivers keep it for the time after that mode.
  * @throws NetlinkError
  */
 export async function setCoalescing(
@@ -32,10 +32,7 @@ export async function setCoalescing(
   wanted: EthtoolValues,
 ): Promise<void> {
   const target = { ...now, ...wanted };
-  const differing = (found: EthtoolValues) =>
-    Object.entries(wanted).filter(
-      ([name, value]) => found[name] !== value && !(isAdapted(name, wanted) && isAdapted(name, found)),
-    );
+  const differing = (found: EthtoolValues) => Object.entries(wanted).filter(([name, value]) => found[name] !== value);
   const changed = differing(now);
   // Also for a moment if the mode stays on.
   const endsAll = changed.some(([name, value]) => typeof value === 'number' && !replacedNumber.test(name));

@@ -56,6 +56,11 @@ describe('restoreLinkState', () => {
     expect(await restore(before, fixed, options)).toEqual({ failures: [], values: { ...before, rxUsecs } });
   });
 
+  it('restores a number that the driver keeps in an adaptive mode', async () => {
+    const changed = { ...adaptive, rxUsecs: 10 };
+    expect(await restore(adaptive, changed, { takesAll: true })).toEqual({ failures: [], values: adaptive });
+  });
+
   it('leaves a number alone that the driver has changed in an adaptive mode', async () => {
     const changed = { ...adaptive, rxUsecs: 62 };
     expect(await restore(adaptive, changed)).toEqual({ failures: [], values: changed });
