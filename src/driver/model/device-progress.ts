@@ -23,20 +23,40 @@ export class DeviceProgress<Claim extends { identity: ClaimIdentity }> implement
   #claim: Claim | undefined;
   /** Current step of the claim. */
   #step: 'before devices' | StoredDevice | 'after devices' = 'before devices';
+  /** Claims that only wait for routers, while others are worked on. */
+  readonly #waiting = new Set<Claim>();
 
   constructor(options: DeviceProgressOptions<Claim>) {
     this.#options = options;
     // A claim with only `adminAccess` waits for no device.
     if (options.total === 0) return;
     options.clock.sleep(patienceMs, this.#end.signal).then(
-      () => this.#claim && options.onSlow(this.#claim, this.#describe(this.#claim)),
+      () => this.#reportSlow(),
       () => undefined,
     );
+  }
+
+  #reportSlow(): void {
+    // A claim that is being attached keeps the others from that; one that waits does not.
+    const isAttaching = this.#claim !== undefined && this.#step !== 'after devices';
+    const [waiting] = isAttaching ? [] : this.#waiting;
+    const claim = waiting ?? this.#claim;
+    if (claim !== undefined) this.#options.onSlow(claim, this.#describe(claim));
   }
 
   claimBegins(claim: Claim): void {
     this.#claim = claim;
     this.#step = 'before devices';
+  }
+
+  /** The devices of a claim are attached, and it waits for routers. */
+  claimWaits(claim: Claim): void {
+    this.#waiting.add(claim);
+  }
+
+  claimEnds(claim: Claim): void {
+    this.#waiting.delete(claim);
+    if (this.#claim === claim) this.#claim = undefined;
   }
 
   deviceBegins(device: StoredDevice): void {
@@ -52,10 +72,11 @@ export class DeviceProgress<Claim extends { identity: ClaimIdentity }> implement
     this.#end.abort();
   }
 
-  #describe({ identity }: Claim): string {
+  #describe(claim: Claim): string {
     const { work, total } = this.#options;
     const count = `${this.#ready} of ${total} devices are ${work} after ${patienceMs / 1_000} s`;
-    const name = `claim ${claimName(identity)}`;
+    const name = `claim ${claimName(claim.identity)}`;
+    if (this.#waiting.has(claim)) return `${count}; ${name} waits for an IPv6 address from a router`;
     if (this.#step === 'before devices') return `${count}; ${name} ${beforeDevices[work]}`;
     if (this.#step === 'after devices') return `${count}; now the driver records ${name} and its metadata`;
     const { name: device, pciAddress } = this.#step;

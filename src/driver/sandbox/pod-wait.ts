@@ -69,8 +69,11 @@ export class PodWait {
     return this.#spent?.total;
   }
 
-  /** Wraps the work on a claim, to enter its phases as its devices are attached. */
-  timed(steps: DeviceSteps, waits: () => void): ClaimSteps {
+  /**
+   * Wraps the work on a claim, to enter its phases as its devices are attached.
+   * @param waits called when only routers are awaited any more
+   */
+  timed(steps: DeviceSteps, ...waits: readonly (() => void)[]): ClaimSteps {
     return {
       deviceBegins: (device) => {
         this.enter('attach');
@@ -82,7 +85,7 @@ export class PodWait {
       },
       waits: () => {
         this.enter('attach');
-        waits();
+        for (const each of waits) each();
       },
     };
   }

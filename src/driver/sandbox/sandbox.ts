@@ -257,7 +257,8 @@ export class Sandbox implements AsyncDisposable {
         read: (claim) => serveWith(claim, unreported),
         serve: (claim, waits) => {
           progress.claimBegins(claim);
-          return serveWith(claim, this.#wait.timed(progress, waits));
+          const steps = this.#wait.timed(progress, waits, () => progress.claimWaits(claim));
+          return serveWith(claim, steps).finally(() => progress.claimEnds(claim));
         },
       });
     } catch (error) {

@@ -106,6 +106,16 @@ describe('Sandbox with claims that wait for routers', () => {
     expect(waits).toEqual([['pod', 'ready', { queued: 0, attach: 400, write: 0, total: 400 }]]);
   });
 
+  it('says after three seconds which claim waits for a router, and not that it records it', async () => {
+    const { clock, slow, routers } = openWithRouters();
+    await turns();
+    routers.get('a')?.resolve();
+    await turns();
+    clock.advance(3_000);
+    await turns();
+    expect(slow).toEqual([expect.stringMatching(/; claim apps\/b waits for an IPv6 address from a router$/)]);
+  });
+
   it('reports a claim without an address while others still wait', async () => {
     const { work, routers, ready, sandbox } = openWithRouters();
     work.failures.set('b', new Error('no router'));
