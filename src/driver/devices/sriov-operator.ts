@@ -2,7 +2,6 @@ import {
   FollowedList,
   type FollowedListOptions,
   firstAnswers,
-  isKubeError,
   type KubeApi,
   type ObjectMeta,
   plainList,
@@ -47,7 +46,9 @@ export class SriovOperator implements AsyncDisposable {
     const query = { fieldSelector: `metadata.name=${options.node}` };
     const path = '/apis/sriovnetwork.openshift.io/v1/sriovnetworknodestates';
     const source = plainList<SriovNetworkNodeState>(options.kube, { path, query });
-    this.#states = new FollowedList({ ...options, source, what: 'the SriovNetworkNodeState of this node' });
+    const what = 'the SriovNetworkNodeState of this node';
+    // Without the definition nobody could delete the last state.
+    this.#states = new FollowedList({ ...options, source, what, forgetsUnserved: true });
   }
 
   /** Returns as soon as the API server has answered, and after two seconds at the latest. */
@@ -58,8 +59,6 @@ export class SriovOperator implements AsyncDisposable {
 
   /** What the operator does now; `undefined`: nothing, or that is unknown. */
   get work(): OperatorWork | undefined {
-    // Without the definition nobody could delete the last state.
-    if (isKubeError(this.#states.failure, 'api-unserved')) return undefined;
     const state = this.#states.objects?.get(this.#options.node);
     const what = state && workIn(state);
     if (state === undefined || what === undefined) return undefined;

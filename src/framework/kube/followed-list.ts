@@ -23,6 +23,8 @@ export interface FollowedListOptions<T> {
   logger: Logger;
   /** Returns numbers from 0 up to 1, to spread the requests of many nodes. */
   random: () => number;
+  /** Forgets the objects if the API server no longer serves their kind. */
+  forgetsUnserved?: boolean;
 }
 
 export interface PlainListOptions {
@@ -113,7 +115,7 @@ export class FollowedList<T extends { metadata: ObjectMeta }> implements AsyncDi
   }
 
   async #list(signal: AbortSignal): Promise<void> {
-    const { source, what, clock, logger, random } = this.#options;
+    const { source, what, clock, logger, random, forgetsUnserved = false } = this.#options;
     let refusals = 0;
     for (let failures = 0; ; failures++) {
       try {
@@ -126,6 +128,7 @@ export class FollowedList<T extends { metadata: ObjectMeta }> implements AsyncDi
         signal.throwIfAborted();
         if (explain(error) !== explain(this.#failure)) logger.warn({ err: error }, `cannot list ${what}`);
         this.#failure = error;
+        if (forgetsUnserved && isKubeError(error, 'api-unserved')) this.#objects = undefined;
         this.#answered.resolve();
         const isRefused = isKubeError(error, 'api-forbidden', 'api-unserved');
         // Counts consecutive refusals only: an API server that starts forbids some requests until it has read all roles.

@@ -106,6 +106,11 @@ describe('SriovOperator', () => {
     const lost = logger.messages('warn').filter((each) => each.startsWith('cannot list '));
     expect(lost).toHaveLength(1);
     away[Symbol.dispose]();
+    using _restarts = api.failNext(`GET ${statesPath}`, 503);
+    clock.advance(600_000);
+    await poll(() => logger.messages('warn').filter((each) => each.startsWith('cannot list ')).length).toBe(2);
+    expect(operator.work?.what).toBe(expected);
+    await poll(() => clock.sleeping().length).toBe(1);
     clock.advance(600_000);
     await poll(() => operator.work?.what).toBe('drains the node');
   });
