@@ -28,7 +28,7 @@ export interface Batch {
   workCpuMs?: number;
   /** Resident memory of these programs while all pods run. */
   memoryMb?: number;
-  /** Absent: nobody measures it for pods of this kind. */
+  /** Absent: not measured for pods of this kind. */
   durations: Partial<Record<Latency, Histogram>>;
 }
 

@@ -4,7 +4,7 @@ const removed = '[removed]';
 
 const secretName = /passw(or)?d|secret|token|credential|private_?key|api_?key|authorization/i;
 
-/** Patterns of secrets that can be told by their form. */
+/** Patterns of secrets with a recognizable form. */
 const patterns: [RegExp, string][] = [
   [/-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?-----END [A-Z ]*PRIVATE KEY-----/g, removed],
   // JSON web tokens: header, content and signature.

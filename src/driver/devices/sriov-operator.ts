@@ -47,7 +47,7 @@ export class SriovOperator implements AsyncDisposable {
     const path = '/apis/sriovnetwork.openshift.io/v1/sriovnetworknodestates';
     const source = plainList<SriovNetworkNodeState>(options.kube, { path, query });
     const what = 'the SriovNetworkNodeState of this node';
-    // Without the definition nobody could delete the last state.
+    // Without its definition the last state could not be deleted.
     this.#states = new FollowedList({ ...options, source, what, forgetsUnserved: true });
   }
 

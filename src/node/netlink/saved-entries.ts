@@ -32,7 +32,7 @@ const temporary = 0x01;
 const noDad = 0x02;
 const noPrefixRoute = 0x200;
 
-/** Addresses that somebody gave to a link. Leaves out those that the kernel makes itself: temporary and link-local IPv6 ones. */
+/** Addresses that were assigned to a link. Leaves out those that the kernel makes itself: temporary and link-local IPv6 ones. */
 export const savedAddressTable: EntryTable<SavedEntry, 'addresses'> = {
   name: 'addresses',
   newType: MessageType.newAddress,

@@ -91,8 +91,8 @@ describe('toDeviceMetadata', () => {
     expect(() => validateDevices({ namespace: 'a', name: 'c', uid: 'u' }, 'r', [whole, most])).not.toThrow();
     // A new attribute leaves out one more. There are only two that may be missing: docs/metadata.md.
     expect([missing(whole), missing(most)]).toEqual([[], ['pciAddress']]);
-    function missing({ attributes: told = {} }: typeof most): string[] {
-      return Object.keys(offered).filter((name) => !Object.hasOwn(told, name));
+    function missing({ attributes: reported = {} }: typeof most): string[] {
+      return Object.keys(offered).filter((name) => !Object.hasOwn(reported, name));
     }
   });
 
