@@ -47,8 +47,7 @@ export function createReconciler(context: NodeContext, parts: ReconcilerParts): 
     helper,
     clock,
     logger,
-    // The next pod may already exist.
-    onHandedOver: nudge,
+    requestRound: nudge,
   });
   const specs = Object.values(cdiClasses).map((name) => new CdiSpecs({ dir, driver, class: name }));
   const orphans = new OrphanedFiles({ store, metadata, specs, locks, logger });

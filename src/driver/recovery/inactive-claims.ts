@@ -19,11 +19,11 @@ export interface InactiveClaimsOptions {
   pool: string;
   store: StoredClaims;
   metadata: Pick<ClaimMetadata, 'isRecorded'>;
-  sandboxes: Pick<SandboxRegistry, 'isFresh' | 'hasPod' | 'mayHaveContainers'>;
+  sandboxes: Pick<SandboxRegistry, 'isFresh' | 'hasPod' | 'hasContainers'>;
   claims: ClaimReader;
   helper: Pick<KubeletPluginHelper, 'reclaim' | 'prepareAgain'>;
-  /** Called after a claim was prepared for another pod. */
-  onHandedOver: () => void;
+  /** Requests another round soon: the next pod may already exist, and wait for what failed or cannot be told yet. */
+  requestRound: () => void;
   clock: Clock;
   logger: Logger;
 }
@@ -57,7 +57,7 @@ export class InactiveClaims {
 
   /**
    * Checks all claims. Does nothing while the runtime's list is not up to date. An API server that does not answer ends the
-   * sweep.
+   * sweep. Requests another round after a failure: a container may wait at its start gate for what failed.
    * @throws KubeError, StateError; failures of single claims, after all were tried
    */
   async sweep(signal: AbortSignal): Promise<void> {
@@ -65,7 +65,12 @@ export class InactiveClaims {
     const known = new Set(claims.map(({ identity }) => identity.uid));
     for (const uid of this.#last.keys()) if (!known.has(uid)) this.#last.delete(uid);
     const concernsAll = (error: unknown) => isKubeError(error) || error instanceof StateError;
-    await eachByItself(claims, (claim) => this.#handle(claim, signal), concernsAll);
+    try {
+      await eachByItself(claims, (claim) => this.#handle(claim, signal), concernsAll);
+    } catch (error) {
+      this.#options.requestRound();
+      throw error;
+    }
   }
 
   async #handle(claim: StoredClaim, signal: AbortSignal): Promise<void> {
@@ -81,19 +86,22 @@ export class InactiveClaims {
     this.#last.set(uid, { action, sweeps });
     if (sweeps < verdict.sweeps) return;
     const log = { claim: claimName(claim.identity), claimUid: uid };
+    let isDue = false;
     const isStill = async (turn: AbortSignal) => {
       const now = this.#options.store.claim(uid);
-      return now !== undefined && (await this.#verdictOn(now, turn))?.action === action;
+      isDue = now !== undefined && (await this.#verdictOn(now, turn))?.action === action;
+      return isDue;
     };
     if (verdict.action === 'give-up') {
       logger.warn({ ...log, reason: verdict.reason }, 'unpreparing a claim that the kubelet will no longer unprepare');
       await helper.reclaim(claim.identity, isStill, signal);
       return;
     }
-    if (!(await helper.prepareAgain(claim.identity, isStill, signal))) return;
+    const isPrepared = await helper.prepareAgain(claim.identity, isStill, signal);
+    if (isDue) this.#options.requestRound();
+    if (!isPrepared) return;
     if (verdict.action === 'complete') logger.warn(log, 'completed the interrupted preparation of a claim');
     else logger.info(log, 'handed a claim over to the next pod that it is reserved for');
-    this.#options.onHandedOver();
   }
 
   async #verdictOn(claim: StoredClaim, signal: AbortSignal): Promise<Verdict | undefined> {
@@ -107,8 +115,13 @@ export class InactiveClaims {
 
   #isInUse({ podUids, devices }: StoredClaim): boolean {
     const { sandboxes } = this.#options;
+    if (!sandboxes.isFresh) return true;
     const pods = [...podUids, ...devices.flatMap(({ attachment }) => attachment?.podUid ?? [])];
-    return !sandboxes.isFresh || pods.some((uid) => sandboxes.mayHaveContainers(uid));
+    const found = pods.map((uid) => sandboxes.hasContainers(uid));
+    if (found.includes(true)) return true;
+    if (!found.includes('maybe')) return false;
+    this.#options.requestRound();
+    return true;
   }
 
   /** @throws KubeError if the API server does not answer: then nothing may be concluded */

@@ -71,11 +71,12 @@ export class SandboxRegistry implements AsyncDisposable {
     return this.#listed().some(({ sandbox }) => sandbox.facts.podUid === podUid);
   }
 
-  /** Returns whether the runtime has shown containers of the pod, or may not have shown them yet. */
-  mayHaveContainers(podUid: string): boolean {
-    const isListNew = this.#deps.clock.nowMs() - this.#synchronizedAtMs < unlistedContainerMs;
+  /** Returns whether the runtime has shown containers of the pod. `maybe`: it has a sandbox, and the list is new. */
+  hasContainers(podUid: string): boolean | 'maybe' {
     const ofPod = this.#listed().filter(({ sandbox }) => sandbox.facts.podUid === podUid);
-    return ofPod.some(({ hasContainers }) => hasContainers || isListNew);
+    if (ofPod.some(({ hasContainers }) => hasContainers)) return true;
+    const isListNew = this.#deps.clock.nowMs() - this.#synchronizedAtMs < unlistedContainerMs;
+    return ofPod.length > 0 && isListNew ? 'maybe' : false;
   }
 
   /** Returns sandboxes whose containers may be waiting for a claim. */
@@ -175,7 +176,7 @@ export class SandboxRegistry implements AsyncDisposable {
     const nowMs = this.#deps.clock.nowMs();
     entry.missingSinceMs = this.#isFresh && !isListed ? (entry.missingSinceMs ?? nowMs) : undefined;
     const isMissing = entry.missingSinceMs !== undefined && nowMs - entry.missingSinceMs >= missingMs;
-    const isEmpty = this.#isFresh && !this.mayHaveContainers(podUid);
+    const isEmpty = this.#isFresh && this.hasContainers(podUid) === false;
     const isLeftover = isEmpty && hasVfOfOtherPod(this.#deps.store.claims(), sandbox.facts);
     if (netnsPath !== undefined && this.#deps.networks.isGone(netnsPath)) this.#inBackground(this.#end(sandbox));
     else if (isMissing || isLeftover) this.#inBackground(this.#end(sandbox, 'away'));

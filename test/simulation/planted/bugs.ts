@@ -290,7 +290,7 @@ export const plantedBugs: readonly PlantedBug[] = [
           left = [...left, ...pods.filter((uid) => !withContainers.has(uid))];
         }),
         inPart('sandboxes', (sandboxes) =>
-          altered(sandboxes, { mayHaveContainers: (uid) => left.includes(uid) || sandboxes.mayHaveContainers(uid) }),
+          altered(sandboxes, { hasContainers: (uid) => left.includes(uid) || sandboxes.hasContainers(uid) }),
         ),
       )(ports, directories);
     },
@@ -335,7 +335,7 @@ export const plantedBugs: readonly PlantedBug[] = [
           },
         })),
         inPart('sandboxes', (sandboxes) =>
-          altered(sandboxes, { mayHaveContainers: (uid) => shown.has(uid) && sandboxes.hasPod(uid) }),
+          altered(sandboxes, { hasContainers: (uid) => shown.has(uid) && sandboxes.hasPod(uid) }),
         ),
       )(ports, directories);
     },

@@ -32,14 +32,16 @@ interface Known {
 /** What the registry of sandboxes knows. */
 class KnownSandboxes {
   isFresh = true;
+  isListNew = false;
   readonly #sandboxes: Known[];
 
   constructor(sandboxes: Known[]) {
     this.#sandboxes = sandboxes;
   }
 
-  mayHaveContainers(podUid: string): boolean {
-    return this.#sandboxes.some(({ of, isEmpty = false }) => of === podUid && !isEmpty);
+  hasContainers(podUid: string): boolean | 'maybe' {
+    const ofPod = this.#sandboxes.filter(({ of }) => of === podUid);
+    return ofPod.some(({ isEmpty = false }) => !isEmpty) || (ofPod.length > 0 && this.isListNew ? 'maybe' : false);
   }
 
   hasPod(podUid: string): boolean {
@@ -50,9 +52,17 @@ class KnownSandboxes {
 /** What becomes of the claim when the API server says this of it. */
 async function sweep(
   answer: () => unknown,
-  options: { sandboxes?: Known[]; claim?: StoredClaim; sweeps?: number; isRecorded?: boolean } = {},
+  options: {
+    sandboxes?: Known[];
+    claim?: StoredClaim;
+    sweeps?: number;
+    isRecorded?: boolean;
+    isRefused?: boolean;
+    isListNew?: boolean;
+  } = {},
 ) {
   const known = new KnownSandboxes(options.sandboxes ?? []);
+  known.isListNew = options.isListNew ?? false;
   const claim = options.claim ?? stored;
   const reclaimed: string[] = [];
   const reads: string[] = [];
@@ -80,10 +90,10 @@ async function sweep(
       prepareAgain: async ({ name: asked }, isDue, signal) => {
         const due = await isDue(signal);
         if (due) handedOver.push(asked);
-        return due;
+        return due && !options.isRefused;
       },
     },
-    onHandedOver: () => notified++,
+    requestRound: () => notified++,
     clock: systemClock,
     logger,
   });
@@ -201,6 +211,13 @@ describe('InactiveClaims', () => {
     for (const { reclaimed, reads } of [byPod, bySandbox]) expect([reclaimed, reads]).toEqual([[], []]);
   });
 
+  // Found by the simulation: the next round was a minute away, and a container of the next pod waited at the start gate.
+  it('looks again soon while containers of a pod may be missing from a new list', async () => {
+    const sandboxes = [{ of: podUid, isEmpty: true }];
+    const { reads, notified } = await sweep(() => object, { sandboxes, isListNew: true });
+    expect([reads.length, notified]).toEqual([0, 1]);
+  });
+
   // A sandbox that the runtime was making when it was killed is listed for ever.
   it('asks the API server about a pod whose sandbox has no containers', async () => {
     const sandboxes = [{ of: podUid, isEmpty: true }];
@@ -230,7 +247,7 @@ describe('InactiveClaims', () => {
           return handled.push(claim.name) > 0;
         },
       },
-      onHandedOver: () => undefined,
+      requestRound: () => undefined,
       clock: systemClock,
       logger: new RecordingLogger(),
     });
@@ -264,6 +281,15 @@ describe('InactiveClaims', () => {
     ])('is prepared for the new pod, with %s', async (_, answer) => {
       const { reclaimed, handedOver, notified } = await sweep(answer, { sandboxes: [{ of: next.metadata.uid }] });
       expect([reclaimed, handedOver, notified]).toEqual([[], [name], 1]);
+    });
+
+    // Found by the simulation: the pod's container waited at the start gate until the next round, a minute later.
+    it.each<[string, () => unknown, { isRefused?: boolean }]>([
+      ['the claim could not be prepared', reservedFor(next), { isRefused: true }],
+      ['the API server did not answer', refuse('api-unreachable'), {}],
+    ])('is tried again soon if %s', async (_, answer, options) => {
+      const { notified, logger } = await sweep(answer, { sandboxes: [{ of: next.metadata.uid }], ...options });
+      expect([notified, logger.messages('info')]).toEqual([1, []]);
     });
 
     it('stays with its old pod while that pod reserves it or has containers', async () => {
@@ -366,7 +392,7 @@ describe('a claim whose pod has a sandbox, with real metadata files', () => {
       claims,
       helper: calls,
       sandboxes: new KnownSandboxes(claim.podUids.map((of) => ({ of }))),
-      onHandedOver: () => counts.handedOver++,
+      requestRound: () => counts.handedOver++,
       clock: systemClock,
       logger,
     });
