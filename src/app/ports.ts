@@ -22,7 +22,7 @@ import { CniRunner } from '../node/cni/index.ts';
 import { DevicePlugins, kubeletCheckpoint } from '../node/inventory/index.ts';
 import { KernelNetworks, NetworkWatch } from '../node/netlink/index.ts';
 import { readNearNodes, readNumaNodes } from '../node/numa/index.ts';
-import { InstanceToken, Operations, observerOf } from './ops/index.ts';
+import { InstanceToken, Operations, observerOf, SuccessorReport } from './ops/index.ts';
 import { openStartGate } from './start-gate.ts';
 
 /** Where the ports come from, and the stack that closes them. */
@@ -111,7 +111,12 @@ async function startOperations(settings: Settings & NodeSettings, logger: Logger
     clock,
     logger,
     waitForAddress: podUid !== undefined,
-    ...(podUid === undefined ? {} : { token: InstanceToken.open(join(stateDir, 'instance-token')) }),
+    ...(podUid === undefined
+      ? {}
+      : {
+          token: InstanceToken.open(join(stateDir, 'instance-token')),
+          successor: new SuccessorReport(join(stateDir, 'successor.json')),
+        }),
     ...defined({ address: httpAddress, tlsDir: httpTlsDir }),
   });
 }

@@ -108,7 +108,8 @@ export class Reports {
   *disagreements(isUnchanged: ((sandbox: SimSandbox) => boolean) | undefined): Generator<string> {
     const instance = this.#node.registered();
     if (instance === undefined) return yield 'the driver does not run';
-    if (!instance.readiness.ready) yield `the driver is not ready: ${instance.readiness.report()}`;
+    const { ready, report } = instance.readiness.answer();
+    if (!ready) yield `the driver is not ready: ${report}`;
     if (this.#node.hardware.isOff) yield 'the VFs that the policy asks for are not there';
     yield* this.#ofSlices(instance);
     yield* this.#ofHealth(instance);

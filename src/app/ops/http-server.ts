@@ -10,6 +10,7 @@ import { ConnectionLimit } from './connection-limit.ts';
 import type { InstanceToken } from './instance-token.ts';
 import type { Metrics } from './metrics.ts';
 import type { Readiness } from './readiness.ts';
+import type { SuccessorReport } from './successor-report.ts';
 import type { TlsPair } from './tls-files.ts';
 
 /** Timeout of a request, and of a TLS handshake. */
@@ -31,6 +32,8 @@ interface HttpServerOptions {
   tls?: TlsPair;
   /** Answers challenges of other instances; absent: challenges are not answered. */
   token?: InstanceToken;
+  /** While an instance waits for this address, its readiness is what `/readyz` answers. */
+  successor?: SuccessorReport;
 }
 
 export type HttpServer = Awaited<ReturnType<typeof serveHttp>>;
@@ -75,7 +78,7 @@ export async function serveHttp(options: HttpServerOptions) {
 async function answer(
   request: IncomingMessage,
   response: ServerResponse,
-  { metrics, readiness, token }: HttpServerOptions,
+  { metrics, readiness, token, successor }: HttpServerOptions,
 ): Promise<void> {
   const send = (status: number, text: string, contentType = 'text/plain; charset=utf-8') => {
     response.writeHead(status, { 'content-type': contentType });
@@ -91,8 +94,10 @@ async function answer(
     }
     case '/healthz':
       return (await poolAnswers()) ? send(200, 'ok\n') : send(503, 'cannot read files: the thread pool is blocked\n');
-    case '/readyz':
-      return send(readiness.ready ? 200 : 503, readiness.report());
+    case '/readyz': {
+      const { ready, report } = (await successor?.read()) ?? readiness.answer();
+      return send(ready ? 200 : 503, report);
+    }
     case '/identity': {
       const nonce = url.searchParams.get('nonce');
       if (token === undefined || nonce === null) return send(404, 'no identity available\n');

@@ -5,3 +5,4 @@ export { Metrics } from './metrics.ts';
 export { observeFiles, observeHandlers, observePlugin, observerOf } from './observe.ts';
 export { Operations } from './operations.ts';
 export { Readiness } from './readiness.ts';
+export { SuccessorReport } from './successor-report.ts';

@@ -8,6 +8,7 @@ import { type HttpServer, serveHttp } from './http-server.ts';
 import type { InstanceToken } from './instance-token.ts';
 import { Metrics, type MetricsOptions } from './metrics.ts';
 import { Readiness } from './readiness.ts';
+import type { SuccessorReport } from './successor-report.ts';
 import { type TlsChange, TlsFiles, type TlsPair } from './tls-files.ts';
 
 export interface OperationsOptions extends MetricsOptions {
@@ -19,12 +20,16 @@ export interface OperationsOptions extends MetricsOptions {
   waitForAddress?: boolean;
   /** Tells such an instance from another program that holds the address. */
   token?: InstanceToken;
+  /** Where an instance that waits for the address reports its readiness. */
+  successor?: SuccessorReport;
   clock: Clock;
   logger: Logger;
 }
 
 /** Attempts between checks of who holds the address: another program can take it in the moment between two instances. */
 const attemptsPerCheck = 20;
+/** Attempts to get the address between reports of the readiness to the instance that has it. */
+const attemptsPerReport = 8;
 /** The kubelet renews the files of a Secret about once a minute. */
 const tlsRereadMs = 10_000;
 
@@ -75,9 +80,9 @@ export class Operations implements AsyncDisposable {
     }
   }
 
-  async #serve(address: string, { logger, token }: OperationsOptions): Promise<void> {
+  async #serve(address: string, { logger, token, successor }: OperationsOptions): Promise<void> {
     const { metrics, readiness } = this;
-    this.#server = await serveHttp({ metrics, readiness, address, ...defined({ token, tls: this.#tls }) });
+    this.#server = await serveHttp({ metrics, readiness, address, ...defined({ token, successor, tls: this.#tls }) });
     logger.info({ address, port: this.#server.port, tls: this.#tls !== undefined }, 'serving metrics and probes');
   }
 
@@ -111,7 +116,9 @@ export class Operations implements AsyncDisposable {
 
   async #serveLater(address: string, options: OperationsOptions): Promise<void> {
     const { signal } = this.#ended;
-    for (let attempt = 1; !signal.aborted; attempt++) {
+    using _ = { [Symbol.dispose]: () => reported(options, (successor) => successor.remove()) };
+    for (let attempt = 0; !signal.aborted; attempt++) {
+      if (attempt % attemptsPerReport === 0) reported(options, (successor) => successor.write(this.readiness.answer()));
       // Short, since no instance answers probes in between.
       await options.clock.sleep(250, signal).catch(() => undefined);
       if (signal.aborted) return;
@@ -146,6 +153,16 @@ export class Operations implements AsyncDisposable {
     await this.#takeover?.catch(() => undefined);
     await this.#following;
     await this.#server?.[Symbol.asyncDispose]();
+  }
+}
+
+/** Changes the report to the instance that has the address. The driver works without it, so a failure is logged only. */
+function reported({ successor, logger }: OperationsOptions, change: (successor: SuccessorReport) => void): void {
+  try {
+    if (successor !== undefined) change(successor);
+  } catch (error) {
+    const effect = 'the other instance answers probes of this pod with its own readiness';
+    logger.warn({ err: error }, `cannot report readiness to the instance that this one replaces: ${effect}`);
   }
 }
 

@@ -8,6 +8,13 @@ type ReadinessCondition = keyof typeof unmet;
 
 export type ConditionState = { ok: true } | { ok: false; reason: string };
 
+/** Answer to a probe of readiness. */
+export interface ProbeAnswer {
+  ready: boolean;
+  /** Lines for people. */
+  report: string;
+}
+
 /** The driver's readiness: registered with the kubelet, connected to the runtime, slices published. */
 export class Readiness {
   readonly #states = new Map<ReadinessCondition, ConditionState>(
@@ -18,15 +25,11 @@ export class Readiness {
     this.#states.set(condition, state);
   }
 
-  get ready(): boolean {
-    return [...this.#states.values()].every(({ ok }) => ok);
-  }
-
-  /** One line for each condition: `[+]nri ok`, `[-]nri failed: reason`, like the API server's own health pages. */
-  report(): string {
+  /** Report: one line for each condition, `[+]nri ok` or `[-]nri failed: reason`, like the API server's own health pages. */
+  answer(): ProbeAnswer {
     const lines = [...this.#states].map(([name, state]) =>
       state.ok ? `[+]${name} ok` : `[-]${name} failed: ${state.reason}`,
     );
-    return `${lines.join('\n')}\n`;
+    return { ready: [...this.#states.values()].every(({ ok }) => ok), report: `${lines.join('\n')}\n` };
   }
 }

@@ -5,7 +5,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { InstanceToken, Operations } from '../../../../src/app/ops/index.ts';
+import { InstanceToken, Operations, SuccessorReport } from '../../../../src/app/ops/index.ts';
 import { parseAddress } from '../../../../src/instance/parse-flags.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';
 import { explain } from '../../../../src/lib/errors.ts';
@@ -52,6 +52,75 @@ describe('Operations', () => {
       })
       .toBe(true);
     expect(await ready()).toBe(200);
+  });
+
+  describe('while the next instance waits for its address', () => {
+    /** Two instances of one node; each is ready or lacks the runtime. */
+    async function startBoth(isFirstReady: boolean, isSecondReady: boolean) {
+      const dir = tempDir();
+      const path = join(dir.path, 'successor.json');
+      const clock = new ManualClock();
+      const start = async (address: string, isReady: boolean, logger = new RecordingLogger()) => {
+        const successor = new SuccessorReport(path);
+        const options = { driver: testDriver, version: '1', metadataEnabled: true, clock, logger, address, successor };
+        const operations = await Operations.start({ ...options, waitForAddress: true });
+        operations.setConnected('kubelet');
+        operations.setConnected('nri', isReady ? undefined : 'no socket');
+        operations.setPublished();
+        return { operations, logger };
+      };
+      const first = await start('127.0.0.1:0', isFirstReady);
+      const { port } = first.logger.lines.find(({ message }) => message === 'serving metrics and probes')?.fields ?? {};
+      const second = await start(`127.0.0.1:${Number(port)}`, isSecondReady);
+      return {
+        path,
+        second: second.operations,
+        ready: async () => {
+          clock.advance(250);
+          const response = await fetch(`http://127.0.0.1:${Number(port)}/readyz`);
+          return [response.status, await response.text()];
+        },
+        async [Symbol.asyncDispose]() {
+          await second.operations[Symbol.asyncDispose]();
+          await first.operations[Symbol.asyncDispose]();
+          dir[Symbol.dispose]();
+        },
+      };
+    }
+
+    // Otherwise the update would end the old instance, and go on to the next node.
+    it('is not ready as long as the next instance cannot connect', async () => {
+      await using both = await startBoth(true, false);
+      expect((await both.ready())[0]).toBe(503);
+      const why = /starts beside this one:\n(.*\n)*\[-\]nri failed: no socket/;
+      await expect.poll(async () => (await both.ready())[1]).toMatch(why);
+      both.second.setConnected('nri');
+      await expect.poll(async () => (await both.ready())[0]).toBe(200);
+      await both.second[Symbol.asyncDispose]();
+      expect(await both.ready()).toEqual([200, expect.stringMatching(/^\[\+\]/)]);
+    });
+
+    // Otherwise a rollback would wait for ever: the bad instance ends when the next one is ready.
+    it('is ready as soon as the next instance is, even if it cannot connect itself', async () => {
+      await using both = await startBoth(false, true);
+      await expect.poll(async () => (await both.ready())[0]).toBe(200);
+      await both.second[Symbol.asyncDispose]();
+      expect((await both.ready())[0]).toBe(503);
+    });
+
+    it('ignores the report of an instance that was killed, and of an earlier boot', async () => {
+      await using both = await startBoth(true, true);
+      await both.second[Symbol.asyncDispose]();
+      const nowMs = Number(process.hrtime.bigint() / 1_000_000n);
+      for (const [atMs, status] of [
+        [nowMs, 503],
+        [nowMs - 11_000, 200],
+        [nowMs + 3_600_000, 200],
+      ]) {
+        writeFileSync(both.path, JSON.stringify({ atMs, ready: false, report: '' }));
+        expect([atMs, (await both.ready())[0]]).toEqual([atMs, status]);
+      }
+    });
   });
 
   it('exits with an error if another program has its address, at start or later', async () => {
@@ -105,7 +174,7 @@ describe('Operations', () => {
     const options = { driver: 'd', version: '0', metadataEnabled: true, clock: systemClock };
     const logger = new RecordingLogger();
     await using waiting = await Operations.start({ ...options, address, waitForAddress: true, token, logger });
-    expect(waiting.readiness.ready).toBe(false);
+    expect(waiting.readiness.answer().ready).toBe(false);
     expect(await token.whoHas(parseAddress(address))).toBe('silent');
     silent.closeAllConnections();
     silent.close();
