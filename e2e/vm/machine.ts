@@ -118,6 +118,8 @@ export function machineCommand(options: MachineOptions): [string, ...string[]] {
     ...(options.dataDisk === undefined ? [] : diskArguments('data', options.dataDisk, 'off')),
     ...shareArguments('run', runDir, ''),
     ...shareArguments('repository', options.repository, ',readonly=on,multidevs=remap'),
+    // For a machine in a container of the guest.
+    ...shareArguments('qemu', qemuRoot, ',readonly=on'),
     '-device',
     'virtio-serial-pci',
     ...ports.flatMap((port) => [

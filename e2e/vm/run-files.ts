@@ -72,6 +72,8 @@ export function formatCommand({ repository, command, env }: GuestTask): string {
     ['NETDRA_RESULTS', join(guestRunDir, runFolders.results)],
     ['NETDRA_DRIVER', join(guestRunDir, runFolders.image, programPath)],
     ['NETDRA_TOOLS', join(guestRunDir, runFolders.tools)],
+    // Folder with the unpacked packages of QEMU: guest/second-root.sh.
+    ['NETDRA_QEMU', '/run/netdra/qemu'],
     // Fewer garbage collections: memory is plentiful, and the processors are emulated.
     [
       'NODE_OPTIONS',

@@ -25,6 +25,8 @@ set_up_mounts() {
   mount -t cgroup2 cgroup2 /sys/fs/cgroup
   mkdir -p "$repository"
   mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000,ro,cache=loose repository "$repository"
+  mkdir /run/netdra/qemu
+  mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000,ro,cache=loose qemu /run/netdra/qemu
   # Far faster than thousands of small files through the share.
   mount -o ro /dev/vdb "$repository/node_modules"
 }
