@@ -113,7 +113,7 @@ function openStreams(terminal: boolean): Disposable & Omit<GuestStreams, 'onLine
 function collectResults(runDir: string, resultsDir: string): void {
   mkdirSync(resultsDir, { recursive: true });
   cpSync(join(runDir, runFolders.results), resultsDir, { recursive: true });
-  cpSync(join(runDir, 'kernel.log'), join(resultsDir, 'kernel.log'), { force: true });
+  copyIfThere(join(runDir, 'kernel.log'), join(resultsDir, 'kernel.log'));
 }
 
 function copyIfThere(from: string, to: string): void {
