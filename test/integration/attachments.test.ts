@@ -215,30 +215,26 @@ describe('a VF that an earlier attempt moved to its pod', () => {
   });
 });
 
-describe('a VF without a kernel driver, after a reset of its card', () => {
-  it('is reconfigured through its PF before it moves to its pod', async () => {
-    bench.isUnbound = true;
-    bench.prepare('c', [{ index: 1, config: { interfaceName: 'net1' } }]);
-    const states = await bench.attach('c', bench.newPod(), 'sandbox1', 'pod-uid', async () => bench.createVf(1));
-    expect(states).toMatchObject([{ interfaceName: 'net1' }]);
-  });
+it('a VF without a kernel driver, after a reset of its card, is reconfigured through its PF before it moves to its pod', async () => {
+  bench.isUnbound = true;
+  bench.prepare('c', [{ index: 1, config: { interfaceName: 'net1' } }]);
+  const states = await bench.attach('c', bench.newPod(), 'sandbox1', 'pod-uid', async () => bench.createVf(1));
+  expect(states).toMatchObject([{ interfaceName: 'net1' }]);
 });
 
-describe('a VF whose pod removed a route of its claim', () => {
-  it('is compared with its claim at every reading except the first', async () => {
-    bench.createVf(1);
-    const routes = [{ destination: '198.51.100.0/24' }];
-    bench.prepare('c', [{ index: 1, config: { interfaceName: 'net1', addresses: ['192.0.2.10/24'], routes } }]);
-    const pod = bench.newPod();
-    await bench.attach('c', pod);
-    pod.exec('ip', 'route', 'del', '198.51.100.0/24');
-    const [first] = await bench.read('c', pod);
-    expect(first).toMatchObject({ interfaceName: 'net1' });
-    expect(first?.differences).toBeUndefined();
-    expect(await bench.read('c', pod, { interfaceName: 'net1' })).toMatchObject([
-      { differences: [{ setting: 'routes', wanted: '198.51.100.0/24', found: 'missing' }] },
-    ]);
-  });
+it('a VF whose pod removed a route of its claim is compared with its claim at every reading except the first', async () => {
+  bench.createVf(1);
+  const routes = [{ destination: '198.51.100.0/24' }];
+  bench.prepare('c', [{ index: 1, config: { interfaceName: 'net1', addresses: ['192.0.2.10/24'], routes } }]);
+  const pod = bench.newPod();
+  await bench.attach('c', pod);
+  pod.exec('ip', 'route', 'del', '198.51.100.0/24');
+  const [first] = await bench.read('c', pod);
+  expect(first).toMatchObject({ interfaceName: 'net1' });
+  expect(first?.differences).toBeUndefined();
+  expect(await bench.read('c', pod, { interfaceName: 'net1' })).toMatchObject([
+    { differences: [{ setting: 'routes', wanted: '198.51.100.0/24', found: 'missing' }] },
+  ]);
 });
 
 describe('a VF with ethtool settings', () => {

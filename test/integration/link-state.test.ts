@@ -101,44 +101,42 @@ async function changeEverything({ pod, podEthtool, podIoctl }: Setup, index: num
   await attachXdp(setup.podHandle, index);
 }
 
-describe('a link returned by a pod', () => {
-  it.runIf(isMachineRoot)(
-    'regains names, MAC, MTU, flags, group, queues, limits, features, channels, XDP, qdiscs, addresses',
-    async () => {
-      const { host } = setup;
-      host.exec('ip', 'link', 'set', 'ens1f0v0', 'alias', 'VF 0', 'mtu', '1400', 'txqueuelen', '500', 'group', '5');
-      host.exec('ip', 'link', 'set', 'ens1f0v0', 'gso_max_size', '40000', 'up');
-      host.exec('ip', 'link', 'property', 'add', 'dev', 'ens1f0v0', 'altname', 'enp59s0f0v0');
-      host.exec('ip', 'addr', 'add', '198.51.100.7/24', 'dev', 'ens1f0v0');
-      host.exec('ip', 'addr', 'add', '2001:db8::7/64', 'dev', 'ens1f0v0', 'nodad');
-      host.exec('tc', 'qdisc', 'add', 'dev', 'ens1f0v0', 'root', 'pfifo');
-      const { index } = await setup.vf();
-      await setup.hostEthtool.set(index, 'features', { 'tx-gso-list': false });
-      const [before, beforeByIp] = [await setup.state(index), shown(host, 'ens1f0v0')];
-      const features = () => switches.map((struct) => setup.hostIoctl.get('ens1f0v0', struct)[0]);
-      expect(features()).toEqual([1, 1, 0]);
-      expect(before).toMatchObject({
-        alias: 'VF 0',
-        altNames: ['enp59s0f0v0'],
-        group: 5,
-        txQueueLength: 500,
-        qdiscs: { root: 'pfifo' },
-        offloadLimits: { gsoMaxBytes: 40_000 },
-        addresses: ['198.51.100.7/24', '2001:db8::7/64'],
-        ethtool: { channels: { rx: 4, tx: 4 }, features: { 'tx-tcp-segmentation': true, 'rx-gro': false } },
-      });
+it.runIf(isMachineRoot)(
+  'a link returned by a pod regains names, MAC, MTU, flags, group, queues, limits, features, channels, XDP, qdiscs, addresses',
+  async () => {
+    const { host } = setup;
+    host.exec('ip', 'link', 'set', 'ens1f0v0', 'alias', 'VF 0', 'mtu', '1400', 'txqueuelen', '500', 'group', '5');
+    host.exec('ip', 'link', 'set', 'ens1f0v0', 'gso_max_size', '40000', 'up');
+    host.exec('ip', 'link', 'property', 'add', 'dev', 'ens1f0v0', 'altname', 'enp59s0f0v0');
+    host.exec('ip', 'addr', 'add', '198.51.100.7/24', 'dev', 'ens1f0v0');
+    host.exec('ip', 'addr', 'add', '2001:db8::7/64', 'dev', 'ens1f0v0', 'nodad');
+    host.exec('tc', 'qdisc', 'add', 'dev', 'ens1f0v0', 'root', 'pfifo');
+    const { index } = await setup.vf();
+    await setup.hostEthtool.set(index, 'features', { 'tx-gso-list': false });
+    const [before, beforeByIp] = [await setup.state(index), shown(host, 'ens1f0v0')];
+    const features = () => switches.map((struct) => setup.hostIoctl.get('ens1f0v0', struct)[0]);
+    expect(features()).toEqual([1, 1, 0]);
+    expect(before).toMatchObject({
+      alias: 'VF 0',
+      altNames: ['enp59s0f0v0'],
+      group: 5,
+      txQueueLength: 500,
+      qdiscs: { root: 'pfifo' },
+      offloadLimits: { gsoMaxBytes: 40_000 },
+      addresses: ['198.51.100.7/24', '2001:db8::7/64'],
+      ethtool: { channels: { rx: 4, tx: 4 }, features: { 'tx-tcp-segmentation': true, 'rx-gro': false } },
+    });
 
-      const { inPod } = await setup.toPod();
-      await changeEverything(setup, inPod.index);
-      expect(await scrubLink(setup.podConnection, inPod.index)).toEqual([]);
-      const back = await setup.back(inPod);
-      expect(await setup.restore(back.index, before)).toEqual([]);
-      expect(await setup.state(back.index)).toEqual(before);
-      expect(shown(host, 'ens1f0v0')).toEqual(beforeByIp);
-      expect(features()).toEqual([1, 1, 0]);
-    },
-  );
-});
+    const { inPod } = await setup.toPod();
+    await changeEverything(setup, inPod.index);
+    expect(await scrubLink(setup.podConnection, inPod.index)).toEqual([]);
+    const back = await setup.back(inPod);
+    expect(await setup.restore(back.index, before)).toEqual([]);
+    expect(await setup.state(back.index)).toEqual(before);
+    expect(shown(host, 'ens1f0v0')).toEqual(beforeByIp);
+    expect(features()).toEqual([1, 1, 0]);
+  },
+);
 
 describe('a link that moves out of its pod', () => {
   const inOwnSysfs = (netns: TestNetns, script: string) =>

@@ -313,26 +313,24 @@ describe('RtnlConnection, reading a namespace', () => {
   });
 });
 
-describe('traffic counters', () => {
-  it('are read from the kernel, and missing for a deleted link', async () => {
-    const { host, hostConnection } = setup;
-    const vf = await setup.createPair();
-    await hostConnection.setLink(vf.index, { up: true });
-    host.exec('ip', 'neigh', 'add', '192.0.2.9', 'lladdr', '02:00:00:00:00:09', 'dev', 'vf0');
-    host.exec('ip', 'route', 'add', '192.0.2.9', 'dev', 'vf0');
-    const before = await hostConnection.linkTraffic(vf.index);
-    host.exec('bash', '-c', 'for n in 1 2 3; do echo hello > /dev/udp/192.0.2.9/9; done');
-    const after = await hostConnection.linkTraffic(vf.index);
-    const peer = await hostConnection.link({ name: 'peer0' });
-    expect((after?.txPackets ?? 0) - (before?.txPackets ?? 0)).toBeGreaterThanOrEqual(3);
-    expect((after?.txBytes ?? 0) - (before?.txBytes ?? 0)).toBeGreaterThanOrEqual(3 * 48);
-    expect(after).toMatchObject({ rxErrors: 0, txErrors: 0 });
-    expect((await hostConnection.linkTraffic(peer!.index))?.rxPackets).toBeGreaterThanOrEqual(3);
-    // Not a PF.
-    expect(await hostConnection.vfTraffic(vf.index)).toEqual([]);
-    await hostConnection.deleteLink(vf.index);
-    expect(await hostConnection.linkTraffic(vf.index)).toBeUndefined();
-  });
+it('traffic counters are read from the kernel, and missing for a deleted link', async () => {
+  const { host, hostConnection } = setup;
+  const vf = await setup.createPair();
+  await hostConnection.setLink(vf.index, { up: true });
+  host.exec('ip', 'neigh', 'add', '192.0.2.9', 'lladdr', '02:00:00:00:00:09', 'dev', 'vf0');
+  host.exec('ip', 'route', 'add', '192.0.2.9', 'dev', 'vf0');
+  const before = await hostConnection.linkTraffic(vf.index);
+  host.exec('bash', '-c', 'for n in 1 2 3; do echo hello > /dev/udp/192.0.2.9/9; done');
+  const after = await hostConnection.linkTraffic(vf.index);
+  const peer = await hostConnection.link({ name: 'peer0' });
+  expect((after?.txPackets ?? 0) - (before?.txPackets ?? 0)).toBeGreaterThanOrEqual(3);
+  expect((after?.txBytes ?? 0) - (before?.txBytes ?? 0)).toBeGreaterThanOrEqual(3 * 48);
+  expect(after).toMatchObject({ rxErrors: 0, txErrors: 0 });
+  expect((await hostConnection.linkTraffic(peer!.index))?.rxPackets).toBeGreaterThanOrEqual(3);
+  // Not a PF.
+  expect(await hostConnection.vfTraffic(vf.index)).toEqual([]);
+  await hostConnection.deleteLink(vf.index);
+  expect(await hostConnection.linkTraffic(vf.index)).toBeUndefined();
 });
 
 describe('netlink errors', () => {

@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, it } from 'vitest';
 import { NetworkWatch } from '../../src/node/netlink/index.ts';
 
 const ip = (...args: string[]) => execFileSync('ip', args);
@@ -27,12 +27,10 @@ async function changesDuring(task: () => unknown): Promise<number> {
   return changes - before;
 }
 
-describe('NetworkWatch of the host', () => {
-  it('reports changes of links, addresses and devices, and is silent without changes', async () => {
-    expect(await changesDuring(() => undefined)).toBe(0);
-    expect(await changesDuring(() => ip('link', 'set', 'watched0', 'mtu', '1400'))).toBeGreaterThan(0);
-    expect(await changesDuring(() => ip('address', 'add', '192.0.2.7/24', 'dev', 'watched0'))).toBeGreaterThan(0);
-    // Sends a device's event once more. Source: Linux Documentation/ABI/testing/sysfs-uevent.
-    expect(await changesDuring(() => writeFileSync('/sys/class/net/watched0/uevent', 'change'))).toBe(1);
-  });
+it('NetworkWatch of the host reports changes of links, addresses and devices, and is silent without changes', async () => {
+  expect(await changesDuring(() => undefined)).toBe(0);
+  expect(await changesDuring(() => ip('link', 'set', 'watched0', 'mtu', '1400'))).toBeGreaterThan(0);
+  expect(await changesDuring(() => ip('address', 'add', '192.0.2.7/24', 'dev', 'watched0'))).toBeGreaterThan(0);
+  // Sends a device's event once more. Source: Linux Documentation/ABI/testing/sysfs-uevent.
+  expect(await changesDuring(() => writeFileSync('/sys/class/net/watched0/uevent', 'change'))).toBe(1);
 });

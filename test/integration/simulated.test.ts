@@ -164,21 +164,19 @@ describe('SimulatedNic.ensureVf', () => {
   });
 });
 
-describe('simulated VFs', () => {
-  it('are no longer offered when a default route uses one of them', async () => {
-    const nic = await startNic();
-    const { index } = vfOf(await connection.links(), second)!;
-    await connection.setLink(index, { up: true });
-    await connection.addAddress(index, '192.0.2.2/24');
-    await connection.addRoute({ destination: '0.0.0.0/0', gateway: '192.0.2.1', index });
-    const { devices, excluded } = await new Inventory({
-      sysfs: nic.sysfs,
-      connection,
-      simulated: true,
-      policy: () => ({}),
-      vfSwitch: { ensure: async ({ vfs }) => ({ vfs }) },
-    }).scan();
-    expect(devices.map(({ pciAddress }) => pciAddress)).not.toContain(second);
-    expect(excluded).toMatchObject([{ pciAddress: second, reason: 'carries-default-route', interfaceName: 'nsim0v1' }]);
-  });
+it('simulated VFs are no longer offered when a default route uses one of them', async () => {
+  const nic = await startNic();
+  const { index } = vfOf(await connection.links(), second)!;
+  await connection.setLink(index, { up: true });
+  await connection.addAddress(index, '192.0.2.2/24');
+  await connection.addRoute({ destination: '0.0.0.0/0', gateway: '192.0.2.1', index });
+  const { devices, excluded } = await new Inventory({
+    sysfs: nic.sysfs,
+    connection,
+    simulated: true,
+    policy: () => ({}),
+    vfSwitch: { ensure: async ({ vfs }) => ({ vfs }) },
+  }).scan();
+  expect(devices.map(({ pciAddress }) => pciAddress)).not.toContain(second);
+  expect(excluded).toMatchObject([{ pciAddress: second, reason: 'carries-default-route', interfaceName: 'nsim0v1' }]);
 });

@@ -156,58 +156,54 @@ function blockedNetlink(count: number) {
   };
 }
 
-describe('writeInterfaceSysctls, while writes hang in the kernel', () => {
-  it('leaves one thread free for other work, and fails queued writes at their timeout', async () => {
-    using bench = await openBench();
-    using dir = tempDir();
-    using stack = new DisposableStack();
-    // As many as Node.js has threads for files.
-    const writes: Promise<unknown>[] = [];
-    const pipes: { drain(): void }[] = [];
-    for (const key of ['a', 'b', 'c', 'd']) {
-      const folder = join(dir.path, key, 'net/ipv4/conf/net1');
-      mkdirSync(folder, { recursive: true });
-      pipes.push(stack.use(await fullPipe(join(folder, 'arp_announce'))));
-      const options = { procSysDir: join(dir.path, key), timeoutMs: 500 };
-      const writing = writeInterfaceSysctls(bench.netns, 'net1', { 'net.ipv4.conf.IFNAME.arp_announce': 2 }, options);
-      writes.push(writing.catch((error: unknown) => error));
-    }
-    {
-      await using _ = blockedNetlink(2);
-      let isRead = false;
-      void stat(dir.path).then(() => {
-        isRead = true;
-      });
-      await expect.poll(() => isRead, { timeout: 10_000 }).toBe(true);
-    }
-    const errors = await Promise.all(writes);
-    for (const error of errors) expect(error).toMatchObject({ code: 'sysctl-refused', retriable: true });
-    const late = expect.stringMatching(/: the kernel has not finished within 500 ms$/);
-    const kept = expect.stringMatching(/: the write waited 500 ms for other settings and requests of the node$/);
-    expect(errors.map((error) => (error as Error).message)).toEqual([late, late, kept, kept]);
-    for (const pipe of pipes) pipe.drain();
-    // The next one is not kept waiting by those that have been given up.
-    await writeInterfaceSysctls(bench.netns, 'net1', { 'net.ipv4.conf.IFNAME.arp_announce': 2 });
-    expect(bench.read('ipv4/conf/net1/arp_announce')).toBe('2');
-  });
+it('writeInterfaceSysctls, while writes hang in the kernel, leaves one thread free for other work, and fails queued writes at their timeout', async () => {
+  using bench = await openBench();
+  using dir = tempDir();
+  using stack = new DisposableStack();
+  // As many as Node.js has threads for files.
+  const writes: Promise<unknown>[] = [];
+  const pipes: { drain(): void }[] = [];
+  for (const key of ['a', 'b', 'c', 'd']) {
+    const folder = join(dir.path, key, 'net/ipv4/conf/net1');
+    mkdirSync(folder, { recursive: true });
+    pipes.push(stack.use(await fullPipe(join(folder, 'arp_announce'))));
+    const options = { procSysDir: join(dir.path, key), timeoutMs: 500 };
+    const writing = writeInterfaceSysctls(bench.netns, 'net1', { 'net.ipv4.conf.IFNAME.arp_announce': 2 }, options);
+    writes.push(writing.catch((error: unknown) => error));
+  }
+  {
+    await using _ = blockedNetlink(2);
+    let isRead = false;
+    void stat(dir.path).then(() => {
+      isRead = true;
+    });
+    await expect.poll(() => isRead, { timeout: 10_000 }).toBe(true);
+  }
+  const errors = await Promise.all(writes);
+  for (const error of errors) expect(error).toMatchObject({ code: 'sysctl-refused', retriable: true });
+  const late = expect.stringMatching(/: the kernel has not finished within 500 ms$/);
+  const kept = expect.stringMatching(/: the write waited 500 ms for other settings and requests of the node$/);
+  expect(errors.map((error) => (error as Error).message)).toEqual([late, late, kept, kept]);
+  for (const pipe of pipes) pipe.drain();
+  // The next one is not kept waiting by those that have been given up.
+  await writeInterfaceSysctls(bench.netns, 'net1', { 'net.ipv4.conf.IFNAME.arp_announce': 2 });
+  expect(bench.read('ipv4/conf/net1/arp_announce')).toBe('2');
 });
 
-describe('configureLink', () => {
-  it('sets sysctls before addresses, since a sysctl can enable or disable IPv6', async () => {
-    using bench = await openBench();
-    const { pod, netns, link, read, own } = bench;
-    const network = {
-      connection: pod,
-      writeSysctls: (name: string, settings: InterfaceSysctls) => writeInterfaceSysctls(netns, name, settings),
-    };
-    const off = { 'net.ipv6.conf.IFNAME.disable_ipv6': 1, 'net.ipv4.conf.IFNAME.arp_notify': 1 };
-    await configureLink(network, link, { addresses: ['192.0.2.2/24'], sysctls: off });
-    expect(read('ipv4/conf/net1/arp_notify')).toBe('1');
-    const [{ addr_info }] = own.ip('addr', 'show', 'dev', 'net1');
-    expect(addr_info).toEqual([expect.objectContaining({ local: '192.0.2.2' })]);
-    const on = { 'net.ipv6.conf.IFNAME.disable_ipv6': 0 };
-    await configureLink(network, link, { addresses: ['192.0.2.2/24', '2001:db8::2/64'], sysctls: on });
-    const addresses = own.ip('addr', 'show', 'dev', 'net1')[0].addr_info.map(({ local }: { local: string }) => local);
-    expect(addresses).toEqual(expect.arrayContaining(['192.0.2.2', '2001:db8::2']));
-  });
+it('configureLink sets sysctls before addresses, since a sysctl can enable or disable IPv6', async () => {
+  using bench = await openBench();
+  const { pod, netns, link, read, own } = bench;
+  const network = {
+    connection: pod,
+    writeSysctls: (name: string, settings: InterfaceSysctls) => writeInterfaceSysctls(netns, name, settings),
+  };
+  const off = { 'net.ipv6.conf.IFNAME.disable_ipv6': 1, 'net.ipv4.conf.IFNAME.arp_notify': 1 };
+  await configureLink(network, link, { addresses: ['192.0.2.2/24'], sysctls: off });
+  expect(read('ipv4/conf/net1/arp_notify')).toBe('1');
+  const [{ addr_info }] = own.ip('addr', 'show', 'dev', 'net1');
+  expect(addr_info).toEqual([expect.objectContaining({ local: '192.0.2.2' })]);
+  const on = { 'net.ipv6.conf.IFNAME.disable_ipv6': 0 };
+  await configureLink(network, link, { addresses: ['192.0.2.2/24', '2001:db8::2/64'], sysctls: on });
+  const addresses = own.ip('addr', 'show', 'dev', 'net1')[0].addr_info.map(({ local }: { local: string }) => local);
+  expect(addresses).toEqual(expect.arrayContaining(['192.0.2.2', '2001:db8::2']));
 });

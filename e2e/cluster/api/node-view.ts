@@ -134,19 +134,17 @@ export function describeNodeView(get: () => ApiCluster): void {
 
 /** @param get a cluster with a chart that does not show nodes */
 export function describeNoNodeViews(get: () => ApiCluster): void {
-  describe('a NodeNetworkDevices request in a cluster without the definition', () => {
-    it('is answered with not found or forbidden, which the driver reports', async () => {
-      const { admin } = get();
-      for (const { client, code } of [
-        { client: admin.client, code: 'api-unserved' },
-        { client: (await get().driverOn('unseen')).client, code: 'api-forbidden' },
-      ]) {
-        const request = { path: `${path}/unseen`, contentType: 'application/apply-patch+yaml' };
-        await expect(client.request({ ...request, method: 'GET' })).rejects.toMatchObject({ code });
-        const query = { fieldManager: testDriver };
-        const body = { apiVersion: 'netdra.dev/v1alpha1', kind: 'NodeNetworkDevices', metadata: { name: 'unseen' } };
-        await expect(client.request({ ...request, method: 'PATCH', query, body })).rejects.toMatchObject({ code });
-      }
-    });
+  it('a NodeNetworkDevices request in a cluster without the definition is answered with not found or forbidden, which the driver reports', async () => {
+    const { admin } = get();
+    for (const { client, code } of [
+      { client: admin.client, code: 'api-unserved' },
+      { client: (await get().driverOn('unseen')).client, code: 'api-forbidden' },
+    ]) {
+      const request = { path: `${path}/unseen`, contentType: 'application/apply-patch+yaml' };
+      await expect(client.request({ ...request, method: 'GET' })).rejects.toMatchObject({ code });
+      const query = { fieldManager: testDriver };
+      const body = { apiVersion: 'netdra.dev/v1alpha1', kind: 'NodeNetworkDevices', metadata: { name: 'unseen' } };
+      await expect(client.request({ ...request, method: 'PATCH', query, body })).rejects.toMatchObject({ code });
+    }
   });
 }

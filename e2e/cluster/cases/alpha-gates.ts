@@ -1,5 +1,5 @@
 import type { ResourceV1ResourceClaim } from '@kubernetes/client-node';
-import { describe, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import type { Cluster } from '../cluster.ts';
 import type { GetCluster } from '../describe-cluster.ts';
 import { startNumaDrivers } from '../node/numa-drivers.ts';
@@ -30,42 +30,40 @@ export function describeAlphaGates(get: GetCluster, getNode: () => RealNode): vo
     return (await cluster.devices()).find(({ name }) => name === vf?.device)?.attributes ?? {};
   }
 
-  describe('NUMA nodes as list attributes', () => {
-    it('are published, and let the scheduler match a VF with any device whose list shares a node with it', async () => {
-      const { cluster } = get();
-      const nodes = async () => {
-        const all = (await cluster.devices()).map(({ attributes = {} }) => JSON.stringify(attributes[numaNode]));
-        return [...new Set(all)].sort();
-      };
-      await expect.poll(nodes, slow).toEqual(['{"ints":[0]}', '{"ints":[1]}']);
+  it('NUMA nodes as list attributes are published, and let the scheduler match a VF with any device whose list shares a node with it', async () => {
+    const { cluster } = get();
+    const nodes = async () => {
+      const all = (await cluster.devices()).map(({ attributes = {} }) => JSON.stringify(attributes[numaNode]));
+      return [...new Set(all)].sort();
+    };
+    await expect.poll(nodes, slow).toEqual(['{"ints":[0]}', '{"ints":[1]}']);
 
-      const offered = (await cluster.devices()).map(({ attributes = {} }) => attributes);
-      // VFs of the other PF come first in the slices.
-      const root = offered.find(({ [numaNode]: node }) => node?.ints?.includes(0))?.[pcieRoot]?.string ?? '';
-      const lists = [
-        { [numaNode]: { ints: [7, 0] } },
-        { [numaNode]: { ints: [7, 8] }, [pcieRoot]: { strings: ['pci0000:7f', root] } },
-      ];
-      await using _drivers = await startNumaDrivers(getNode(), lists);
+    const offered = (await cluster.devices()).map(({ attributes = {} }) => attributes);
+    // VFs of the other PF come first in the slices.
+    const root = offered.find(({ [numaNode]: node }) => node?.ints?.includes(0))?.[pcieRoot]?.string ?? '';
+    const lists = [
+      { [numaNode]: { ints: [7, 0] } },
+      { [numaNode]: { ints: [7, 8] }, [pcieRoot]: { strings: ['pci0000:7f', root] } },
+    ];
+    await using _drivers = await startNumaDrivers(getNode(), lists);
 
-      await create('none', numaNode, [`device.attributes["resource.kubernetes.io"].numaNode.includes(8)`]);
-      const refusals = async () =>
-        (await cluster.events()).filter(
-          ({ reason, regarding }) => reason === 'FailedScheduling' && regarding.name === 'none',
-        );
-      await expect
-        .poll(refusals, slow)
-        .toEqual([expect.objectContaining({ note: expect.stringContaining('cannot allocate all claims') })]);
-      await cluster.removeWithClaims(['none']);
+    await create('none', numaNode, [`device.attributes["resource.kubernetes.io"].numaNode.includes(8)`]);
+    const refusals = async () =>
+      (await cluster.events()).filter(
+        ({ reason, regarding }) => reason === 'FailedScheduling' && regarding.name === 'none',
+      );
+    await expect
+      .poll(refusals, slow)
+      .toEqual([expect.objectContaining({ note: expect.stringContaining('cannot allocate all claims') })]);
+    await cluster.removeWithClaims(['none']);
 
-      await create('near', numaNode);
-      expect(await attributesOfVf(cluster, 'near')).toMatchObject({ [numaNode]: { ints: [0] } });
-      await create('below-root', pcieRoot);
-      expect(await attributesOfVf(cluster, 'below-root')).toMatchObject({ [pcieRoot]: { string: root } });
-      // Files have single values.
-      const [device] = (await get().view('near').metadata('resourceclaims/near', 'vf')).devices;
-      expect(device?.attributes?.[numaNode]).toEqual({ int: 0 });
-      await cluster.removeWithClaims(['near', 'below-root']);
-    });
+    await create('near', numaNode);
+    expect(await attributesOfVf(cluster, 'near')).toMatchObject({ [numaNode]: { ints: [0] } });
+    await create('below-root', pcieRoot);
+    expect(await attributesOfVf(cluster, 'below-root')).toMatchObject({ [pcieRoot]: { string: root } });
+    // Files have single values.
+    const [device] = (await get().view('near').metadata('resourceclaims/near', 'vf')).devices;
+    expect(device?.attributes?.[numaNode]).toEqual({ int: 0 });
+    await cluster.removeWithClaims(['near', 'below-root']);
   });
 }

@@ -1,4 +1,4 @@
-import { describe, expect, it, vi } from 'vitest';
+import { expect, it, vi } from 'vitest';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
 import { testDriver, testNode } from '../../../test/doubles/objects.ts';
 import { Bench } from '../bench.ts';
@@ -22,22 +22,20 @@ function stateOf(pciAddress: string, current: string) {
   };
 }
 
-describe('a node of the SR-IOV operator', () => {
-  it("publishes a taint on VFs of the operator's PFs while it drains", async () => {
-    const settings = { simulate: { pfs: 2, vfsPerPf: 2 }, sriovOperator: true };
-    await using bench = await Bench.start({ version: containerdSeries[0], logger: new RecordingLogger(), settings });
-    await bench.startDriver();
-    const devices = () => bench.api.objects<PublishedSlice>('ResourceSlice').flatMap(({ spec }) => spec.devices ?? []);
-    const tainted = () =>
-      devices().filter(({ taints = [] }) => taints.some(({ key }) => key === `${testDriver}/operator-at-work`));
-    const pfOf = ({ attributes }: ReturnType<typeof devices>[number]) => attributes.pfPciAddress?.string;
-    await vi.waitUntil(() => devices().length === 4, { timeout: 60_000 });
-    const [pf = ''] = devices().map(pfOf);
-    bench.api.create(stateOf(pf, 'Draining'));
-    await vi.waitUntil(() => tainted().length > 0, { timeout: 60_000 });
-    expect(tainted().map(pfOf)).toEqual([pf, pf]);
-    bench.api.update(stateOf(pf, 'Idle'));
-    await vi.waitUntil(() => tainted().length === 0, { timeout: 60_000 });
-    expect(devices()).toHaveLength(4);
-  });
+it("a node of the SR-IOV operator publishes a taint on VFs of the operator's PFs while it drains", async () => {
+  const settings = { simulate: { pfs: 2, vfsPerPf: 2 }, sriovOperator: true };
+  await using bench = await Bench.start({ version: containerdSeries[0], logger: new RecordingLogger(), settings });
+  await bench.startDriver();
+  const devices = () => bench.api.objects<PublishedSlice>('ResourceSlice').flatMap(({ spec }) => spec.devices ?? []);
+  const tainted = () =>
+    devices().filter(({ taints = [] }) => taints.some(({ key }) => key === `${testDriver}/operator-at-work`));
+  const pfOf = ({ attributes }: ReturnType<typeof devices>[number]) => attributes.pfPciAddress?.string;
+  await vi.waitUntil(() => devices().length === 4, { timeout: 60_000 });
+  const [pf = ''] = devices().map(pfOf);
+  bench.api.create(stateOf(pf, 'Draining'));
+  await vi.waitUntil(() => tainted().length > 0, { timeout: 60_000 });
+  expect(tainted().map(pfOf)).toEqual([pf, pf]);
+  bench.api.update(stateOf(pf, 'Idle'));
+  await vi.waitUntil(() => tainted().length === 0, { timeout: 60_000 });
+  expect(devices()).toHaveLength(4);
 });

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect } from 'vitest';
+import { expect } from 'vitest';
 import { PageRecorder } from '../../alerts/page-recorder.ts';
 import { retry } from '../../node/bench.ts';
 import { classConfig } from '../vf-config.ts';
@@ -39,31 +39,29 @@ function linkTarget(path: string): string {
   }
 }
 
-describe('alerts', () => {
-  it('fire while another process keeps a released VF open, until the VF is restored', {
-    timeout: 1_200_000,
-  }, async ({ node, vfs }) => {
-    const vf = vfAt(vfs, 'pf0', 2);
-    const pod = node.createPod('held', vf, [classConfig({ driver: 'vfio-pci' })]);
-    await node.bench.startPod(pod);
-    const holder = await openDevice(vf);
-    await using recorder = new PageRecorder(`http://${httpAddress}/metrics`, 'worker-1');
-    try {
-      // The kernel waits for the process before it takes the VF from vfio-pci.
-      await retry(() => node.bench.endPod(pod));
-      await expect.poll(() => recorder.holds(hung, 5), slow).toBe(true);
-      recorder.fires('NetdraDevicesHung');
-      // A new instance knows that the VF is not restored, and not yet that it hangs.
-      await node.killDriver();
-      await node.startDriver();
-      await expect.poll(() => recorder.holds(unrestored, 10), slow).toBe(true);
-      recorder.fires('NetdraDevicesNotRestored');
-    } finally {
-      holder.kill('SIGKILL');
-      await once(holder, 'close');
-    }
-    for (const series of [hung, unrestored]) await expect.poll(() => recorder.isZero(series), slow).toBe(true);
-    recorder.keep('NetdraDevicesHung', hung, process.env.NETDRA_RESULTS);
-    recorder.keep('NetdraDevicesNotRestored', unrestored, process.env.NETDRA_RESULTS);
-  });
+it('alerts fire while another process keeps a released VF open, until the VF is restored', {
+  timeout: 1_200_000,
+}, async ({ node, vfs }) => {
+  const vf = vfAt(vfs, 'pf0', 2);
+  const pod = node.createPod('held', vf, [classConfig({ driver: 'vfio-pci' })]);
+  await node.bench.startPod(pod);
+  const holder = await openDevice(vf);
+  await using recorder = new PageRecorder(`http://${httpAddress}/metrics`, 'worker-1');
+  try {
+    // The kernel waits for the process before it takes the VF from vfio-pci.
+    await retry(() => node.bench.endPod(pod));
+    await expect.poll(() => recorder.holds(hung, 5), slow).toBe(true);
+    recorder.fires('NetdraDevicesHung');
+    // A new instance knows that the VF is not restored, and not yet that it hangs.
+    await node.killDriver();
+    await node.startDriver();
+    await expect.poll(() => recorder.holds(unrestored, 10), slow).toBe(true);
+    recorder.fires('NetdraDevicesNotRestored');
+  } finally {
+    holder.kill('SIGKILL');
+    await once(holder, 'close');
+  }
+  for (const series of [hung, unrestored]) await expect.poll(() => recorder.isZero(series), slow).toBe(true);
+  recorder.keep('NetdraDevicesHung', hung, process.env.NETDRA_RESULTS);
+  recorder.keep('NetdraDevicesNotRestored', unrestored, process.env.NETDRA_RESULTS);
 });

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { describe, expect } from 'vitest';
+import { expect } from 'vitest';
 import { type pfNames, vfAt } from '../vfs.ts';
 import { deviceName } from '../vm-node.ts';
 import { it } from '../vm-test.ts';
@@ -18,32 +18,30 @@ function run(script: string): void {
   execFileSync('bash', ['-euc', script]);
 }
 
-describe('a PF that is a bond port', () => {
-  it('has its VFs tainted while it has no LACP partner, and a log line says that the card cannot set VF link states', {
-    timeout: 600_000,
-  }, async ({ node, vfs }) => {
-    const ofPf0 = vfs.filter(({ pf }) => pf === 'pf0').map(deviceName);
-    const tainted = () => {
-      const lost = node
-        .offeredDevices()
-        .filter(({ taints }) => taints?.some(({ key }) => /\/lacp-partner-lost$/.test(key)));
-      return lost.map(({ name }) => name);
-    };
-    const policies = () => node.messages().filter((each) => each === 'inventory policy in force').length;
-    const before = policies();
-    node.setPolicy({ pfs: [{ select: {}, allowInUse: true }], health: { lacpRelay: true } });
-    await expect.poll(policies, slow).toBe(before + 1);
-    await node.startPod('relayed', vfAt(vfs, 'pf0', 4), []);
-    try {
-      joinBond('pf0');
-      await expect.poll(tainted, slow).toEqual(ofPf0);
-      const refused = 'cannot make links of VFs follow the LACP partner: the card cannot set the link state of a VF';
-      await expect.poll(() => node.messages(), slow).toContain(refused);
-      joinBond('pf1');
-      await expect.poll(tainted, slow).toEqual([]);
-    } finally {
-      for (const pf of ['pf0', 'pf1']) run(`ip link del lacp-${pf} || true; ip link set ${pf} up`);
-      node.setPolicy({});
-    }
-  });
+it('a PF that is a bond port has its VFs tainted while it has no LACP partner, and a log line says that the card cannot set VF link states', {
+  timeout: 600_000,
+}, async ({ node, vfs }) => {
+  const ofPf0 = vfs.filter(({ pf }) => pf === 'pf0').map(deviceName);
+  const tainted = () => {
+    const lost = node
+      .offeredDevices()
+      .filter(({ taints }) => taints?.some(({ key }) => /\/lacp-partner-lost$/.test(key)));
+    return lost.map(({ name }) => name);
+  };
+  const policies = () => node.messages().filter((each) => each === 'inventory policy in force').length;
+  const before = policies();
+  node.setPolicy({ pfs: [{ select: {}, allowInUse: true }], health: { lacpRelay: true } });
+  await expect.poll(policies, slow).toBe(before + 1);
+  await node.startPod('relayed', vfAt(vfs, 'pf0', 4), []);
+  try {
+    joinBond('pf0');
+    await expect.poll(tainted, slow).toEqual(ofPf0);
+    const refused = 'cannot make links of VFs follow the LACP partner: the card cannot set the link state of a VF';
+    await expect.poll(() => node.messages(), slow).toContain(refused);
+    joinBond('pf1');
+    await expect.poll(tainted, slow).toEqual([]);
+  } finally {
+    for (const pf of ['pf0', 'pf1']) run(`ip link del lacp-${pf} || true; ip link set ${pf} up`);
+    node.setPolicy({});
+  }
 });

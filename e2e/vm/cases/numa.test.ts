@@ -1,4 +1,4 @@
-import { describe, expect } from 'vitest';
+import { expect } from 'vitest';
 import { exec, runContainer } from '../../node/pod.ts';
 import { vfConfig } from '../vf-config.ts';
 import { type VfState, vfAt } from '../vfs.ts';
@@ -25,22 +25,18 @@ async function startPod(node: VmNode, name: string, vf: VfState) {
 }
 
 /** Where that is only reported, and on containerd 1.7: e2e/cluster/cases/numa.ts. */
-describe('a container with exclusive CPU and memory', () => {
-  it('is rejected if its CPU or memory is not on the NUMA node of its VF, and starts if both are', async ({
-    node,
-    vfs,
-  }) => {
-    const vf = vfAt(vfs, 'pf1', 5);
-    const start = await startPod(node, 'near', vf);
-    await expect(start(0, 0)).rejects.toThrow(
-      `container main cannot start with claim default/near, which has numa: require: its CPUs 0 are on NUMA node 0, its memory is on NUMA node 0, and device ${deviceName(vf)} is on NUMA node 1`,
-    );
-    await expect(start(1, 0)).rejects.toThrow(
-      'its CPUs 1 are on NUMA node 1, its memory is on NUMA node 0, and device',
-    );
-    expect(await start(1, 1)).toMatchObject({
-      'resource.kubernetes.io/numaNode': { int: 1 },
-      numaAligned: { bool: true },
-    });
+it('a container with exclusive CPU and memory is rejected if its CPU or memory is not on the NUMA node of its VF, and starts if both are', async ({
+  node,
+  vfs,
+}) => {
+  const vf = vfAt(vfs, 'pf1', 5);
+  const start = await startPod(node, 'near', vf);
+  await expect(start(0, 0)).rejects.toThrow(
+    `container main cannot start with claim default/near, which has numa: require: its CPUs 0 are on NUMA node 0, its memory is on NUMA node 0, and device ${deviceName(vf)} is on NUMA node 1`,
+  );
+  await expect(start(1, 0)).rejects.toThrow('its CPUs 1 are on NUMA node 1, its memory is on NUMA node 0, and device');
+  expect(await start(1, 1)).toMatchObject({
+    'resource.kubernetes.io/numaNode': { int: 1 },
+    numaAligned: { bool: true },
   });
 });

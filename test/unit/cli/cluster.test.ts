@@ -473,28 +473,26 @@ describe('makeBundle', () => {
   });
 });
 
-describe('openCluster', () => {
-  it('uses the default kubeconfig and the namespace of its context, or names what is missing', async () => {
-    await using bench = await startCluster();
-    using dir = tempDir();
-    vi.stubEnv('HOME', dir.path);
-    vi.stubEnv('KUBERNETES_SERVICE_HOST', undefined);
-    try {
-      // An empty KUBECONFIG counts as unset, as in kubectl.
-      for (const none of [{}, { kubeconfig: '' }]) {
-        expect(await openCluster(none).catch(explain)).toBe(
-          `no API server is known: there is no ${dir.path}/.kube/config (give --kubeconfig, or KUBECONFIG in the environment)`,
-        );
-      }
-      const kubeconfig = join(dir.path, 'config');
-      await bench.api.writeKubeconfig(kubeconfig);
-      using cluster = await openCluster({ kubeconfig });
-      expect([cluster.namespace, await cluster.listPods('default', {})]).toEqual(['default', []]);
-      expect(await openCluster({ kubeconfig, context: 'lab' }).catch(explain)).toBe(
-        `kubeconfig ${kubeconfig} cannot be used: it has no context lab; it has double`,
+it('openCluster uses the default kubeconfig and the namespace of its context, or names what is missing', async () => {
+  await using bench = await startCluster();
+  using dir = tempDir();
+  vi.stubEnv('HOME', dir.path);
+  vi.stubEnv('KUBERNETES_SERVICE_HOST', undefined);
+  try {
+    // An empty KUBECONFIG counts as unset, as in kubectl.
+    for (const none of [{}, { kubeconfig: '' }]) {
+      expect(await openCluster(none).catch(explain)).toBe(
+        `no API server is known: there is no ${dir.path}/.kube/config (give --kubeconfig, or KUBECONFIG in the environment)`,
       );
-    } finally {
-      vi.unstubAllEnvs();
     }
-  });
+    const kubeconfig = join(dir.path, 'config');
+    await bench.api.writeKubeconfig(kubeconfig);
+    using cluster = await openCluster({ kubeconfig });
+    expect([cluster.namespace, await cluster.listPods('default', {})]).toEqual(['default', []]);
+    expect(await openCluster({ kubeconfig, context: 'lab' }).catch(explain)).toBe(
+      `kubeconfig ${kubeconfig} cannot be used: it has no context lab; it has double`,
+    );
+  } finally {
+    vi.unstubAllEnvs();
+  }
 });

@@ -43,22 +43,20 @@ const document = (devices: object[]) => ({
   requests: [{ name: 'vf', devices }],
 });
 
-describe('netdra doctor', () => {
-  it('prints JSON on request; the exit code tells whether there are problems', () => {
-    using dir = tempDir();
-    const flags = ['--kubelet-plugins-dir', '--kubelet-registry-dir', '--cdi-dir', '--nri-socket', '--cri-socket'];
-    const { status, stdout } = netdra(['doctor', '-o', 'json', ...flags.map((flag) => `${flag}=${dir.path}/none`)]);
-    expect(status).toBe(1);
-    const findings: Finding[] = JSON.parse(stdout);
-    expect(findings.find(({ check }) => check === 'NRI')).toEqual({
-      check: 'NRI',
-      level: 'problem',
-      message: `off: there is no socket ${dir.path}/none`,
-      fix: expect.stringContaining('disable = false'),
-    });
-    // Everything that is not well says what to do.
-    expect(findings.filter(({ level, fix }) => level !== 'ok' && !fix)).toEqual([]);
+it('netdra doctor prints JSON on request; the exit code tells whether there are problems', () => {
+  using dir = tempDir();
+  const flags = ['--kubelet-plugins-dir', '--kubelet-registry-dir', '--cdi-dir', '--nri-socket', '--cri-socket'];
+  const { status, stdout } = netdra(['doctor', '-o', 'json', ...flags.map((flag) => `${flag}=${dir.path}/none`)]);
+  expect(status).toBe(1);
+  const findings: Finding[] = JSON.parse(stdout);
+  expect(findings.find(({ check }) => check === 'NRI')).toEqual({
+    check: 'NRI',
+    level: 'problem',
+    message: `off: there is no socket ${dir.path}/none`,
+    fix: expect.stringContaining('disable = false'),
   });
+  // Everything that is not well says what to do.
+  expect(findings.filter(({ level, fix }) => level !== 'ok' && !fix)).toEqual([]);
 });
 
 describe('netdra metadata', () => {

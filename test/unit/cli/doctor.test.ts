@@ -229,20 +229,18 @@ describe('runDoctor', () => {
   });
 });
 
-describe('runDoctor, checking CNI plugins', () => {
-  it('reports missing plugins if claims are allowed to use them', async () => {
-    const cniBinDirs = ['/nowhere/bin', '/nowhere/else'];
-    expect(await findingOf('CNI plugins', { options: { cniBinDirs } })).toEqual({
-      check: 'CNI plugins',
-      level: 'warning',
-      message: 'none in /nowhere/bin, /nowhere/else: claims with attach: cni or ipam fail',
-      fix: 'install them, or pass their directories to the driver with --cni-bin-dirs',
-    });
-    expect((await findingOf('CNI plugins', { options: { cniBinDirs, cniUses: ['ipam'] } }))?.message).toMatch(
-      /: claims with ipam fail$/,
-    );
-    expect(await findingOf('CNI plugins', { options: { cniBinDirs, cniUses: [] } })).toBeUndefined();
+it('runDoctor, checking CNI plugins, reports missing plugins if claims are allowed to use them', async () => {
+  const cniBinDirs = ['/nowhere/bin', '/nowhere/else'];
+  expect(await findingOf('CNI plugins', { options: { cniBinDirs } })).toEqual({
+    check: 'CNI plugins',
+    level: 'warning',
+    message: 'none in /nowhere/bin, /nowhere/else: claims with attach: cni or ipam fail',
+    fix: 'install them, or pass their directories to the driver with --cni-bin-dirs',
   });
+  expect((await findingOf('CNI plugins', { options: { cniBinDirs, cniUses: ['ipam'] } }))?.message).toMatch(
+    /: claims with ipam fail$/,
+  );
+  expect(await findingOf('CNI plugins', { options: { cniBinDirs, cniUses: [] } })).toBeUndefined();
 });
 
 describe('runDoctor, checking the API server', () => {
@@ -347,21 +345,19 @@ describe('runDoctor, checking the API server', () => {
   });
 });
 
-describe('parseCdiConfig', () => {
-  it.each([
-    ['containerd', '{"enableCDI":false,"cdiSpecDirs":["/etc/cdi"]}', { enabled: false, specDirs: ['/etc/cdi'] }],
-    // Unless it is switched off, from containerd 2.3 on; 2.4 has no such setting any more.
-    ['containerd', '{"enableCDI":null,"cdiSpecDirs":["/etc/cdi"]}', { enabled: true, specDirs: ['/etc/cdi'] }],
-    ['containerd', '{"cdiSpecDirs":["/etc/cdi"]}', { enabled: true, specDirs: ['/etc/cdi'] }],
-    ['containerd', '{}', {}],
-    ['containerd', 'nonsense', {}],
-    [
-      'cri-o',
-      '[crio.runtime]\ncdi_spec_dirs = [\n"/etc/cdi",\n"/run/cdi"]',
-      { enabled: true, specDirs: ['/etc/cdi', '/run/cdi'] },
-    ],
-    ['cri-o', '', { enabled: true }],
-  ])('parses the output of %s: %j', (runtime, config, expected) => {
-    expect(parseCdiConfig(runtime, config)).toEqual(expected);
-  });
+it.each([
+  ['containerd', '{"enableCDI":false,"cdiSpecDirs":["/etc/cdi"]}', { enabled: false, specDirs: ['/etc/cdi'] }],
+  // Unless it is switched off, from containerd 2.3 on; 2.4 has no such setting any more.
+  ['containerd', '{"enableCDI":null,"cdiSpecDirs":["/etc/cdi"]}', { enabled: true, specDirs: ['/etc/cdi'] }],
+  ['containerd', '{"cdiSpecDirs":["/etc/cdi"]}', { enabled: true, specDirs: ['/etc/cdi'] }],
+  ['containerd', '{}', {}],
+  ['containerd', 'nonsense', {}],
+  [
+    'cri-o',
+    '[crio.runtime]\ncdi_spec_dirs = [\n"/etc/cdi",\n"/run/cdi"]',
+    { enabled: true, specDirs: ['/etc/cdi', '/run/cdi'] },
+  ],
+  ['cri-o', '', { enabled: true }],
+])('parseCdiConfig parses the output of %s: %j', (runtime, config, expected) => {
+  expect(parseCdiConfig(runtime, config)).toEqual(expected);
 });

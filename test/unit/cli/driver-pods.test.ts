@@ -42,18 +42,16 @@ describe('readDriverPods', () => {
   });
 });
 
-describe('limitOutput', () => {
-  it('cuts a stream at the limit, and passes a shorter one through', async () => {
-    const run = async (bytes: number) => {
-      const stream = new PassThrough();
-      const output = buffer(stream);
-      let isExceeded = false;
-      limitOutput(stream, () => (isExceeded = true), 100);
-      for (let n = 0; n < bytes / 10; n++) stream.write(Buffer.alloc(10));
-      stream.end();
-      return { length: (await output.catch(() => undefined))?.length, isExceeded };
-    };
-    expect(await run(100)).toEqual({ length: 100, isExceeded: false });
-    expect(await run(110)).toEqual({ length: undefined, isExceeded: true });
-  });
+it('limitOutput cuts a stream at the limit, and passes a shorter one through', async () => {
+  const run = async (bytes: number) => {
+    const stream = new PassThrough();
+    const output = buffer(stream);
+    let isExceeded = false;
+    limitOutput(stream, () => (isExceeded = true), 100);
+    for (let n = 0; n < bytes / 10; n++) stream.write(Buffer.alloc(10));
+    stream.end();
+    return { length: (await output.catch(() => undefined))?.length, isExceeded };
+  };
+  expect(await run(100)).toEqual({ length: 100, isExceeded: false });
+  expect(await run(110)).toEqual({ length: undefined, isExceeded: true });
 });

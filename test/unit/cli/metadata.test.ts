@@ -47,17 +47,15 @@ const update = () =>
 const view = () => viewClaimFiles(driver, dirs(), 'apps/fast-net');
 const states = async () => Object.fromEntries((await view()).files.map(({ layout, state }) => [layout, state]));
 
-describe('findClaim', () => {
-  it('finds a claim by its name alone unless several namespaces have a claim of that name', () => {
-    const claims = ['apps', 'lab'].map((namespace) => ({ identity: { ...claim, namespace } }));
-    expect(findClaim(claims.slice(1), 'fast-net')).toBe('lab/fast-net');
-    expect(() => findClaim(claims, 'fast-net')).toThrow(
-      'several claims are called fast-net: apps/fast-net, lab/fast-net',
-    );
-    expect(() => findClaim(claims, 'slow-net')).toThrow(
-      'there is no file slow-net, and no claim of that name is prepared',
-    );
-  });
+it('findClaim finds a claim by its name alone unless several namespaces have a claim of that name', () => {
+  const claims = ['apps', 'lab'].map((namespace) => ({ identity: { ...claim, namespace } }));
+  expect(findClaim(claims.slice(1), 'fast-net')).toBe('lab/fast-net');
+  expect(() => findClaim(claims, 'fast-net')).toThrow(
+    'several claims are called fast-net: apps/fast-net, lab/fast-net',
+  );
+  expect(() => findClaim(claims, 'slow-net')).toThrow(
+    'there is no file slow-net, and no claim of that name is prepared',
+  );
 });
 
 describe('viewClaimFiles', () => {
@@ -135,15 +133,13 @@ describe('viewClaimFiles', () => {
   });
 });
 
-describe('viewFile', () => {
-  it('reports what is wrong with a file', async () => {
-    const path = join(dir.path, 'x.json');
-    writeFileSync(path, '{"apiVersion":"v1","kind":"Pod"}');
-    const found = await viewFile(path);
-    expect(isGood(found)).toBe(false);
-    expect(formatFile(plainTerminal, found)).toMatch(
-      /x\.json: not valid: metadata file .* cannot be decoded: no compatible/,
-    );
-    expect((await viewFile(join(dir.path, 'none'))).problem).toMatch(/^cannot read metadata file .*ENOENT/);
-  });
+it('viewFile reports what is wrong with a file', async () => {
+  const path = join(dir.path, 'x.json');
+  writeFileSync(path, '{"apiVersion":"v1","kind":"Pod"}');
+  const found = await viewFile(path);
+  expect(isGood(found)).toBe(false);
+  expect(formatFile(plainTerminal, found)).toMatch(
+    /x\.json: not valid: metadata file .* cannot be decoded: no compatible/,
+  );
+  expect((await viewFile(join(dir.path, 'none'))).problem).toMatch(/^cannot read metadata file .*ENOENT/);
 });

@@ -85,10 +85,8 @@ describe('deploy/seccomp/netdra.json', () => {
   });
 });
 
-describe('parseStraceSummary', () => {
-  it('returns the names of calls, without the heading, the total and calls that strace cannot name', () => {
-    const text =
-      'syscall                 calls\n------------------- ---------\nfutex                    2876\nsyscall_0x1d5              2\nopenat                     12\n------------------- ---------\ntotal                    2890\n';
-    expect(parseStraceSummary(text)).toEqual(['futex', 'openat']);
-  });
+it('parseStraceSummary returns the names of calls, without the heading, the total and calls that strace cannot name', () => {
+  const text =
+    'syscall                 calls\n------------------- ---------\nfutex                    2876\nsyscall_0x1d5              2\nopenat                     12\n------------------- ---------\ntotal                    2890\n';
+  expect(parseStraceSummary(text)).toEqual(['futex', 'openat']);
 });

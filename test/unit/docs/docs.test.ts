@@ -182,21 +182,21 @@ it('findDocumentProblems checks the values of the chart in objects of Argo CD an
   }
 });
 
-describe('findCommandProblem', () => {
-  it.each([
-    ['npm run frobnicate', 'package.json has no script frobnicate'],
-    ['npm run e2e:vm dpdk', 'arguments of a script come after --'],
-    ['netdra run --simulate 8', "error: required option '--node-name <name>' not specified"],
-    ['netdra doctor --frobnicate', "error: unknown option '--frobnicate'"],
-    ['netdra run --node-name n --simulate x', 'such as 8 or 2x4'],
-    ['netdra walk', "error: unknown command 'walk'"],
-    ['npx netdra claims -o xml', 'Allowed choices are table, json'],
-    ['kubectl netdra claims --everywhere', "unknown option '--everywhere'"],
-    ['node scripts/none.ts', 'scripts/none.ts is not there'],
-    ['bash scripts/bootstrap.sh frobnicate it', 'no check covers frobnicate it'],
-    ['kubectl get pods --frobnicate', 'kubectl get has no option --frobnicate'],
-    ['kubectl apply --filename deploy/none.yaml', 'deploy/none.yaml is not there'],
-    ['helm install netdra deploy/helm/netdra --set image.tagg=1', 'the chart has no value image.tagg'],
-    ['helm install netdra deploy/helm/netdra --set kubeletPlugin.logLevel=loud', 'the chart does not take'],
-  ])('reports the problem of %s', (line, problem) => expect(findCommandProblem(line)).toContain(problem));
-});
+it.each([
+  ['npm run frobnicate', 'package.json has no script frobnicate'],
+  ['npm run e2e:vm dpdk', 'arguments of a script come after --'],
+  ['netdra run --simulate 8', "error: required option '--node-name <name>' not specified"],
+  ['netdra doctor --frobnicate', "error: unknown option '--frobnicate'"],
+  ['netdra run --node-name n --simulate x', 'such as 8 or 2x4'],
+  ['netdra walk', "error: unknown command 'walk'"],
+  ['npx netdra claims -o xml', 'Allowed choices are table, json'],
+  ['kubectl netdra claims --everywhere', "unknown option '--everywhere'"],
+  ['node scripts/none.ts', 'scripts/none.ts is not there'],
+  ['bash scripts/bootstrap.sh frobnicate it', 'no check covers frobnicate it'],
+  ['kubectl get pods --frobnicate', 'kubectl get has no option --frobnicate'],
+  ['kubectl apply --filename deploy/none.yaml', 'deploy/none.yaml is not there'],
+  ['helm install netdra deploy/helm/netdra --set image.tagg=1', 'the chart has no value image.tagg'],
+  ['helm install netdra deploy/helm/netdra --set kubeletPlugin.logLevel=loud', 'the chart does not take'],
+])('findCommandProblem reports the problem of %s', (line, problem) =>
+  expect(findCommandProblem(line)).toContain(problem),
+);

@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { repo } from './pages.ts';
 
 const page = readFileSync(join(repo, 'docs/migration.md'), 'utf8');
@@ -16,14 +16,12 @@ const rows = page
       .slice(1),
   );
 
-describe('docs/migration.md', () => {
-  it('names for each row the tests that run it, or says that none does', () => {
-    expect(rows.length).toBeGreaterThan(40);
-    const namesOf = (row: string) =>
-      [...(row.split('|').at(-2) ?? '').matchAll(/`([^`]+)`/g)].map(([, name = '']) => name);
-    const exists = (name: string) =>
-      existsSync(join(repo, name.includes('/') ? name : `test/golden/convert/${name}.in.yaml`));
-    const isRun = (row: string) => namesOf(row).length > 0 && namesOf(row).every(exists);
-    expect(rows.filter((row) => !/\| not run \|$/.test(row) && !isRun(row))).toEqual([]);
-  });
+it('docs/migration.md names for each row the tests that run it, or says that none does', () => {
+  expect(rows.length).toBeGreaterThan(40);
+  const namesOf = (row: string) =>
+    [...(row.split('|').at(-2) ?? '').matchAll(/`([^`]+)`/g)].map(([, name = '']) => name);
+  const exists = (name: string) =>
+    existsSync(join(repo, name.includes('/') ? name : `test/golden/convert/${name}.in.yaml`));
+  const isRun = (row: string) => namesOf(row).length > 0 && namesOf(row).every(exists);
+  expect(rows.filter((row) => !/\| not run \|$/.test(row) && !isRun(row))).toEqual([]);
 });

@@ -63,20 +63,21 @@ const device = { driver: testDriver, pool: 'node-1', name: 'dev-1' };
 
 const longName = `${'x'.repeat(247)}.example`;
 
-describe('a claim with an invalid name', () => {
-  it.each([
-    ['name', '..'],
-    ['name', '.'],
-    ['name', '../../../x'],
-    ['name', 'a/b'],
-    ['name', 'nul\0'],
-    ['name', longName],
-    ['namespace', '..'],
-    ['namespace', '../..'],
-    ['uid', '..'],
-    ['uid', '../../x'],
-    ['uid', 'a/b'],
-  ])('fails alone for its %s %j, and nothing is written or removed anywhere', async (field, text) => {
+it.each([
+  ['name', '..'],
+  ['name', '.'],
+  ['name', '../../../x'],
+  ['name', 'a/b'],
+  ['name', 'nul\0'],
+  ['name', longName],
+  ['namespace', '..'],
+  ['namespace', '../..'],
+  ['uid', '..'],
+  ['uid', '../../x'],
+  ['uid', 'a/b'],
+])(
+  'a claim with an invalid name fails alone for its %s %j, and nothing is written or removed anywhere',
+  async (field, text) => {
     await using driver = await startDriver(layoutNames);
     writeFileSync(join(driver.bench.dir, 'beside.json'), 'of another program');
     const hostile = driver.add(field === 'name' ? text : 'fast-net', field === 'name' ? {} : { [field]: text });
@@ -87,16 +88,16 @@ describe('a claim with an invalid name', () => {
     await driver.kubelet.nodeUnprepareResources([hostile, good]);
     expect(driver.files()).toEqual(['beside.json']);
     expect(readFileSync(join(driver.bench.dir, 'beside.json'), 'utf8')).toBe('of another program');
-  });
-});
+  },
+);
 
-describe('a claim with unusual valid names', () => {
-  it('is prepared if a request is named like a member of every JavaScript object', async ({ own: driver }) => {
-    const claim = driver.add('fast-net', { requests: [{ name: 'constructor', devices: ['dev-1'] }] });
-    const prepared = await driver.kubelet.nodePrepareResources([claim]);
-    expect(prepared.claims[claim.uid]).toMatchObject({ error: '', devices: [{ requestNames: ['constructor'] }] });
-    expect(await driver.helper.updateRequestMetadata(claim, 'constructor', [device])).toMatchObject({ generation: 1 });
-  });
+it('a claim with unusual valid names is prepared if a request is named like a member of every JavaScript object', async ({
+  own: driver,
+}) => {
+  const claim = driver.add('fast-net', { requests: [{ name: 'constructor', devices: ['dev-1'] }] });
+  const prepared = await driver.kubelet.nodePrepareResources([claim]);
+  expect(prepared.claims[claim.uid]).toMatchObject({ error: '', devices: [{ requestNames: ['constructor'] }] });
+  expect(await driver.helper.updateRequestMetadata(claim, 'constructor', [device])).toMatchObject({ generation: 1 });
 });
 
 /**

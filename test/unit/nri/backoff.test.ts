@@ -25,11 +25,9 @@ describe('backoffMs()', () => {
     ));
 });
 
-describe('the options of a plugin', () => {
-  it('have their defaults even if they are set to undefined', () => {
-    const plugin = { name: 'test', index: '10', handlers: {} };
-    const { random, ...defaults } = resolveOptions(plugin).backoff;
-    const nothing = { initialMs: undefined, maxMs: undefined, dialMaxMs: undefined, stableAfterMs: undefined };
-    expect(resolveOptions({ ...plugin, backoff: nothing as never }).backoff).toEqual({ ...defaults, random });
-  });
+it('the options of a plugin have their defaults even if they are set to undefined', () => {
+  const plugin = { name: 'test', index: '10', handlers: {} };
+  const { random, ...defaults } = resolveOptions(plugin).backoff;
+  const nothing = { initialMs: undefined, maxMs: undefined, dialMaxMs: undefined, stableAfterMs: undefined };
+  expect(resolveOptions({ ...plugin, backoff: nothing as never }).backoff).toEqual({ ...defaults, random });
 });

@@ -19,21 +19,19 @@ const pod: PodInput = {
   namespaces: [{ type: 'network', path: '/var/run/netns/cni-1' }],
 };
 
-describe('createPlugin', () => {
-  it.each([
-    { name: '' },
-    { name: 'a b' },
-    { name: 'ü' },
-    { name: 'a/b' },
-    { index: '1' },
-    { index: '100' },
-    { index: 'ab' },
-    { index: '1 ' },
-  ] satisfies Partial<PluginOptions>[])('rejects %o', (options) => {
-    expect(() => createPlugin({ name: 'a', index: '00', handlers: {}, ...options })).toThrow(
-      expect.objectContaining({ code: 'bad-option' }),
-    );
-  });
+it.each([
+  { name: '' },
+  { name: 'a b' },
+  { name: 'ü' },
+  { name: 'a/b' },
+  { index: '1' },
+  { index: '100' },
+  { index: 'ab' },
+  { index: '1 ' },
+] satisfies Partial<PluginOptions>[])('createPlugin rejects %o', (options) => {
+  expect(() => createPlugin({ name: 'a', index: '00', handlers: {}, ...options })).toThrow(
+    expect.objectContaining({ code: 'bad-option' }),
+  );
 });
 
 it('an error of a handler whose event needs no answer is logged', async () => {

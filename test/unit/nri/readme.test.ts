@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { Duplex } from 'node:stream';
 import { fileURLToPath } from 'node:url';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { FakeRuntime } from '../../../nri/testing.ts';
 import { until } from './support.ts';
 
@@ -23,34 +23,32 @@ function writeExample(): string {
   return path;
 }
 
-describe('the example in the README', () => {
-  it('runs and has the described effect', async () => {
-    const child = spawn(process.execPath, [writeExample()], {
-      env: { NRI_PLUGIN_NAME: 'door-keeper', NRI_PLUGIN_IDX: '10', NRI_PLUGIN_SOCKET: '3' },
-      stdio: ['ignore', 'pipe', 'inherit', 'pipe'],
-    });
-    onTestFinished(() => void child.kill('SIGKILL'));
-    const lines: string[] = [];
-    if (child.stdout === null) throw new Error('no standard output');
-    createInterface({ input: child.stdout }).on('line', (line) => lines.push(line));
-    const runtime = new FakeRuntime({ pods: [{ id: 'old' }] });
-    runtime.launch(child.stdio[3] as Duplex);
-    await runtime.waitForPlugin('door-keeper');
-    const web = { id: 'a', namespace: 'default', name: 'web', namespaces: [{ type: 'network', path: '/run/netns/1' }] };
-    await runtime.runPodSandbox(web);
-    await runtime.removePodSandbox(web);
-    const refused = { id: 'b', annotations: { 'door-keeper/refuse': 'yes' } };
-    await expect(runtime.runPodSandbox(refused)).rejects.toThrow('not in here');
-    await until(() => lines.length === 5);
-    const ended = once(child, 'close');
-    child.kill('SIGTERM');
-    expect(await ended).toEqual([0, null]);
-    expect(lines).toEqual([
-      'serving containerd v2.1.9',
-      '1 pods are here already',
-      'default/web uses /run/netns/1, 2000 ms to look at it',
-      'default/web is gone',
-      '/ uses the network of the host, 2000 ms to look at it',
-    ]);
+it('the example in the README runs and has the described effect', async () => {
+  const child = spawn(process.execPath, [writeExample()], {
+    env: { NRI_PLUGIN_NAME: 'door-keeper', NRI_PLUGIN_IDX: '10', NRI_PLUGIN_SOCKET: '3' },
+    stdio: ['ignore', 'pipe', 'inherit', 'pipe'],
   });
+  onTestFinished(() => void child.kill('SIGKILL'));
+  const lines: string[] = [];
+  if (child.stdout === null) throw new Error('no standard output');
+  createInterface({ input: child.stdout }).on('line', (line) => lines.push(line));
+  const runtime = new FakeRuntime({ pods: [{ id: 'old' }] });
+  runtime.launch(child.stdio[3] as Duplex);
+  await runtime.waitForPlugin('door-keeper');
+  const web = { id: 'a', namespace: 'default', name: 'web', namespaces: [{ type: 'network', path: '/run/netns/1' }] };
+  await runtime.runPodSandbox(web);
+  await runtime.removePodSandbox(web);
+  const refused = { id: 'b', annotations: { 'door-keeper/refuse': 'yes' } };
+  await expect(runtime.runPodSandbox(refused)).rejects.toThrow('not in here');
+  await until(() => lines.length === 5);
+  const ended = once(child, 'close');
+  child.kill('SIGTERM');
+  expect(await ended).toEqual([0, null]);
+  expect(lines).toEqual([
+    'serving containerd v2.1.9',
+    '1 pods are here already',
+    'default/web uses /run/netns/1, 2000 ms to look at it',
+    'default/web is gone',
+    '/ uses the network of the host, 2000 ms to look at it',
+  ]);
 });

@@ -7,39 +7,35 @@ import { recordingLogger, socketPath, stage, until } from './support.ts';
 const pluginAt = (socketPath: string, more: Partial<PluginOptions>) =>
   createPlugin({ name: 'test', index: '10', handlers: {}, socketPath, ...more });
 
-describe('a plugin without a runtime', () => {
-  it('waits for the socket, and reports the failure once', async () => {
-    const path = socketPath();
-    const log = recordingLogger();
-    await using plugin = pluginAt(path, { logger: log, backoff: { initialMs: 5, dialMaxMs: 10 } });
-    plugin.start();
-    plugin.start();
-    const attempts = () => log.entries.filter(({ message }) => message === 'cannot connect to the runtime');
-    await until(() => attempts().length >= 5);
-    expect(attempts().filter(({ level }) => level === 'warn')).toMatchObject([
-      { fields: { socket: path, err: { code: 'not-connected', hint: expect.stringContaining('NRI') } } },
-    ]);
-    await using runtime = await startFakeRuntime({ socketPath: path });
-    await plugin.whenConnected();
-    expect((await runtime.waitForPlugin('test')).index).toBe('10');
-    expect(runtime.accepted).toBe(1);
-  });
+it('a plugin without a runtime waits for the socket, and reports the failure once', async () => {
+  const path = socketPath();
+  const log = recordingLogger();
+  await using plugin = pluginAt(path, { logger: log, backoff: { initialMs: 5, dialMaxMs: 10 } });
+  plugin.start();
+  plugin.start();
+  const attempts = () => log.entries.filter(({ message }) => message === 'cannot connect to the runtime');
+  await until(() => attempts().length >= 5);
+  expect(attempts().filter(({ level }) => level === 'warn')).toMatchObject([
+    { fields: { socket: path, err: { code: 'not-connected', hint: expect.stringContaining('NRI') } } },
+  ]);
+  await using runtime = await startFakeRuntime({ socketPath: path });
+  await plugin.whenConnected();
+  expect((await runtime.waitForPlugin('test')).index).toBe('10');
+  expect(runtime.accepted).toBe(1);
 });
 
-describe('a plugin whose runtime restarts', () => {
-  it('resets its dial delay after each successful connection', async () => {
-    // Without the reset the delays of all rounds would add up to 10 ms * 2^30.
-    const { runtime, log } = await stage({ backoff: { initialMs: 10, dialMaxMs: 1e9, stableAfterMs: 0 } });
-    const failures = () => log.entries.filter(({ message }) => message === 'cannot connect to the runtime').length;
-    for (let round = 1; round <= 10; round += 1) {
-      await runtime.waitForPlugin('test');
-      const before = failures();
-      await runtime.stop();
-      await until(() => failures() === before + 3);
-      await runtime.start();
-    }
-  }, 10_000);
-});
+it('a plugin whose runtime restarts resets its dial delay after each successful connection', async () => {
+  // Without the reset the delays of all rounds would add up to 10 ms * 2^30.
+  const { runtime, log } = await stage({ backoff: { initialMs: 10, dialMaxMs: 1e9, stableAfterMs: 0 } });
+  const failures = () => log.entries.filter(({ message }) => message === 'cannot connect to the runtime').length;
+  for (let round = 1; round <= 10; round += 1) {
+    await runtime.waitForPlugin('test');
+    const before = failures();
+    await runtime.stop();
+    await until(() => failures() === before + 3);
+    await runtime.start();
+  }
+}, 10_000);
 
 describe('a plugin that the runtime rejects', () => {
   it('reconnects with growing delays until it is disposed of', async () => {

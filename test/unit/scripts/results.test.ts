@@ -36,21 +36,17 @@ describe('readVitestSummary', () => {
   });
 });
 
-describe('selectCases', () => {
-  it('builds a pattern for vitest that matches exactly the failed cases', () => {
-    const pattern = new RegExp(selectCases(readVitestSummary(output).failures[0]!.cases));
-    expect('Cleanup (KEP-5304) > removes the files').toMatch(pattern);
-    expect('Cleanup (KEP-5304) > removes the specs').toMatch(pattern);
-    expect('Cleanup KEP-5304 > removes the files').not.toMatch(pattern);
-    expect('Cleanup (KEP-5304) > keeps the files').not.toMatch(pattern);
-  });
+it('selectCases builds a pattern for vitest that matches exactly the failed cases', () => {
+  const pattern = new RegExp(selectCases(readVitestSummary(output).failures[0]!.cases));
+  expect('Cleanup (KEP-5304) > removes the files').toMatch(pattern);
+  expect('Cleanup (KEP-5304) > removes the specs').toMatch(pattern);
+  expect('Cleanup KEP-5304 > removes the files').not.toMatch(pattern);
+  expect('Cleanup (KEP-5304) > keeps the files').not.toMatch(pattern);
 });
 
-describe('formatTotal', () => {
-  it('counts a part that did not run as one skipped case', () => {
-    const nothing = { versions: '', seconds: 0, failures: [], skippedCases: [], secondAttempts: [] };
-    const ran: PartResult = { ...nothing, name: 'units', passed: 5, failed: 1, skipped: 2, outcome: 'failed' };
-    const left: PartResult = { ...nothing, name: 'kind', passed: 0, failed: 0, skipped: 0, outcome: 'not run' };
-    expect(formatTotal([ran, left])).toBe('5 passed, 1 failed, 3 skipped');
-  });
+it('formatTotal counts a part that did not run as one skipped case', () => {
+  const nothing = { versions: '', seconds: 0, failures: [], skippedCases: [], secondAttempts: [] };
+  const ran: PartResult = { ...nothing, name: 'units', passed: 5, failed: 1, skipped: 2, outcome: 'failed' };
+  const left: PartResult = { ...nothing, name: 'kind', passed: 0, failed: 0, skipped: 0, outcome: 'not run' };
+  expect(formatTotal([ran, left])).toBe('5 passed, 1 failed, 3 skipped');
 });

@@ -152,52 +152,50 @@ describe('observeHandlers', () => {
   });
 });
 
-describe('observerOf', () => {
-  it('counts waits, connections and failed writes, and exports the current state of connections and writes', async () => {
-    const more = { clock: createClock(), logger: new RecordingLogger() };
-    await using ops = await Operations.start({ driver: 'd', version: '1', metadataEnabled: true, ...more });
-    const observer = observerOf(ops, createClock());
-    ({ metrics } = ops);
-    expect(await series('netdra_slices_published')).toEqual(['netdra_slices_published 0']);
-    for (const failure of [undefined, 'refused', undefined]) observer.connected('nri', failure);
-    observer.published();
-    for (const object of ['status', 'events', 'events'] as const) {
-      observer.writeFailed(object, new NetdraError('api-forbidden', 'no'));
-    }
-    observer.waited('uid-1', 'ready', { queued: 100, attach: 2_000, write: 400, total: 2_500 });
-    // Without an exemplar, which may have 128 characters.
-    observer.waited('u'.repeat(122), 'ended', { queued: 9_000, attach: 0, write: 0, total: 9_000 });
-    expect(
-      (await series('netdra_attach_duration_seconds_sum')).map((line) => line.replace(/.*result/, 'result')),
-    ).toEqual([
-      'result="ready",phase="queued"} 0.1',
-      'result="ready",phase="attach"} 2',
-      'result="ready",phase="write"} 0.4',
-      'result="ready",phase="total"} 2.5',
-      'result="ended",phase="queued"} 9',
-      'result="ended",phase="attach"} 0',
-      'result="ended",phase="write"} 0',
-      'result="ended",phase="total"} 9',
-    ]);
-    const { text } = await metrics.render('application/openmetrics-text; version=1.0.0');
-    expect(text).toMatch(
-      /attach_duration_seconds_bucket\{le="2.5",driver_name="d",result="ready",phase="total"\} 1 # \{pod_uid="uid-1"\} 2.5 \d+/,
-    );
-    // Without TLS there is no certificate.
-    expect((await series('netdra_certificate_expiry')).filter((line) => !line.startsWith('#'))).toEqual([]);
-    observer.metadataFailed(new NetdraError('metadata-unwritable', 'no space left'));
-    expect(await series('dra_metadata_write_errors_total')).toContain(
-      'dra_metadata_write_errors_total{error_type="metadata-unwritable"} 1',
-    );
-    expect(await series('netdra_connects_total{peer="nri"')).toEqual(['netdra_connects_total{peer="nri"} 2']);
-    expect(await series('netdra_connected')).toEqual([
-      'netdra_connected{peer="kubelet"} 0',
-      'netdra_connected{peer="nri"} 1',
-    ]);
-    expect(await series('netdra_slices_published')).toEqual(['netdra_slices_published 1']);
-    expect(await series('netdra_api_write_errors_total')).toEqual([
-      'netdra_api_write_errors_total{object="status",code="api-forbidden"} 1',
-      'netdra_api_write_errors_total{object="events",code="api-forbidden"} 2',
-    ]);
-  });
+it('observerOf counts waits, connections and failed writes, and exports the current state of connections and writes', async () => {
+  const more = { clock: createClock(), logger: new RecordingLogger() };
+  await using ops = await Operations.start({ driver: 'd', version: '1', metadataEnabled: true, ...more });
+  const observer = observerOf(ops, createClock());
+  ({ metrics } = ops);
+  expect(await series('netdra_slices_published')).toEqual(['netdra_slices_published 0']);
+  for (const failure of [undefined, 'refused', undefined]) observer.connected('nri', failure);
+  observer.published();
+  for (const object of ['status', 'events', 'events'] as const) {
+    observer.writeFailed(object, new NetdraError('api-forbidden', 'no'));
+  }
+  observer.waited('uid-1', 'ready', { queued: 100, attach: 2_000, write: 400, total: 2_500 });
+  // Without an exemplar, which may have 128 characters.
+  observer.waited('u'.repeat(122), 'ended', { queued: 9_000, attach: 0, write: 0, total: 9_000 });
+  expect(
+    (await series('netdra_attach_duration_seconds_sum')).map((line) => line.replace(/.*result/, 'result')),
+  ).toEqual([
+    'result="ready",phase="queued"} 0.1',
+    'result="ready",phase="attach"} 2',
+    'result="ready",phase="write"} 0.4',
+    'result="ready",phase="total"} 2.5',
+    'result="ended",phase="queued"} 9',
+    'result="ended",phase="attach"} 0',
+    'result="ended",phase="write"} 0',
+    'result="ended",phase="total"} 9',
+  ]);
+  const { text } = await metrics.render('application/openmetrics-text; version=1.0.0');
+  expect(text).toMatch(
+    /attach_duration_seconds_bucket\{le="2.5",driver_name="d",result="ready",phase="total"\} 1 # \{pod_uid="uid-1"\} 2.5 \d+/,
+  );
+  // Without TLS there is no certificate.
+  expect((await series('netdra_certificate_expiry')).filter((line) => !line.startsWith('#'))).toEqual([]);
+  observer.metadataFailed(new NetdraError('metadata-unwritable', 'no space left'));
+  expect(await series('dra_metadata_write_errors_total')).toContain(
+    'dra_metadata_write_errors_total{error_type="metadata-unwritable"} 1',
+  );
+  expect(await series('netdra_connects_total{peer="nri"')).toEqual(['netdra_connects_total{peer="nri"} 2']);
+  expect(await series('netdra_connected')).toEqual([
+    'netdra_connected{peer="kubelet"} 0',
+    'netdra_connected{peer="nri"} 1',
+  ]);
+  expect(await series('netdra_slices_published')).toEqual(['netdra_slices_published 1']);
+  expect(await series('netdra_api_write_errors_total')).toEqual([
+    'netdra_api_write_errors_total{object="status",code="api-forbidden"} 1',
+    'netdra_api_write_errors_total{object="events",code="api-forbidden"} 2',
+  ]);
 });

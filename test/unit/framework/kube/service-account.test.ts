@@ -51,11 +51,9 @@ describe('ServiceAccount', () => {
   });
 });
 
-describe('hasServiceAccount', () => {
-  it('requires both the environment of a pod and the mounted token', () => {
-    const dir = mount({ token: 'a' });
-    expect(hasServiceAccount({ env, dir })).toBe(true);
-    expect(hasServiceAccount({ env: {}, dir })).toBe(false);
-    expect(hasServiceAccount({ env, dir: join(dir, 'none') })).toBe(false);
-  });
+it('hasServiceAccount requires both the environment of a pod and the mounted token', () => {
+  const dir = mount({ token: 'a' });
+  expect(hasServiceAccount({ env, dir })).toBe(true);
+  expect(hasServiceAccount({ env: {}, dir })).toBe(false);
+  expect(hasServiceAccount({ env, dir: join(dir, 'none') })).toBe(false);
 });

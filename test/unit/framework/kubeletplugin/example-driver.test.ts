@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { describe, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { ApiServer } from '../../../doubles/api-server.ts';
 import { DraClient } from '../../../doubles/kubelet-dra-client.ts';
 import { buildClaim, buildPod, testNode } from '../../../doubles/objects.ts';
@@ -18,49 +18,49 @@ registerHooks({
     next(name.replace(/^netdra\\/(\\w+)$/, 'file://${repo}src/framework/$1/index.ts'), context),
 });`;
 
-describe('the example driver', () => {
-  it('describes a device with adminAccess, and leaves it to the claim that owns it', { timeout: 120_000 }, async () => {
-    await using stack = new AsyncDisposableStack();
-    const { path: dir } = stack.use(tempDir());
-    const api = stack.use(await ApiServer.start());
-    const folders = { KUBELET_DIR: join(dir, 'kubelet'), CDI_DIR: join(dir, 'cdi'), SCRATCH_DIR: join(dir, 'scratch') };
-    mkdirSync(join(folders.KUBELET_DIR, 'plugins_registry'), { recursive: true });
-    const [KUBECONFIG, hooks] = [join(dir, 'kubeconfig'), join(dir, 'hooks.mjs')];
-    await api.writeKubeconfig(KUBECONFIG);
-    writeFileSync(hooks, sources);
-    const args = ['--import', hooks, join(repo, 'examples/driver/driver.ts')];
-    const env = { ...process.env, NODE_NAME: testNode, KUBECONFIG, ...folders };
-    const child = spawn(process.execPath, args, { env, stdio: 'ignore' });
-    const exit = once(child, 'exit');
-    stack.defer(async () => {
-      child.kill('SIGKILL');
-      await exit;
-    });
-
-    const claim = (name: string, adminAccess: boolean) => {
-      const pod = api.create(buildPod(`${name}-pod`));
-      const requests = [{ name: 'dir', devices: [{ device: 'slot-0', driver, adminAccess }] }];
-      const { metadata } = api.create(buildClaim(name, { driver, requests, pods: [pod] }));
-      return { name, namespace: metadata.namespace ?? '', uid: metadata.uid };
-    };
-    const [observer, owner] = [claim('observer', true), claim('owner', false)];
-    const registration = join(folders.KUBELET_DIR, 'plugins_registry', `${driver}-reg.sock`);
-    await expect.poll(() => existsSync(registration) || child.exitCode !== null, { timeout: 60_000 }).toBe(true);
-    const kubelet = stack.use(new DraClient(join(folders.KUBELET_DIR, 'plugins', driver, 'dra.sock')));
-    const prepare = async (each: typeof owner) =>
-      (await kubelet.nodePrepareResources([each])).claims[each.uid] ?? expect.unreachable();
-
-    expect(await prepare(observer)).toMatchObject({
-      error: '',
-      devices: [{ requestNames: ['dir'], deviceName: 'slot-0', cdiDeviceIds: [] }],
-    });
-    const slot = join(folders.SCRATCH_DIR, 'slot-0');
-    expect(existsSync(slot)).toBe(false);
-    expect(await prepare(owner)).toMatchObject({ error: '', devices: [{ deviceName: 'slot-0' }] });
-    expect(await prepare(observer)).toMatchObject({ error: '' });
-    await kubelet.nodeUnprepareResources([observer]);
-    expect([existsSync(slot), readFileSync(`${slot}.claim`, 'utf8')]).toEqual([true, owner.uid]);
-    await kubelet.nodeUnprepareResources([owner]);
-    expect(existsSync(slot)).toBe(false);
+it('the example driver describes a device with adminAccess, and leaves it to the claim that owns it', {
+  timeout: 120_000,
+}, async () => {
+  await using stack = new AsyncDisposableStack();
+  const { path: dir } = stack.use(tempDir());
+  const api = stack.use(await ApiServer.start());
+  const folders = { KUBELET_DIR: join(dir, 'kubelet'), CDI_DIR: join(dir, 'cdi'), SCRATCH_DIR: join(dir, 'scratch') };
+  mkdirSync(join(folders.KUBELET_DIR, 'plugins_registry'), { recursive: true });
+  const [KUBECONFIG, hooks] = [join(dir, 'kubeconfig'), join(dir, 'hooks.mjs')];
+  await api.writeKubeconfig(KUBECONFIG);
+  writeFileSync(hooks, sources);
+  const args = ['--import', hooks, join(repo, 'examples/driver/driver.ts')];
+  const env = { ...process.env, NODE_NAME: testNode, KUBECONFIG, ...folders };
+  const child = spawn(process.execPath, args, { env, stdio: 'ignore' });
+  const exit = once(child, 'exit');
+  stack.defer(async () => {
+    child.kill('SIGKILL');
+    await exit;
   });
+
+  const claim = (name: string, adminAccess: boolean) => {
+    const pod = api.create(buildPod(`${name}-pod`));
+    const requests = [{ name: 'dir', devices: [{ device: 'slot-0', driver, adminAccess }] }];
+    const { metadata } = api.create(buildClaim(name, { driver, requests, pods: [pod] }));
+    return { name, namespace: metadata.namespace ?? '', uid: metadata.uid };
+  };
+  const [observer, owner] = [claim('observer', true), claim('owner', false)];
+  const registration = join(folders.KUBELET_DIR, 'plugins_registry', `${driver}-reg.sock`);
+  await expect.poll(() => existsSync(registration) || child.exitCode !== null, { timeout: 60_000 }).toBe(true);
+  const kubelet = stack.use(new DraClient(join(folders.KUBELET_DIR, 'plugins', driver, 'dra.sock')));
+  const prepare = async (each: typeof owner) =>
+    (await kubelet.nodePrepareResources([each])).claims[each.uid] ?? expect.unreachable();
+
+  expect(await prepare(observer)).toMatchObject({
+    error: '',
+    devices: [{ requestNames: ['dir'], deviceName: 'slot-0', cdiDeviceIds: [] }],
+  });
+  const slot = join(folders.SCRATCH_DIR, 'slot-0');
+  expect(existsSync(slot)).toBe(false);
+  expect(await prepare(owner)).toMatchObject({ error: '', devices: [{ deviceName: 'slot-0' }] });
+  expect(await prepare(observer)).toMatchObject({ error: '' });
+  await kubelet.nodeUnprepareResources([observer]);
+  expect([existsSync(slot), readFileSync(`${slot}.claim`, 'utf8')]).toEqual([true, owner.uid]);
+  await kubelet.nodeUnprepareResources([owner]);
+  expect(existsSync(slot)).toBe(false);
 });

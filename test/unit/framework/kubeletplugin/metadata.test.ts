@@ -354,19 +354,17 @@ describe('metadata disabled', () => {
   });
 });
 
-describe('failed metadata writes', () => {
-  it('are reported to the driver, and the claim is not prepared until they succeed', async () => {
-    const errors: Error[] = [];
-    const options = { onMetadataError: (error: Error) => void errors.push(error) };
-    await using bench = await startBench({ devices: [preparedDevice('dev-a')] }, options);
-    const { pod } = bench.addPod('a');
-    rmSync(bench.cdiDir, { recursive: true, force: true });
-    writeFileSync(bench.cdiDir, 'no folder');
-    await expect(bench.kubelet.prepare(pod)).rejects.toThrow(/cannot read .*cdi.*ENOTDIR/);
-    expect(errors).toMatchObject([{ message: expect.stringContaining(bench.cdiDir) }]);
-    rmSync(bench.cdiDir);
-    mkdirSync(bench.cdiDir);
-    await bench.kubelet.prepare(pod);
-    expect(errors).toHaveLength(1);
-  });
+it('failed metadata writes are reported to the driver, and the claim is not prepared until they succeed', async () => {
+  const errors: Error[] = [];
+  const options = { onMetadataError: (error: Error) => void errors.push(error) };
+  await using bench = await startBench({ devices: [preparedDevice('dev-a')] }, options);
+  const { pod } = bench.addPod('a');
+  rmSync(bench.cdiDir, { recursive: true, force: true });
+  writeFileSync(bench.cdiDir, 'no folder');
+  await expect(bench.kubelet.prepare(pod)).rejects.toThrow(/cannot read .*cdi.*ENOTDIR/);
+  expect(errors).toMatchObject([{ message: expect.stringContaining(bench.cdiDir) }]);
+  rmSync(bench.cdiDir);
+  mkdirSync(bench.cdiDir);
+  await bench.kubelet.prepare(pod);
+  expect(errors).toHaveLength(1);
 });

@@ -10,51 +10,49 @@ const it = itWith(() => startBench());
 
 const owned = (name: string, more: object = {}) => ({ driver: testDriver, pool: 'node-1', name, ...more });
 
-describe('KEP-3063 NodePrepareResource', () => {
-  it('is idempotent: same response, same specs, no metadata lost', async ({ own: bench }) => {
-    const { wire } = await bench.preparePod('a');
-    await bench.helper.updateRequestMetadata(wire, 'vf', [owned('dev-a', { networkData: { ips: ['192.0.2.1/24'] } })]);
-    const [specs, text] = [bench.cdiSpecs(), bench.metadataText('a', 'vf')];
-    const client = bench.kubelet.client(testDriver);
-    const first = await client.nodePrepareResources([wire]);
-    expect(await client.nodePrepareResources([wire])).toEqual(first);
-    // requirement 1.7: the Go helper goes back to generation 1 here, and forgets the addresses.
-    expect([bench.cdiSpecs(), bench.metadataText('a', 'vf')]).toEqual([specs, text]);
-  });
+it('KEP-3063 NodePrepareResource is idempotent: same response, same specs, no metadata lost', async ({
+  own: bench,
+}) => {
+  const { wire } = await bench.preparePod('a');
+  await bench.helper.updateRequestMetadata(wire, 'vf', [owned('dev-a', { networkData: { ips: ['192.0.2.1/24'] } })]);
+  const [specs, text] = [bench.cdiSpecs(), bench.metadataText('a', 'vf')];
+  const client = bench.kubelet.client(testDriver);
+  const first = await client.nodePrepareResources([wire]);
+  expect(await client.nodePrepareResources([wire])).toEqual(first);
+  // requirement 1.7: the Go helper goes back to generation 1 here, and forgets the addresses.
+  expect([bench.cdiSpecs(), bench.metadataText('a', 'vf')]).toEqual([specs, text]);
 });
 
-describe('a KEP-3063 claim shared by pods', () => {
-  it('is prepared before the first pod and unprepared after the last', async () => {
-    const calls: string[] = [];
-    using dir = tempDir();
-    const behaviour: Behaviour = {
-      prepareResourceClaims: async (claims) => {
-        for (const { podUids } of claims) calls.push(`prepare for ${podUids.length} pods`);
-        return new Map(claims.map(({ identity }) => [identity.uid, { devices: [] }]));
-      },
-      unprepareResourceClaims: async (claims) => {
-        calls.push('unprepare');
-        return new Map(claims.map(({ uid }) => [uid, undefined]));
-      },
-    };
-    const metadata = { downwardApiDir: dir.path, layouts: [layouts['downward-api']] };
-    await using bench = await startBench(behaviour, { metadata });
-    const pods = ['one', 'two'].map((name) =>
-      buildPod(name, { resourceClaims: [{ name: 'nic', resourceClaimName: 'shared' }] }),
-    );
-    const claim = buildClaim('shared', { requests: [{ name: 'vf', devices: ['dev-1'] }], pods });
-    bench.api.create(claim);
-    const wire = wireClaim(claim);
-    for (const pod of pods) await bench.kubelet.prepare(pod);
-    await bench.helper.updateRequestMetadata(wire, 'vf', [owned('dev-1')]);
-    expect(readdirSync(dir.path).sort()).toEqual(pods.map(({ metadata: { uid } }) => uid).sort());
-    expect(bench.mountsOf(pods[1]!)).toEqual(bench.mountsOf(pods[0]!));
-    await bench.kubelet.unprepare(pods[0]!);
-    expect(bench.cdiSpecs()).toHaveLength(1);
-    await bench.kubelet.unprepare(pods[1]!);
-    expect(calls).toEqual(['prepare for 2 pods', 'unprepare']);
-    expect(bench.cdiSpecs()).toEqual([]);
-  });
+it('a KEP-3063 claim shared by pods is prepared before the first pod and unprepared after the last', async () => {
+  const calls: string[] = [];
+  using dir = tempDir();
+  const behaviour: Behaviour = {
+    prepareResourceClaims: async (claims) => {
+      for (const { podUids } of claims) calls.push(`prepare for ${podUids.length} pods`);
+      return new Map(claims.map(({ identity }) => [identity.uid, { devices: [] }]));
+    },
+    unprepareResourceClaims: async (claims) => {
+      calls.push('unprepare');
+      return new Map(claims.map(({ uid }) => [uid, undefined]));
+    },
+  };
+  const metadata = { downwardApiDir: dir.path, layouts: [layouts['downward-api']] };
+  await using bench = await startBench(behaviour, { metadata });
+  const pods = ['one', 'two'].map((name) =>
+    buildPod(name, { resourceClaims: [{ name: 'nic', resourceClaimName: 'shared' }] }),
+  );
+  const claim = buildClaim('shared', { requests: [{ name: 'vf', devices: ['dev-1'] }], pods });
+  bench.api.create(claim);
+  const wire = wireClaim(claim);
+  for (const pod of pods) await bench.kubelet.prepare(pod);
+  await bench.helper.updateRequestMetadata(wire, 'vf', [owned('dev-1')]);
+  expect(readdirSync(dir.path).sort()).toEqual(pods.map(({ metadata: { uid } }) => uid).sort());
+  expect(bench.mountsOf(pods[1]!)).toEqual(bench.mountsOf(pods[0]!));
+  await bench.kubelet.unprepare(pods[0]!);
+  expect(bench.cdiSpecs()).toHaveLength(1);
+  await bench.kubelet.unprepare(pods[1]!);
+  expect(calls).toEqual(['prepare for 2 pods', 'unprepare']);
+  expect(bench.cdiSpecs()).toEqual([]);
 });
 
 describe('a KEP-3063 claim with the name of an old claim and another UID', () => {

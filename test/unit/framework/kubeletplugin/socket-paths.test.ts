@@ -99,21 +99,19 @@ describe('chooseSocketPaths', () => {
   });
 });
 
-describe('sockets of an instance', () => {
-  it('are distinguished from those of drivers with a common name prefix', () => {
-    for (const part of [podUid, hash(podUid, 8)]) {
-      expect(isInstanceRegistrationSocket(driver, `${driver}-${part}-reg.sock`)).toBe(true);
-    }
-    for (const name of [
-      `${driver}-reg.sock`,
-      `${driver}-other-reg.sock`,
-      `${driver}-two-${podUid}-reg.sock`,
-      `${driver}-two-${hash(podUid, 8)}-reg.sock`,
-      `${driver}-${podUid}.sock`,
-    ]) {
-      expect(isInstanceRegistrationSocket(driver, name)).toBe(false);
-    }
-    expect(isInstanceDraSocket(`dra-${podUid}.sock`)).toBe(true);
-    expect(isInstanceDraSocket('dra.sock')).toBe(false);
-  });
+it('sockets of an instance are distinguished from those of drivers with a common name prefix', () => {
+  for (const part of [podUid, hash(podUid, 8)]) {
+    expect(isInstanceRegistrationSocket(driver, `${driver}-${part}-reg.sock`)).toBe(true);
+  }
+  for (const name of [
+    `${driver}-reg.sock`,
+    `${driver}-other-reg.sock`,
+    `${driver}-two-${podUid}-reg.sock`,
+    `${driver}-two-${hash(podUid, 8)}-reg.sock`,
+    `${driver}-${podUid}.sock`,
+  ]) {
+    expect(isInstanceRegistrationSocket(driver, name)).toBe(false);
+  }
+  expect(isInstanceDraSocket(`dra-${podUid}.sock`)).toBe(true);
+  expect(isInstanceDraSocket('dra.sock')).toBe(false);
 });

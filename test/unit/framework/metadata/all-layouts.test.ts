@@ -40,8 +40,9 @@ const combinations = Array.from({ length: 2 ** layoutNames.length }, (_, bits) =
   layoutNames.filter((_name, index) => bits & (1 << index)),
 ).filter((names) => names.length > 0);
 
-describe('a claim in any combination of layouts', () => {
-  it.each(combinations.map((names) => [names.join(' + '), names] as const))('%s', async (_title, names) => {
+it.each(combinations.map((names) => [names.join(' + '), names] as const))(
+  'a claim in any combination of layouts %s',
+  async (_title, names) => {
     const metadata = bench.start({ layouts: names, ...published(attributes) });
     await metadata.prepare(record, new Map());
     expect([...bench.mounts(claim.uid)].map(([, hostPath]) => hostPath)).toEqual(names.map((name) => path(name)));
@@ -62,22 +63,20 @@ describe('a claim in any combination of layouts', () => {
     await metadata.unprepare(claim);
     expect(bench.files()).toEqual([]);
     expect(existsSync(join(bench.downwardApiDir, podUid))).toBe(false);
-  });
-});
+  },
+);
 
 it('ClaimMetadata rejects an empty list of layouts', () => {
   expect(() => bench.start({ layouts: [] })).toThrow('the list of layouts for device metadata is empty');
 });
 
-describe('the CDI spec', () => {
-  it.each(Object.keys(samples))('matches the golden file for %s', async (name) => {
-    const sample = samples[name] as typeof kernel;
-    await bench.start().prepare(recordOf(sample), new Map());
-    const [spec] = bench.files(bench.cdiDir);
-    const text = bench.read(`cdi/${spec}`).replaceAll(bench.path, '');
-    expect(text).toBe(golden(`cdi/${name}.golden`, text));
-    expect(spec).toBe(`${driver}_metadata_${claim.uid}_${place(sample).request}.json`);
-  });
+it.each(Object.keys(samples))('the CDI spec matches the golden file for %s', async (name) => {
+  const sample = samples[name] as typeof kernel;
+  await bench.start().prepare(recordOf(sample), new Map());
+  const [spec] = bench.files(bench.cdiDir);
+  const text = bench.read(`cdi/${spec}`).replaceAll(bench.path, '');
+  expect(text).toBe(golden(`cdi/${name}.golden`, text));
+  expect(spec).toBe(`${driver}_metadata_${claim.uid}_${place(sample).request}.json`);
 });
 
 describe('the layout attributes-json', () => {
@@ -213,14 +212,15 @@ describe('a driver started with other layouts', () => {
   });
 });
 
-describe('unprepare without a readable record', () => {
-  it.each([
-    ['no record', () => rmSync(join(bench.dataDir, 'dra-device-metadata'), { recursive: true })],
-    [
-      'a damaged record',
-      () => writeFileSync(join(bench.dataDir, 'dra-device-metadata/default_fast-net/claim.json'), '{'),
-    ],
-  ])("with %s: finds the claim's files by their names, and removes no others", async (_what, damage) => {
+it.each([
+  ['no record', () => rmSync(join(bench.dataDir, 'dra-device-metadata'), { recursive: true })],
+  [
+    'a damaged record',
+    () => writeFileSync(join(bench.dataDir, 'dra-device-metadata/default_fast-net/claim.json'), '{'),
+  ],
+])(
+  "unprepare without a readable record with %s: finds the claim's files by their names, and removes no others",
+  async (_what, damage) => {
     const metadata = await written();
     const others = [
       `attributes/${driver}-other-uid-vf.json`,
@@ -239,8 +239,8 @@ describe('unprepare without a readable record', () => {
     damage();
     await metadata.unprepare(claim);
     expect(bench.files()).toEqual(others.toSorted());
-  });
-});
+  },
+);
 
 describe('a claim that is prepared again', () => {
   it('restores missing files with the content of the last update', async () => {

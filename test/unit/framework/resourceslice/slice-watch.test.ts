@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import type { WatchEvent } from '../../../../src/framework/kube/index.ts';
 import type { ResourceSlice, SliceApi } from '../../../../src/framework/resourceslice/index.ts';
 import { SliceWatch } from '../../../../src/framework/resourceslice/slice-watch.ts';
@@ -36,23 +36,21 @@ function startBench() {
   };
 }
 
-describe('SliceWatch', () => {
-  it('holds back change events until pending writes are confirmed', async () => {
-    const bench = startBench();
-    const known = new Set<string>();
-    const hold = () => bench.watch.hold(({ metadata }) => known.has(metadata.resourceVersion ?? ''));
-    const first = hold();
-    // The event of a write overtakes its answer.
-    await bench.send('11');
-    known.add('11');
-    first[Symbol.dispose]();
-    expect(bench.changes()).toBe(0);
+it('SliceWatch holds back change events until pending writes are confirmed', async () => {
+  const bench = startBench();
+  const known = new Set<string>();
+  const hold = () => bench.watch.hold(({ metadata }) => known.has(metadata.resourceVersion ?? ''));
+  const first = hold();
+  // The event of a write overtakes its answer.
+  await bench.send('11');
+  known.add('11');
+  first[Symbol.dispose]();
+  expect(bench.changes()).toBe(0);
 
-    const second = hold();
-    await bench.send('12');
-    expect(bench.changes()).toBe(0);
-    second[Symbol.dispose]();
-    expect(bench.changes()).toBe(1);
-    await bench.watch[Symbol.asyncDispose]();
-  });
+  const second = hold();
+  await bench.send('12');
+  expect(bench.changes()).toBe(0);
+  second[Symbol.dispose]();
+  expect(bench.changes()).toBe(1);
+  await bench.watch[Symbol.asyncDispose]();
 });

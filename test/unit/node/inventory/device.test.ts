@@ -28,9 +28,7 @@ describe('formatDeviceName', () => {
   ])('rejects the address %j', (text) => expect(isPciAddress(text)).toBe(false));
 });
 
-describe('linkIdentity', () => {
-  it('returns the bus address of a link, or the alias if there is no bus address', () => {
-    expect(linkIdentity({ pciAddress: '0000:3b:02.1', simulated: false })).toEqual({ pciAddress: '0000:3b:02.1' });
-    expect(linkIdentity({ pciAddress: 'fe00:00:02.0', simulated: true })).toEqual({ alias: 'netdra:fe00:00:02.0' });
-  });
+it('linkIdentity returns the bus address of a link, or the alias if there is no bus address', () => {
+  expect(linkIdentity({ pciAddress: '0000:3b:02.1', simulated: false })).toEqual({ pciAddress: '0000:3b:02.1' });
+  expect(linkIdentity({ pciAddress: 'fe00:00:02.0', simulated: true })).toEqual({ alias: 'netdra:fe00:00:02.0' });
 });

@@ -191,18 +191,16 @@ describe('Inventory of a VF whose driver is rebound repeatedly', () => {
   });
 });
 
-describe('Inventory of an InfiniBand PF', () => {
-  it("reports no MAC for its VFs: IPoIB reports for each VF only the start of the PF's address", async () => {
-    const hardwareAddress = '00:00:10:29:fe:80:00:00:00:00:00:00:24:8a:07:03:00:a4:65:9a';
-    node.change('ensA', { hardwareAddress });
-    writeFileSync(file(pfA, 'net/ensA/type'), '32\n');
-    node.takeAway('ensAv0');
-    rmSync(file(a0, 'net'), { recursive: true });
-    node.vfInfos.ensA = [0, 1].map((vfIndex) => ({ vfIndex, hardwareAddress: hardwareAddress.slice(0, 17) }));
-    const [vf] = (await node.inventory().scan()).devices;
-    expect(vf).toMatchObject({ pciAddress: a0, linkType: 'infiniband' });
-    expect(vf?.hardwareAddress).toBeUndefined();
-  });
+it("Inventory of an InfiniBand PF reports no MAC for its VFs: IPoIB reports for each VF only the start of the PF's address", async () => {
+  const hardwareAddress = '00:00:10:29:fe:80:00:00:00:00:00:00:24:8a:07:03:00:a4:65:9a';
+  node.change('ensA', { hardwareAddress });
+  writeFileSync(file(pfA, 'net/ensA/type'), '32\n');
+  node.takeAway('ensAv0');
+  rmSync(file(a0, 'net'), { recursive: true });
+  node.vfInfos.ensA = [0, 1].map((vfIndex) => ({ vfIndex, hardwareAddress: hardwareAddress.slice(0, 17) }));
+  const [vf] = (await node.inventory().scan()).devices;
+  expect(vf).toMatchObject({ pciAddress: a0, linkType: 'infiniband' });
+  expect(vf?.hardwareAddress).toBeUndefined();
 });
 
 describe('Inventory of a PF with other links on its function', () => {

@@ -42,19 +42,15 @@ describe('decodeValues', () => {
   });
 });
 
-describe('encodeValues', () => {
-  it('encodes changed bits, with a value if they are set', () => {
-    const values = { 'rx-gro': true, 'tx-gso-partial': false };
-    const answer = Buffer.concat(encodeAttributes(encodeValues('privateFlags', values)));
-    expect(decodeValues('privateFlags', answer)).toEqual(values);
-  });
+it('encodeValues encodes changed bits, with a value if they are set', () => {
+  const values = { 'rx-gro': true, 'tx-gso-partial': false };
+  const answer = Buffer.concat(encodeAttributes(encodeValues('privateFlags', values)));
+  expect(decodeValues('privateFlags', answer)).toEqual(values);
 });
 
-describe('EthtoolConnection', () => {
-  it('reports an unreadable kernel response', async () => {
-    using connection = connectEthtool(() => Buffer.alloc(16));
-    const answer = connection.read(7);
-    await expect(answer).rejects.toMatchObject({ code: 'netlink-malformed', interfaceName: '#7' });
-    await expect(connection.read(0)).rejects.toMatchObject({ code: 'netlink-invalid' });
-  });
+it('EthtoolConnection reports an unreadable kernel response', async () => {
+  using connection = connectEthtool(() => Buffer.alloc(16));
+  const answer = connection.read(7);
+  await expect(answer).rejects.toMatchObject({ code: 'netlink-malformed', interfaceName: '#7' });
+  await expect(connection.read(0)).rejects.toMatchObject({ code: 'netlink-invalid' });
 });

@@ -40,17 +40,15 @@ describe('readLinkState', () => {
   });
 });
 
-describe('scrubLink', () => {
-  it.each([[['one']], [['one', 'two']]])('removes the alternative names %j of a link', async (altNames) => {
-    const removed: number[] = [];
-    const connection = {
-      link: async () => ({ index: 5, name: 'net1', altNames }),
-      setLink: async () => undefined,
-      removeAltNames: async (index: number) => void removed.push(index),
-    };
-    expect(await scrubLink(connection as never, 5)).toEqual([]);
-    expect(removed).toEqual([5]);
-  });
+it.each([[['one']], [['one', 'two']]])('scrubLink removes the alternative names %j of a link', async (altNames) => {
+  const removed: number[] = [];
+  const connection = {
+    link: async () => ({ index: 5, name: 'net1', altNames }),
+    setLink: async () => undefined,
+    removeAltNames: async (index: number) => void removed.push(index),
+  };
+  expect(await scrubLink(connection as never, 5)).toEqual([]);
+  expect(removed).toEqual([5]);
 });
 
 describe('restoreLinkState', () => {

@@ -26,15 +26,13 @@ const encode = (attributes: Attribute[]) => Buffer.concat(encodeAttributes(attri
 const linkMessage = (attributes: Attribute[]) => Buffer.concat(encodeLink(7, attributes, { up: true }));
 const invalid = expect.objectContaining({ code: 'netlink-invalid' });
 
-describe('netlink attributes', () => {
-  it('decode to what was encoded, for any length', () =>
-    fc.assert(
-      fc.property(fc.array(fc.tuple(fc.integer({ min: 1, max: 0x3fff }), fc.uint8Array())), (pairs) => {
-        const stream = encode(pairs.map(([type, value]) => attribute(type, value)));
-        expect(listAttributes(stream).map(({ type, data }) => [type, Uint8Array.from(data)])).toEqual(pairs);
-      }),
-    ));
-});
+it('netlink attributes decode to what was encoded, for any length', () =>
+  fc.assert(
+    fc.property(fc.array(fc.tuple(fc.integer({ min: 1, max: 0x3fff }), fc.uint8Array())), (pairs) => {
+      const stream = encode(pairs.map(([type, value]) => attribute(type, value)));
+      expect(listAttributes(stream).map(({ type, data }) => [type, Uint8Array.from(data)])).toEqual(pairs);
+    }),
+  ));
 
 describe('decodeLink', () => {
   it('omits what the kernel does not report, and skips unknown attributes', () => {

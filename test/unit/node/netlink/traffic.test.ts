@@ -45,20 +45,18 @@ describe('decodeVfTraffic', () => {
   });
 });
 
-describe('decodeLinkTraffic', () => {
-  it("reads the counters in the kernel's order, and returns no counters for a short message", () => {
-    const stats = { type: 23, value: Buffer.concat(Array.from({ length: 25 }, (_, place) => counter(10 + place))) };
-    expect(decodeLinkTraffic(message([stats]))).toEqual({
-      rxPackets: 10,
-      txPackets: 11,
-      rxBytes: 12,
-      txBytes: 13,
-      rxErrors: 14,
-      txErrors: 15,
-      rxDropped: 16,
-      txDropped: 17,
-    });
-    expect(decodeLinkTraffic(message([{ type: 23, value: Buffer.alloc(40) }]))).toBeUndefined();
-    expect(decodeLinkTraffic(message([]))).toBeUndefined();
+it("decodeLinkTraffic reads the counters in the kernel's order, and returns no counters for a short message", () => {
+  const stats = { type: 23, value: Buffer.concat(Array.from({ length: 25 }, (_, place) => counter(10 + place))) };
+  expect(decodeLinkTraffic(message([stats]))).toEqual({
+    rxPackets: 10,
+    txPackets: 11,
+    rxBytes: 12,
+    txBytes: 13,
+    rxErrors: 14,
+    txErrors: 15,
+    rxDropped: 16,
+    txDropped: 17,
   });
+  expect(decodeLinkTraffic(message([{ type: 23, value: Buffer.alloc(40) }]))).toBeUndefined();
+  expect(decodeLinkTraffic(message([]))).toBeUndefined();
 });

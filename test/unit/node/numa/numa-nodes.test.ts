@@ -62,25 +62,23 @@ describe('readNumaNodes', () => {
   });
 });
 
-describe('readNearNodes', () => {
-  it('returns the node itself, then the least distant nodes of its socket', () => {
-    using dir = tempDir();
-    const write = (path: string, text: string) => {
-      mkdirSync(join(dir.path, 'devices/system', path, '..'), { recursive: true });
-      writeFileSync(join(dir.path, 'devices/system', path), text);
-    };
-    expect(readNearNodes(3, dir.path)).toEqual([3]);
-    // Two sockets with two nodes each, and a node with memory only, which is as near.
-    const distances = ['10 12 12 21 21', '12 10 12 21 21', '12 12 10 21 21', '21 21 21 10 12', '21 21 21 12 10'];
-    for (const [index, node] of [0, 1, 4, 6, 7].entries()) {
-      const cpu = node === 4 ? '' : `${node * 2}`;
-      write(`node/node${node}/cpulist`, `${cpu}\n`);
-      write(`node/node${node}/distance`, `${distances[index]}\n`);
-      if (cpu !== '') write(`cpu/cpu${cpu}/topology/physical_package_id`, `${node < 4 ? 0 : 1}\n`);
-    }
-    expect([0, 1, 4, 6, 7].map((node) => readNearNodes(node, dir.path))).toEqual([[0, 1], [1, 0], [4], [6, 7], [7, 6]]);
-    // Another socket is the least distant one.
-    write('node/node6/distance', '11 21 21 10 12\n');
-    expect(readNearNodes(6, dir.path)).toEqual([6]);
-  });
+it('readNearNodes returns the node itself, then the least distant nodes of its socket', () => {
+  using dir = tempDir();
+  const write = (path: string, text: string) => {
+    mkdirSync(join(dir.path, 'devices/system', path, '..'), { recursive: true });
+    writeFileSync(join(dir.path, 'devices/system', path), text);
+  };
+  expect(readNearNodes(3, dir.path)).toEqual([3]);
+  // Two sockets with two nodes each, and a node with memory only, which is as near.
+  const distances = ['10 12 12 21 21', '12 10 12 21 21', '12 12 10 21 21', '21 21 21 10 12', '21 21 21 12 10'];
+  for (const [index, node] of [0, 1, 4, 6, 7].entries()) {
+    const cpu = node === 4 ? '' : `${node * 2}`;
+    write(`node/node${node}/cpulist`, `${cpu}\n`);
+    write(`node/node${node}/distance`, `${distances[index]}\n`);
+    if (cpu !== '') write(`cpu/cpu${cpu}/topology/physical_package_id`, `${node < 4 ? 0 : 1}\n`);
+  }
+  expect([0, 1, 4, 6, 7].map((node) => readNearNodes(node, dir.path))).toEqual([[0, 1], [1, 0], [4], [6, 7], [7, 6]]);
+  // Another socket is the least distant one.
+  write('node/node6/distance', '11 21 21 10 12\n');
+  expect(readNearNodes(6, dir.path)).toEqual([6]);
 });

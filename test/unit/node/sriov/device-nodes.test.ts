@@ -83,19 +83,17 @@ describe('DeviceNodes.vhost', () => {
   });
 });
 
-describe('DeviceNodes.vfio', () => {
-  it('reports a missing device, and returns devices on kernels without VFIO groups', async () => {
-    write('kernel/iommu_groups/42/name', 'DMA\n');
-    write(`bus/pci/devices/${vf}/class`, '0x020000\n');
-    expect(await failure(nodes.vfio(vf))).toMatch(/0000:3b:02\.1 has no device file for vfio/);
-    symlinkSync('../../../../kernel/iommu_groups/42', join(dir.path, `bus/pci/devices/${vf}/iommu_group`));
-    expect(await failure(nodes.vfio(vf))).toMatch(/0000:3b:02\.1 has no device file for vfio/);
-    device(`bus/pci/devices/${vf}/vfio-dev/vfio0`, 'vfio/devices/vfio0');
-    device('class/misc/iommu', 'iommu');
-    expect(await nodes.vfio(vf)).toEqual({
-      device: '/dev/vfio/devices/vfio0',
-      iommuGroup: '42',
-      nodes: ['/dev/vfio/devices/vfio0', '/dev/iommu'],
-    });
+it('DeviceNodes.vfio reports a missing device, and returns devices on kernels without VFIO groups', async () => {
+  write('kernel/iommu_groups/42/name', 'DMA\n');
+  write(`bus/pci/devices/${vf}/class`, '0x020000\n');
+  expect(await failure(nodes.vfio(vf))).toMatch(/0000:3b:02\.1 has no device file for vfio/);
+  symlinkSync('../../../../kernel/iommu_groups/42', join(dir.path, `bus/pci/devices/${vf}/iommu_group`));
+  expect(await failure(nodes.vfio(vf))).toMatch(/0000:3b:02\.1 has no device file for vfio/);
+  device(`bus/pci/devices/${vf}/vfio-dev/vfio0`, 'vfio/devices/vfio0');
+  device('class/misc/iommu', 'iommu');
+  expect(await nodes.vfio(vf)).toEqual({
+    device: '/dev/vfio/devices/vfio0',
+    iommuGroup: '42',
+    nodes: ['/dev/vfio/devices/vfio0', '/dev/iommu'],
   });
 });

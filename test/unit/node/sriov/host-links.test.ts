@@ -74,15 +74,13 @@ describe('HostLinks.recreate', () => {
   });
 });
 
-describe('HostLinks.isUnbound', () => {
-  it('detects a VF without a driver', async () => {
-    expect(await links.isUnbound(vf)).toBe(false);
-    card.failingDrivers.add('igbvf');
-    await new DriverBinding(card.root, card.write).rebind(vf).catch(() => undefined);
-    expect(await links.isUnbound(vf)).toBe(true);
-    card.switchOff();
-    expect(await links.isUnbound(vf)).toBe(false);
-  });
+it('HostLinks.isUnbound detects a VF without a driver', async () => {
+  expect(await links.isUnbound(vf)).toBe(false);
+  card.failingDrivers.add('igbvf');
+  await new DriverBinding(card.root, card.write).rebind(vf).catch(() => undefined);
+  expect(await links.isUnbound(vf)).toBe(true);
+  card.switchOff();
+  expect(await links.isUnbound(vf)).toBe(false);
 });
 
 describe('HostLinks.ensure', () => {

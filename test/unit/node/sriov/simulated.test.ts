@@ -84,40 +84,38 @@ describe('planSimulation', () => {
   );
 });
 
-describe('simulatedSysfs', () => {
-  it('can be read like the sysfs of real cards', async () => {
-    const plan = planSimulation({ pfs: 2, vfsPerPf: 3, namePrefix: 'nsim', nodeName });
-    await writeFileTree(dir.path, simulatedSysfs(plan));
-    const sysfs = new Sysfs(dir.path);
-    expect((await sysfs.networkFunctions()).pfs).toEqual(plan.map(({ pciAddress }) => pciAddress));
-    const pf = await sysfs.pf(plan[1]!.pciAddress);
-    expect(pf).toMatchObject({ totalVfs: 240, driver: 'veth', pcieRoot: 'pcife00:01' });
-    expect(await sysfs.interfaces(pf.pciAddress)).toMatchObject([{ name: 'nsim1' }]);
-    expect(await sysfs.port(pf.pciAddress, 'nsim1')).toEqual({ linkType: 'ethernet', linkSpeedMbps: 10_000 });
-    expect(pf).not.toHaveProperty('numaNode');
-    const onNodes = planSimulation({ pfs: 3, vfsPerPf: 3, namePrefix: 'nsim', nodeName, numaNodes: [0, 1] });
-    await writeFileTree(dir.path, simulatedSysfs(onNodes));
-    const placed = await Promise.all(onNodes.map(({ pciAddress }) => new Sysfs(dir.path).pf(pciAddress)));
-    expect(placed.map(({ numaNode }) => numaNode)).toEqual([0, 1, 1]);
-    const vfs = await Promise.all(pf.vfs.map((entry) => sysfs.vf(pf, entry)));
-    expect(vfs).toMatchObject(
-      plan[1]!.vfs.map(({ pciAddress, vfIndex }) => ({
-        pciAddress,
-        vfIndex,
-        pfAddress: pf.pciAddress,
-        driver: 'veth',
-      })),
-    );
-    const interfaces = await Promise.all(vfs.map(({ pciAddress }) => sysfs.interfaces(pciAddress)));
-    expect(interfaces).toEqual(
-      plan[1]!.vfs.map(({ name, hardwareAddress }) => [{ name, hardwareAddress, mtuBytes: 1500 }]),
-    );
-    const vfDir = join(dir.path, 'bus/pci/devices', plan[1]!.vfs[2]!.pciAddress);
-    expect(readlinkSync(join(vfDir, 'physfn'))).toBe(`../${plan[1]!.pciAddress}`);
-    expect(statSync(join(vfDir, 'physfn/virtfn2/physfn')).isDirectory()).toBe(true);
-    expect(statSync(join(vfDir, 'driver')).isDirectory()).toBe(true);
-    expect(readFileSync(join(vfDir, 'physfn/sriov_numvfs'), 'utf8')).toBe('3\n');
-  });
+it('simulatedSysfs can be read like the sysfs of real cards', async () => {
+  const plan = planSimulation({ pfs: 2, vfsPerPf: 3, namePrefix: 'nsim', nodeName });
+  await writeFileTree(dir.path, simulatedSysfs(plan));
+  const sysfs = new Sysfs(dir.path);
+  expect((await sysfs.networkFunctions()).pfs).toEqual(plan.map(({ pciAddress }) => pciAddress));
+  const pf = await sysfs.pf(plan[1]!.pciAddress);
+  expect(pf).toMatchObject({ totalVfs: 240, driver: 'veth', pcieRoot: 'pcife00:01' });
+  expect(await sysfs.interfaces(pf.pciAddress)).toMatchObject([{ name: 'nsim1' }]);
+  expect(await sysfs.port(pf.pciAddress, 'nsim1')).toEqual({ linkType: 'ethernet', linkSpeedMbps: 10_000 });
+  expect(pf).not.toHaveProperty('numaNode');
+  const onNodes = planSimulation({ pfs: 3, vfsPerPf: 3, namePrefix: 'nsim', nodeName, numaNodes: [0, 1] });
+  await writeFileTree(dir.path, simulatedSysfs(onNodes));
+  const placed = await Promise.all(onNodes.map(({ pciAddress }) => new Sysfs(dir.path).pf(pciAddress)));
+  expect(placed.map(({ numaNode }) => numaNode)).toEqual([0, 1, 1]);
+  const vfs = await Promise.all(pf.vfs.map((entry) => sysfs.vf(pf, entry)));
+  expect(vfs).toMatchObject(
+    plan[1]!.vfs.map(({ pciAddress, vfIndex }) => ({
+      pciAddress,
+      vfIndex,
+      pfAddress: pf.pciAddress,
+      driver: 'veth',
+    })),
+  );
+  const interfaces = await Promise.all(vfs.map(({ pciAddress }) => sysfs.interfaces(pciAddress)));
+  expect(interfaces).toEqual(
+    plan[1]!.vfs.map(({ name, hardwareAddress }) => [{ name, hardwareAddress, mtuBytes: 1500 }]),
+  );
+  const vfDir = join(dir.path, 'bus/pci/devices', plan[1]!.vfs[2]!.pciAddress);
+  expect(readlinkSync(join(vfDir, 'physfn'))).toBe(`../${plan[1]!.pciAddress}`);
+  expect(statSync(join(vfDir, 'physfn/virtfn2/physfn')).isDirectory()).toBe(true);
+  expect(statSync(join(vfDir, 'driver')).isDirectory()).toBe(true);
+  expect(readFileSync(join(vfDir, 'physfn/sriov_numvfs'), 'utf8')).toBe('3\n');
 });
 
 describe('writeFileTree', () => {
@@ -152,11 +150,9 @@ describe('writeFileTree', () => {
   });
 });
 
-describe('SimulatedControl', () => {
-  // What a claim's VF was before decides what it is offered as by a driver that starts while it is in a pod.
-  it('returns the kernel driver that sysfs shows for the device', async () => {
-    writeFileTree(dir.path, simulatedSysfs(planSimulation({ pfs: 1, vfsPerPf: 1, namePrefix: 'nsim', nodeName })));
-    const bound = basename(readlinkSync(join(dir.path, 'bus/pci/devices/fe00:00:02.0/driver')));
-    expect(await new SimulatedControl().snapshot()).toEqual({ driver: bound, vf: {} });
-  });
+// What a claim's VF was before decides what it is offered as by a driver that starts while it is in a pod.
+it('SimulatedControl returns the kernel driver that sysfs shows for the device', async () => {
+  writeFileTree(dir.path, simulatedSysfs(planSimulation({ pfs: 1, vfsPerPf: 1, namePrefix: 'nsim', nodeName })));
+  const bound = basename(readlinkSync(join(dir.path, 'bus/pci/devices/fe00:00:02.0/driver')));
+  expect(await new SimulatedControl().snapshot()).toEqual({ driver: bound, vf: {} });
 });

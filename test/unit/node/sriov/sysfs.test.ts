@@ -235,14 +235,12 @@ describe('Sysfs.interfaces and port', () => {
   });
 });
 
-describe('Sysfs.rdmaDevices', () => {
-  it('finds RDMA devices by their PCI function, and no software devices', async () => {
-    layFunction(dir.path, { pciAddress: pfAddress, above, rdmaDevices: ['mlx5_0', 'mlx5_1'] });
-    layFunction(dir.path, { pciAddress: '0000:3b:00.1', above, rdmaDevices: ['mlx5_2'] });
-    symlinkSync('../../devices/virtual/infiniband/rxe0', join(dir.path, 'class/infiniband/rxe0'));
-    expect(Object.fromEntries(await sysfs.rdmaDevices())).toEqual({
-      [pfAddress]: ['mlx5_0', 'mlx5_1'],
-      '0000:3b:00.1': ['mlx5_2'],
-    });
+it('Sysfs.rdmaDevices finds RDMA devices by their PCI function, and no software devices', async () => {
+  layFunction(dir.path, { pciAddress: pfAddress, above, rdmaDevices: ['mlx5_0', 'mlx5_1'] });
+  layFunction(dir.path, { pciAddress: '0000:3b:00.1', above, rdmaDevices: ['mlx5_2'] });
+  symlinkSync('../../devices/virtual/infiniband/rxe0', join(dir.path, 'class/infiniband/rxe0'));
+  expect(Object.fromEntries(await sysfs.rdmaDevices())).toEqual({
+    [pfAddress]: ['mlx5_0', 'mlx5_1'],
+    '0000:3b:00.1': ['mlx5_2'],
   });
 });

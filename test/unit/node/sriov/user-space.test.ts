@@ -101,24 +101,22 @@ describe('user-space binding', () => {
   });
 });
 
-describe('a PF without an interface', () => {
-  it('lets its VFs be bound to vfio-pci, but refuses VF settings that need the interface of the PF', async () => {
-    const { card, hardware, address } = openVf();
-    const links = card.host.links;
-    card.host.links = async () => (await links()).filter(({ name }) => name !== 'pf0');
-    const before = await hardware.snapshot(address, { wanted: { driver: 'vfio-pci' } });
-    expect(before.vf).toEqual({});
-    await hardware.configure(address, { driver: 'vfio-pci' }, before);
-    expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
-    await hardware.restore(address, before);
-    expect(card.driverOf(vfAddress(0))).toBe('igbvf');
-    const wanted = { vf: { trust: true } };
-    await expect(hardware.snapshot(address, { wanted })).rejects.toMatchObject({ code: 'vf-missing' });
-    expect(await failure(hardware.configure(address, wanted, before))).toMatch(
-      /the PF 0000:01:00\.0 of 0000:01:10\.0 has no network interface/,
-    );
-    expect(await hardware.info(address)).toBeUndefined();
-  });
+it('a PF without an interface lets its VFs be bound to vfio-pci, but refuses VF settings that need the interface of the PF', async () => {
+  const { card, hardware, address } = openVf();
+  const links = card.host.links;
+  card.host.links = async () => (await links()).filter(({ name }) => name !== 'pf0');
+  const before = await hardware.snapshot(address, { wanted: { driver: 'vfio-pci' } });
+  expect(before.vf).toEqual({});
+  await hardware.configure(address, { driver: 'vfio-pci' }, before);
+  expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
+  await hardware.restore(address, before);
+  expect(card.driverOf(vfAddress(0))).toBe('igbvf');
+  const wanted = { vf: { trust: true } };
+  await expect(hardware.snapshot(address, { wanted })).rejects.toMatchObject({ code: 'vf-missing' });
+  expect(await failure(hardware.configure(address, wanted, before))).toMatch(
+    /the PF 0000:01:00\.0 of 0000:01:10\.0 has no network interface/,
+  );
+  expect(await hardware.info(address)).toBeUndefined();
 });
 
 describe('a VF without an interface', () => {
@@ -195,48 +193,42 @@ describe('a VF without an interface', () => {
   });
 });
 
-describe('a freshly bound driver', () => {
-  it('is accepted if it appears a moment after the kernel has returned', async () => {
-    const { card, hardware, clock } = openVf();
-    const { write } = card;
-    const late = async (path: string, text: string) =>
-      path.endsWith('drivers_probe') ? clock.after(300, () => void write(path, text)) : await write(path, text);
-    const binding = new DriverBinding(card.root, late, clock);
-    await binding.bind(vfAddress(0), 'vfio-pci').catch(() => undefined);
-    expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
-    await binding.bindDefault(vfAddress(0));
-    expect(card.driverOf(vfAddress(0))).toBe('igbvf');
-    await expect(hardware.configure(card.address(0), {}, { vf: {} })).resolves.toBeUndefined();
-  });
+it('a freshly bound driver is accepted if it appears a moment after the kernel has returned', async () => {
+  const { card, hardware, clock } = openVf();
+  const { write } = card;
+  const late = async (path: string, text: string) =>
+    path.endsWith('drivers_probe') ? clock.after(300, () => void write(path, text)) : await write(path, text);
+  const binding = new DriverBinding(card.root, late, clock);
+  await binding.bind(vfAddress(0), 'vfio-pci').catch(() => undefined);
+  expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
+  await binding.bindDefault(vfAddress(0));
+  expect(card.driverOf(vfAddress(0))).toBe('igbvf');
+  await expect(hardware.configure(card.address(0), {}, { vf: {} })).resolves.toBeUndefined();
 });
 
-describe('a sysfs write', () => {
-  it('is repeated only while the card is busy', async () => {
-    const { card, hardware, address, before } = await openWithSnapshot();
-    card.refusals.push('EAGAIN', 'EBUSY', 'EBUSY');
-    await hardware.configure(address, { driver: 'vfio-pci' }, before);
-    expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
-    await hardware.restore(address, before);
-    card.refusals.push('EIO', 'EIO');
-    await expect(hardware.configure(address, { driver: 'vfio-pci' }, before)).rejects.toMatchObject({
-      code: 'binding-failed',
-      cause: expect.objectContaining({ code: 'EIO' }),
-    });
-    expect(card.refusals).toEqual(['EIO']);
+it('a sysfs write is repeated only while the card is busy', async () => {
+  const { card, hardware, address, before } = await openWithSnapshot();
+  card.refusals.push('EAGAIN', 'EBUSY', 'EBUSY');
+  await hardware.configure(address, { driver: 'vfio-pci' }, before);
+  expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
+  await hardware.restore(address, before);
+  card.refusals.push('EIO', 'EIO');
+  await expect(hardware.configure(address, { driver: 'vfio-pci' }, before)).rejects.toMatchObject({
+    code: 'binding-failed',
+    cause: expect.objectContaining({ code: 'EIO' }),
   });
+  expect(card.refusals).toEqual(['EIO']);
 });
 
-describe('DriverBinding.bindDefault', () => {
-  it('fails if the kernel has no driver for a VF, or if it binds the VF to vfio', async () => {
-    const { card, clock } = openVf();
-    const binding = new DriverBinding(card.root, card.write, clock);
-    await binding.bind(vfAddress(0), 'vfio-pci');
-    card.failingDrivers.add('igbvf');
-    expect(await failure(binding.bindDefault(vfAddress(0)))).toMatch(
-      /gives 0000:01:10\.0 no driver, so that it has no interface \(load/,
-    );
-    const { card: stubborn } = openVf({ defaultDriver: 'vfio-pci' });
-    const other = new DriverBinding(stubborn.root, stubborn.write, clock);
-    expect(await failure(other.bindDefault(vfAddress(0)))).toMatch(/gives 0000:01:10\.0 vfio-pci, .*\(vfio-pci claims/);
-  });
+it('DriverBinding.bindDefault fails if the kernel has no driver for a VF, or if it binds the VF to vfio', async () => {
+  const { card, clock } = openVf();
+  const binding = new DriverBinding(card.root, card.write, clock);
+  await binding.bind(vfAddress(0), 'vfio-pci');
+  card.failingDrivers.add('igbvf');
+  expect(await failure(binding.bindDefault(vfAddress(0)))).toMatch(
+    /gives 0000:01:10\.0 no driver, so that it has no interface \(load/,
+  );
+  const { card: stubborn } = openVf({ defaultDriver: 'vfio-pci' });
+  const other = new DriverBinding(stubborn.root, stubborn.write, clock);
+  expect(await failure(other.bindDefault(vfAddress(0)))).toMatch(/gives 0000:01:10\.0 vfio-pci, .*\(vfio-pci claims/);
 });

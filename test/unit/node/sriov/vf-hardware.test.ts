@@ -319,46 +319,40 @@ describe('the RDMA device of a VF', () => {
   });
 });
 
-describe('the MTU of a VF', () => {
-  it('is limited by its interface, and by its PF even if the VF has no interface', async () => {
-    const { card, hardware } = openVf({ mtu: { pf: 2000, vf: 1900 } });
-    const pf = { minBytes: 0, maxBytes: 2000, of: 'its PF pf0' };
-    const limits = await hardware.mtuLimits(card.address(0));
-    expect(limits).toEqual([{ minBytes: 68, maxBytes: 1900, of: `its interface ${card.link(0)?.name}` }, pf]);
-    card.moveAway(0);
-    expect(await hardware.mtuLimits(card.address(0))).toEqual([pf]);
-  });
+it('the MTU of a VF is limited by its interface, and by its PF even if the VF has no interface', async () => {
+  const { card, hardware } = openVf({ mtu: { pf: 2000, vf: 1900 } });
+  const pf = { minBytes: 0, maxBytes: 2000, of: 'its PF pf0' };
+  const limits = await hardware.mtuLimits(card.address(0));
+  expect(limits).toEqual([{ minBytes: 68, maxBytes: 1900, of: `its interface ${card.link(0)?.name}` }, pf]);
+  card.moveAway(0);
+  expect(await hardware.mtuLimits(card.address(0))).toEqual([pf]);
 });
 
-describe('an InfiniBand VF', () => {
-  it('keeps its 20-octet address when it is bound to a user-space driver and back, except for the queue pair number', async () => {
-    const { card, hardware, address, before } = await openWithSnapshot({
-      isInfiniBand: true,
-      unsupported: ['hardwareAddress'],
-    });
-    expect(before.link?.hardwareAddress).toHaveLength(59);
-    expect(before.vf).not.toHaveProperty('hardwareAddress');
-    await hardware.configure(address, { driver: 'vfio-pci' }, before);
-    expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
-    expect(await hardware.info(address)).not.toHaveProperty('hardwareAddress');
-    await hardware.restore(address, before);
-    expect(card.driverOf(vfAddress(0))).toBe('igbvf');
-    expect(card.link(0)).toMatchObject({ name: before.link?.name });
-    expect(card.log.filter((entry) => entry.startsWith('setVf'))).toEqual([]);
+it('an InfiniBand VF keeps its 20-octet address when it is bound to a user-space driver and back, except for the queue pair number', async () => {
+  const { card, hardware, address, before } = await openWithSnapshot({
+    isInfiniBand: true,
+    unsupported: ['hardwareAddress'],
   });
+  expect(before.link?.hardwareAddress).toHaveLength(59);
+  expect(before.vf).not.toHaveProperty('hardwareAddress');
+  await hardware.configure(address, { driver: 'vfio-pci' }, before);
+  expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
+  expect(await hardware.info(address)).not.toHaveProperty('hardwareAddress');
+  await hardware.restore(address, before);
+  expect(card.driverOf(vfAddress(0))).toBe('igbvf');
+  expect(card.link(0)).toMatchObject({ name: before.link?.name });
+  expect(card.log.filter((entry) => entry.startsWith('setVf'))).toEqual([]);
 });
 
-describe('a removed VF', () => {
-  it('needs no restoring, so that its claim can end, but cannot be prepared', async () => {
-    const { card, hardware, address, before } = await openWithSnapshot();
-    const wanted = { driver: 'vfio-pci', vf: { trust: true } };
-    await hardware.configure(address, wanted, before);
-    card.switchOff();
-    card.log.length = 0;
-    await hardware.restore(address, before);
-    expect(card.log).toEqual([]);
-    expect(await failure(hardware.configure(address, { driver: 'default' }, before))).toMatch(/0000:01:10\.0/);
-  });
+it('a removed VF needs no restoring, so that its claim can end, but cannot be prepared', async () => {
+  const { card, hardware, address, before } = await openWithSnapshot();
+  const wanted = { driver: 'vfio-pci', vf: { trust: true } };
+  await hardware.configure(address, wanted, before);
+  card.switchOff();
+  card.log.length = 0;
+  await hardware.restore(address, before);
+  expect(card.log).toEqual([]);
+  expect(await failure(hardware.configure(address, { driver: 'default' }, before))).toMatch(/0000:01:10\.0/);
 });
 
 describe('a VF whose function is missing, as during error recovery, while its PF keeps its settings', () => {
@@ -425,19 +419,17 @@ describe('a VF bound to vfio-pci before its claim', () => {
   });
 });
 
-describe('a setting that a card does not support', () => {
-  it('is reported with card, driver and the fields to remove; other settings are applied', async () => {
-    const { card, hardware } = openVf({ unsupported: ['trust', 'linkState'] });
-    card.writeText('bus/pci/drivers/igb/x', '');
-    const wanted: VfWanted = { vf: { trust: true, linkState: 'enable', vlan: { id: 7 } } };
-    const before = await hardware.snapshot(card.address(1));
-    expect(await failure(hardware.configure(card.address(1), wanted, before))).toBe(
-      'the card cannot set trust, linkState of VF 1 (0000:01:10.1) of PF pf0 (0000:01:00.0, driver none): ' +
-        'cannot do that (EOPNOTSUPP) (leave vf.trust, vf.linkState out, or use a card that can do it)',
-    );
-    expect(card.info(1)).toMatchObject({ vlan: { id: 7 }, trust: false });
-    // Giving it back is no failure: what could not be set is as it was.
-    await hardware.restore(card.address(1), before);
-    expect(card.info(1)?.vlan).toBeUndefined();
-  });
+it('a setting that a card does not support is reported with card, driver and the fields to remove; other settings are applied', async () => {
+  const { card, hardware } = openVf({ unsupported: ['trust', 'linkState'] });
+  card.writeText('bus/pci/drivers/igb/x', '');
+  const wanted: VfWanted = { vf: { trust: true, linkState: 'enable', vlan: { id: 7 } } };
+  const before = await hardware.snapshot(card.address(1));
+  expect(await failure(hardware.configure(card.address(1), wanted, before))).toBe(
+    'the card cannot set trust, linkState of VF 1 (0000:01:10.1) of PF pf0 (0000:01:00.0, driver none): ' +
+      'cannot do that (EOPNOTSUPP) (leave vf.trust, vf.linkState out, or use a card that can do it)',
+  );
+  expect(card.info(1)).toMatchObject({ vlan: { id: 7 }, trust: false });
+  // Giving it back is no failure: what could not be set is as it was.
+  await hardware.restore(card.address(1), before);
+  expect(card.info(1)?.vlan).toBeUndefined();
 });

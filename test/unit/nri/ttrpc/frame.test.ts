@@ -47,10 +47,8 @@ describe('TtrpcFrameDecoder', () => {
   });
 });
 
-describe('encodeTtrpcFrame', () => {
-  it('rejects values that do not fit a frame', () => {
-    expect(() => encodeTtrpcFrame({ streamId: 1, type: 1, data: Buffer.alloc(maxDataBytes + 1) })).toThrow(
-      expect.objectContaining({ code: 'ttrpc-resourceExhausted', status: 8 }),
-    );
-  });
+it('encodeTtrpcFrame rejects values that do not fit a frame', () => {
+  expect(() => encodeTtrpcFrame({ streamId: 1, type: 1, data: Buffer.alloc(maxDataBytes + 1) })).toThrow(
+    expect.objectContaining({ code: 'ttrpc-resourceExhausted', status: 8 }),
+  );
 });

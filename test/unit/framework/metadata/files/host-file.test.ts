@@ -117,18 +117,16 @@ describe('a symbolic link', () => {
   });
 });
 
-describe('a path that is not a regular file', () => {
-  it('is rejected without blocking, and named', async () => {
-    await metadata.prepare(record, new Map());
-    const path = join(claimDir(), 'vf/metadata.json');
-    mkdirSync(dirname(path));
-    execFileSync('mkfifo', [path]);
-    await expect(metadata.update(claim, 'vf', devices)).rejects.toThrow(`cannot update ${path}`);
-    const state = join(claimDir(), 'claim.json');
-    rmSync(state);
-    execFileSync('mkfifo', [state]);
-    await expect(metadata.update(claim, 'vf', devices)).rejects.toThrow(`cannot read ${state}`);
-  });
+it('a path that is not a regular file is rejected without blocking, and named', async () => {
+  await metadata.prepare(record, new Map());
+  const path = join(claimDir(), 'vf/metadata.json');
+  mkdirSync(dirname(path));
+  execFileSync('mkfifo', [path]);
+  await expect(metadata.update(claim, 'vf', devices)).rejects.toThrow(`cannot update ${path}`);
+  const state = join(claimDir(), 'claim.json');
+  rmSync(state);
+  execFileSync('mkfifo', [state]);
+  await expect(metadata.update(claim, 'vf', devices)).rejects.toThrow(`cannot read ${state}`);
 });
 
 describe('names used in paths', () => {

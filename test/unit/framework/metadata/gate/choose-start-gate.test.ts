@@ -10,29 +10,27 @@ import {
 const runc: RuntimeHandlers = { names: ['', 'runc', 'crun'] };
 const mixed: RuntimeHandlers = { names: ['', 'runc', 'kata-qemu', 'runsc'] };
 
-describe('chooseStartGate', () => {
-  it.each([
-    ['auto', runc, 'hook', false, 'all runtime handlers of the node run hooks'],
-    ['auto', mixed, 'file', false, 'these runtime handlers possibly ignore hooks: kata-qemu, runsc'],
-    ['auto', 'unknown', 'hook', false, 'the runtime does not say which handlers it has'],
-    ['auto', { unreadable: 'no way' }, 'file', true, 'runtime handlers cannot be read from the Node: no way'],
-    ['hook', runc, 'hook', false, 'as configured'],
-    ['hook', 'unknown', 'hook', false, 'as configured'],
-    ['hook', { unreadable: 'no way' }, 'hook', false, 'as configured'],
-    [
-      'hook',
-      mixed,
-      'hook',
-      true,
-      'as configured, although these runtime handlers possibly ignore hooks, so that their containers do not wait: kata-qemu, runsc',
-    ],
-    ['file', runc, 'file', false, 'as configured'],
-    ['file', { unreadable: 'no way' }, 'file', false, 'as configured'],
-  ] as const)('%s with %j: %s', (mode, handlers, gate, isDoubtful, reason) => {
-    const known: RuntimeHandlers =
-      typeof handlers === 'object' && 'names' in handlers ? { names: [...handlers.names] } : handlers;
-    expect(chooseStartGate(mode, known, defaultHooklessHandlers)).toEqual({ gate, isDoubtful, reason });
-  });
+it.each([
+  ['auto', runc, 'hook', false, 'all runtime handlers of the node run hooks'],
+  ['auto', mixed, 'file', false, 'these runtime handlers possibly ignore hooks: kata-qemu, runsc'],
+  ['auto', 'unknown', 'hook', false, 'the runtime does not say which handlers it has'],
+  ['auto', { unreadable: 'no way' }, 'file', true, 'runtime handlers cannot be read from the Node: no way'],
+  ['hook', runc, 'hook', false, 'as configured'],
+  ['hook', 'unknown', 'hook', false, 'as configured'],
+  ['hook', { unreadable: 'no way' }, 'hook', false, 'as configured'],
+  [
+    'hook',
+    mixed,
+    'hook',
+    true,
+    'as configured, although these runtime handlers possibly ignore hooks, so that their containers do not wait: kata-qemu, runsc',
+  ],
+  ['file', runc, 'file', false, 'as configured'],
+  ['file', { unreadable: 'no way' }, 'file', false, 'as configured'],
+] as const)('chooseStartGate %s with %j: %s', (mode, handlers, gate, isDoubtful, reason) => {
+  const known: RuntimeHandlers =
+    typeof handlers === 'object' && 'names' in handlers ? { names: [...handlers.names] } : handlers;
+  expect(chooseStartGate(mode, known, defaultHooklessHandlers)).toEqual({ gate, isDoubtful, reason });
 });
 
 describe('isHookless', () => {

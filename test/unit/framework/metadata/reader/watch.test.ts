@@ -126,11 +126,9 @@ describe.each(modes)('watchRequestMetadata, while %s', (_what, options) => {
   });
 });
 
-describe('watchRequestMetadata', () => {
-  it('rejects if the file is missing or the signal is aborted', async () => {
-    await expect(watchRequestMetadata({ claim: 'none', request: 'vf' }, { root }).next()).rejects.toMatchObject({
-      code: 'metadata-not-found',
-    });
-    await expect(watch({ signal: AbortSignal.abort(new Error('too late')) }).next()).rejects.toThrow('too late');
+it('watchRequestMetadata rejects if the file is missing or the signal is aborted', async () => {
+  await expect(watchRequestMetadata({ claim: 'none', request: 'vf' }, { root }).next()).rejects.toMatchObject({
+    code: 'metadata-not-found',
   });
+  await expect(watch({ signal: AbortSignal.abort(new Error('too late')) }).next()).rejects.toThrow('too late');
 });
