@@ -103,7 +103,7 @@ function createNriPlugin(settings: Settings, handlers: PluginHandlers, logger: L
 }
 
 async function startOperations(settings: Settings & NodeSettings, logger: Logger): Promise<Operations> {
-  const { podUid, stateDir, httpAddress, httpTlsDir } = settings;
+  const { podUid, stateDir, httpAddress, httpTlsDir, revision } = settings;
   return await Operations.start({
     driver: settings.driverName,
     version: settings.version,
@@ -117,6 +117,6 @@ async function startOperations(settings: Settings & NodeSettings, logger: Logger
           token: InstanceToken.open(join(stateDir, 'instance-token')),
           successor: new SuccessorReport(join(stateDir, 'successor.json')),
         }),
-    ...defined({ address: httpAddress, tlsDir: httpTlsDir }),
+    ...defined({ address: httpAddress, tlsDir: httpTlsDir, revision }),
   });
 }

@@ -212,6 +212,10 @@ const flags = {
     value: '<path>',
     help: 'directory with tls.crt and tls.key for HTTPS; reloaded on changes',
   },
+  revision: {
+    value: '<text>',
+    help: 'name of this revision of the pods: /readyz?revision=TEXT answers with the readiness of the instance that has it',
+  },
   vfTraffic: toggle('export the traffic of each VF in a pod as metrics: up to 512 VFs with 8 series each'),
   simulate: {
     value: '<vfs>',

@@ -371,6 +371,19 @@ describe('the chart', () => {
     expect(spec).toMatchObject({ endpoints: [{ honorLabels: true }] });
   });
 
+  it('gives the driver and its readiness probe a revision that changes with the pod template, and only with it', () => {
+    const revision = (values: Record<string, unknown>) => {
+      const [container] = podOf(values)?.containers ?? [];
+      const [own] = (container?.args ?? []).flatMap((arg) => /^--revision=(.+)$/.exec(arg)?.[1] ?? []);
+      expect(container?.readinessProbe?.httpGet?.path).toBe(`/readyz?revision=${own}`);
+      return own;
+    };
+    const policy = { inventoryPolicy: { pfs: [{ select: { vendor: '8086' } }] } };
+    expect(revision({ kubeletPlugin: { extraEnv: [{ name: 'A', value: 'b' }] } })).not.toBe(revision({}));
+    const other = { inventoryPolicy: { pfs: [{ select: { vendor: '15b3' } }] }, prometheusRule: { enabled: true } };
+    expect(revision(other)).toBe(revision(policy));
+  });
+
   it('names the scrape job as the alert NetdraDown expects, for every release name', () => {
     const values = { serviceMonitor: { enabled: true } };
     const objects = renderObjects({ values, releaseName: 'sriov' });

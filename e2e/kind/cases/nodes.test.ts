@@ -198,6 +198,22 @@ describe('a cluster of several nodes', { timeout: 400_000 }, () => {
     await kind.cluster.removeWithClaims([...holders.flat()]);
   });
 
+  it('an upgrade to a version that cannot connect stops at its first node, where pods still get VFs, and is rolled back', async () => {
+    kind.helm('upgrade', 'kubeletPlugin.nriDirectoryPath=/run/nowhere');
+    // Longer than minReadySeconds after its first probe.
+    await kind.cluster.until('a new instance has run for 40 s', async () => kind.surging(40).length > 0);
+    expect(kind.surging()).toHaveLength(1);
+    await kind.deploy(9, 'first');
+    await kind.expectAgreement(await kind.settled());
+    kind.helm('rollback');
+    await kind.cluster.until(
+      'one instance is left on each node',
+      async () => (await kind.isRolledOut()) && kind.surging().length === 0,
+    );
+    await kind.deploy(9, 'second');
+    await kind.expectAgreement(await kind.settled());
+  });
+
   it('VFs of two nodes reach each other where their PFs are connected', async () => {
     const [one = '', other = ''] = kind.nodes;
     kind.connect(one, other);

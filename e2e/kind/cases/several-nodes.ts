@@ -103,19 +103,23 @@ export class SeveralNodes implements AsyncDisposable {
     return status?.observedGeneration === metadata.generation && counts.every((each) => each === this.nodes.length);
   }
 
-  /** Names of the nodes on which two instances of the driver run. */
-  surging(): string[] {
-    const format = '{range .items[?(@.status.phase=="Running")]}{.spec.nodeName}{"\\n"}{end}';
+  /** Names of the nodes on which two instances of the driver run. @param forSeconds the newer one for at least so long */
+  surging(forSeconds = 0): string[] {
+    const format = '{range .items[?(@.status.phase=="Running")]}{.spec.nodeName} {.status.startTime}{"\\n"}{end}';
     const selected = [
       '--selector',
       'app.kubernetes.io/name=netdra',
       '--namespace',
       this.cluster.target.driverNamespace,
     ];
-    const nodes = this.kubectl('get', 'pods', ...selected, '--output', `jsonpath=${format}`)
+    const lines = this.kubectl('get', 'pods', ...selected, '--output', `jsonpath=${format}`)
       .trim()
       .split('\n');
-    return this.nodes.filter((node) => nodes.filter((each) => each === node).length === 2);
+    const instances = lines.map((line) => line.split(' ') as [node: string, startTime: string]);
+    return this.nodes.filter((node) => {
+      const started = instances.flatMap(([of, startTime]) => (of === node ? [Date.parse(startTime)] : []));
+      return started.length === 2 && Date.now() - Math.max(...started) >= forSeconds * 1_000;
+    });
   }
 
   /** Ends the process that holds a pod's namespaces, after which the kubelet makes another sandbox for the pod. */

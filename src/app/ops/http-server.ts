@@ -9,7 +9,7 @@ import { errnoCode, NetdraError } from '../../lib/errors.ts';
 import { ConnectionLimit } from './connection-limit.ts';
 import type { InstanceToken } from './instance-token.ts';
 import type { Metrics } from './metrics.ts';
-import type { Readiness } from './readiness.ts';
+import type { ProbeAnswer, Readiness } from './readiness.ts';
 import type { SuccessorReport } from './successor-report.ts';
 import type { TlsPair } from './tls-files.ts';
 
@@ -32,7 +32,9 @@ interface HttpServerOptions {
   tls?: TlsPair;
   /** Answers challenges of other instances; absent: challenges are not answered. */
   token?: InstanceToken;
-  /** While an instance waits for this address, its readiness is what `/readyz` answers. */
+  /** Revision of this instance's pod. */
+  revision?: string;
+  /** Readiness of an instance that waits for this address. */
   successor?: SuccessorReport;
 }
 
@@ -40,7 +42,7 @@ export type HttpServer = Awaited<ReturnType<typeof serveHttp>>;
 
 /**
  * Serves `/metrics` for Prometheus, as OpenMetrics if the client accepts it, and, for the kubelet's probes, `/healthz` (the process answers and can read files)
- * and `/readyz` (it can serve pods; otherwise 503 with the reasons).
+ * and `/readyz` (it can serve pods; otherwise 503 with the reasons; with `?revision=`, the instance of that revision can).
  * @throws NetdraError `address-invalid`, `address-unavailable`
  */
 export async function serveHttp(options: HttpServerOptions) {
@@ -75,11 +77,8 @@ export async function serveHttp(options: HttpServerOptions) {
   };
 }
 
-async function answer(
-  request: IncomingMessage,
-  response: ServerResponse,
-  { metrics, readiness, token, successor }: HttpServerOptions,
-): Promise<void> {
+async function answer(request: IncomingMessage, response: ServerResponse, options: HttpServerOptions): Promise<void> {
+  const { metrics, token } = options;
   const send = (status: number, text: string, contentType = 'text/plain; charset=utf-8') => {
     response.writeHead(status, { 'content-type': contentType });
     response.end(request.method === 'HEAD' ? undefined : text);
@@ -95,7 +94,7 @@ async function answer(
     case '/healthz':
       return (await poolAnswers()) ? send(200, 'ok\n') : send(503, 'cannot read files: the thread pool is blocked\n');
     case '/readyz': {
-      const { ready, report } = (await successor?.read()) ?? readiness.answer();
+      const { ready, report } = await readinessOf(url.searchParams.get('revision'), options);
       return send(ready ? 200 : 503, report);
     }
     case '/identity': {
@@ -106,6 +105,14 @@ async function answer(
     default:
       return send(404, 'not found; try /metrics, /healthz or /readyz\n');
   }
+}
+
+/** Two instances may have one revision, as after `kubectl rollout restart`: then the one that waits decides. */
+async function readinessOf(asked: string | null, options: HttpServerOptions): Promise<ProbeAnswer> {
+  const { readiness, revision, successor } = options;
+  const waiting = asked === null ? undefined : await successor?.read(asked);
+  if (waiting !== undefined || asked === null || asked === revision) return waiting ?? readiness.answer();
+  return { ready: false, report: 'no instance of this revision has reported its readiness yet\n' };
 }
 
 /** Returns whether the thread pool can read a file: blocked file systems can occupy all of its threads. */

@@ -20,6 +20,8 @@ export interface OperationsOptions extends MetricsOptions {
   waitForAddress?: boolean;
   /** Tells such an instance from another program that holds the address. */
   token?: InstanceToken;
+  /** Name of the revision of the pods that this instance belongs to. */
+  revision?: string;
   /** Where an instance that waits for the address reports its readiness. */
   successor?: SuccessorReport;
   clock: Clock;
@@ -80,9 +82,10 @@ export class Operations implements AsyncDisposable {
     }
   }
 
-  async #serve(address: string, { logger, token, successor }: OperationsOptions): Promise<void> {
+  async #serve(address: string, { logger, token, revision, successor }: OperationsOptions): Promise<void> {
     const { metrics, readiness } = this;
-    this.#server = await serveHttp({ metrics, readiness, address, ...defined({ token, successor, tls: this.#tls }) });
+    const shared = defined({ token, revision, successor, tls: this.#tls });
+    this.#server = await serveHttp({ metrics, readiness, address, ...shared });
     logger.info({ address, port: this.#server.port, tls: this.#tls !== undefined }, 'serving metrics and probes');
   }
 
@@ -118,7 +121,8 @@ export class Operations implements AsyncDisposable {
     const { signal } = this.#ended;
     using _ = { [Symbol.dispose]: () => reported(options, (successor) => successor.remove()) };
     for (let attempt = 0; !signal.aborted; attempt++) {
-      if (attempt % attemptsPerReport === 0) reported(options, (successor) => successor.write(this.readiness.answer()));
+      if (attempt % attemptsPerReport === 0)
+        reported(options, (successor) => successor.write(this.readiness.answer(), options.revision));
       // Short, since no instance answers probes in between.
       await options.clock.sleep(250, signal).catch(() => undefined);
       if (signal.aborted) return;

@@ -6,12 +6,11 @@ import type { ProbeAnswer } from './readiness.ts';
 
 /** Age at which a report no longer counts: its writer was killed. */
 const longestAgeMs = 10_000;
-const head = 'readiness of the instance that starts beside this one:\n';
 
 /**
  * The readiness of an instance that waits for the address of the one it replaces, in a file that both share. The kubelet
  * probes both pods at that one address: were it told of the old instance only, it would call a new one ready that cannot
- * connect, the update would end the old one, and go on to the next node.
+ * connect, and the update would end the old one.
  */
 export class SuccessorReport {
   readonly #path: string;
@@ -21,8 +20,8 @@ export class SuccessorReport {
   }
 
   /** Reports what a probe of this instance should get. To be repeated every few seconds. @throws the Node.js error */
-  write({ ready, report }: ProbeAnswer): void {
-    replaceFile(this.#path, JSON.stringify({ atMs: monotonicMs(), ready, report }), 0o600);
+  write({ ready, report }: ProbeAnswer, revision: string | undefined): void {
+    replaceFile(this.#path, JSON.stringify({ atMs: monotonicMs(), revision, ready, report }), 0o600);
   }
 
   /** Withdraws the report: this instance answers probes by itself now, or ends. @throws the Node.js error */
@@ -30,18 +29,18 @@ export class SuccessorReport {
     rmSync(this.#path, { force: true });
   }
 
-  /** Returns the answer for an instance that waits; `undefined` if none does. @throws the Node.js error */
-  async read(): Promise<ProbeAnswer | undefined> {
+  /** Returns the answer for an instance of a revision that waits; `undefined` if none does. @throws the Node.js error */
+  async read(of: string): Promise<ProbeAnswer | undefined> {
     const text = await readFile(this.#path, 'utf8').catch((error: unknown) => {
       if (errnoCode(error) === 'ENOENT') return undefined;
       throw error;
     });
     if (text === undefined) return undefined;
-    const { atMs, ready, report } = JSON.parse(text) as ProbeAnswer & { atMs: number };
+    const { atMs, revision, ready, report } = JSON.parse(text) as ProbeAnswer & { atMs: number; revision?: string };
     const ageMs = monotonicMs() - atMs;
     // Negative after a reboot.
-    if (ageMs < 0 || ageMs > longestAgeMs) return undefined;
-    return { ready, report: head + report };
+    if (ageMs < 0 || ageMs > longestAgeMs || revision !== of) return undefined;
+    return { ready, report };
   }
 }
 

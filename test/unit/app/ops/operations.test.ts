@@ -55,30 +55,36 @@ describe('Operations', () => {
   });
 
   describe('while the next instance waits for its address', () => {
-    /** Two instances of one node; each is ready or lacks the runtime. */
-    async function startBoth(isFirstReady: boolean, isSecondReady: boolean) {
+    interface Instance {
+      revision: string;
+      isReady: boolean;
+    }
+
+    /** Two instances of one node. */
+    async function startBoth(one: Instance, next: Instance) {
       const dir = tempDir();
       const path = join(dir.path, 'successor.json');
       const clock = new ManualClock();
-      const start = async (address: string, isReady: boolean, logger = new RecordingLogger()) => {
+      const start = async (address: string, { revision, isReady }: Instance, logger = new RecordingLogger()) => {
         const successor = new SuccessorReport(path);
         const options = { driver: testDriver, version: '1', metadataEnabled: true, clock, logger, address, successor };
-        const operations = await Operations.start({ ...options, waitForAddress: true });
+        const operations = await Operations.start({ ...options, revision, waitForAddress: true });
         operations.setConnected('kubelet');
         operations.setConnected('nri', isReady ? undefined : 'no socket');
         operations.setPublished();
         return { operations, logger };
       };
-      const first = await start('127.0.0.1:0', isFirstReady);
+      const first = await start('127.0.0.1:0', one);
       const { port } = first.logger.lines.find(({ message }) => message === 'serving metrics and probes')?.fields ?? {};
-      const second = await start(`127.0.0.1:${Number(port)}`, isSecondReady);
+      const second = await start(`127.0.0.1:${Number(port)}`, next);
       return {
         path,
         second: second.operations,
-        ready: async () => {
+        /** Answer to a probe. */
+        ask: async (query = '') => {
           clock.advance(250);
-          const response = await fetch(`http://127.0.0.1:${Number(port)}/readyz`);
-          return [response.status, await response.text()];
+          const response = await fetch(`http://127.0.0.1:${Number(port)}/readyz${query}`);
+          return { status: response.status, text: await response.text() };
         },
         async [Symbol.asyncDispose]() {
           await second.operations[Symbol.asyncDispose]();
@@ -88,37 +94,48 @@ describe('Operations', () => {
       };
     }
 
-    // Otherwise the update would end the old instance, and go on to the next node.
-    it('is not ready as long as the next instance cannot connect', async () => {
-      await using both = await startBoth(true, false);
-      expect((await both.ready())[0]).toBe(503);
-      const why = /starts beside this one:\n(.*\n)*\[-\]nri failed: no socket/;
-      await expect.poll(async () => (await both.ready())[1]).toMatch(why);
+    // Otherwise the update would end an old instance that works, or a rollback would wait for the bad one.
+    it.each<[string, Instance, Instance]>([
+      [
+        'an update to a version that cannot connect',
+        { revision: 'a', isReady: true },
+        { revision: 'b', isReady: false },
+      ],
+      ['a rollback from such a version', { revision: 'b', isReady: false }, { revision: 'a', isReady: true }],
+    ])('answers probes of each pod with the readiness of its instance, in %s', async (_, one, next) => {
+      await using both = await startBoth(one, next);
+      const status = async (revision: string) => (await both.ask(`?revision=${revision}`)).status;
+      await expect.poll(() => status('a')).toBe(200);
+      await expect.poll(async () => (await both.ask('?revision=b')).text).toContain('[-]nri failed: no socket');
+      expect(await status('b')).toBe(503);
+      expect((await both.ask()).status).toBe(one.isReady ? 200 : 503);
       both.second.setConnected('nri');
-      await expect.poll(async () => (await both.ready())[0]).toBe(200);
+      await expect.poll(() => status(next.revision)).toBe(200);
       await both.second[Symbol.asyncDispose]();
-      expect(await both.ready()).toEqual([200, expect.stringMatching(/^\[\+\]/)]);
+      expect(await both.ask(`?revision=${next.revision}`)).toEqual({
+        status: 503,
+        text: 'no instance of this revision has reported its readiness yet\n',
+      });
     });
 
-    // Otherwise a rollback would wait for ever: the bad instance ends when the next one is ready.
-    it('is ready as soon as the next instance is, even if it cannot connect itself', async () => {
-      await using both = await startBoth(false, true);
-      await expect.poll(async () => (await both.ready())[0]).toBe(200);
+    it('answers with the readiness of the next instance if both have one revision', async () => {
+      await using both = await startBoth({ revision: 'a', isReady: true }, { revision: 'a', isReady: false });
+      expect((await both.ask('?revision=a')).status).toBe(503);
       await both.second[Symbol.asyncDispose]();
-      expect((await both.ready())[0]).toBe(503);
+      expect((await both.ask('?revision=a')).status).toBe(200);
     });
 
     it('ignores the report of an instance that was killed, and of an earlier boot', async () => {
-      await using both = await startBoth(true, true);
+      await using both = await startBoth({ revision: 'a', isReady: false }, { revision: 'b', isReady: true });
       await both.second[Symbol.asyncDispose]();
       const nowMs = Number(process.hrtime.bigint() / 1_000_000n);
       for (const [atMs, status] of [
-        [nowMs, 503],
-        [nowMs - 11_000, 200],
-        [nowMs + 3_600_000, 200],
+        [nowMs, 200],
+        [nowMs - 11_000, 503],
+        [nowMs + 3_600_000, 503],
       ]) {
-        writeFileSync(both.path, JSON.stringify({ atMs, ready: false, report: '' }));
-        expect([atMs, (await both.ready())[0]]).toEqual([atMs, status]);
+        writeFileSync(both.path, JSON.stringify({ atMs, revision: 'b', ready: true, report: '' }));
+        expect([atMs, (await both.ask('?revision=b')).status]).toEqual([atMs, status]);
       }
     });
   });
