@@ -1,5 +1,5 @@
 import { setImmediate } from 'node:timers/promises';
-import { describe, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { checkAllocation } from '../../../../src/driver/claims/allocation-check.ts';
 import { DeviceResolver } from '../../../../src/driver/claims/device-resolver.ts';
 import type { AllocatedClaim } from '../../../../src/framework/kubeletplugin/index.ts';
@@ -43,14 +43,16 @@ function createResolver(): DeviceResolver {
   } as unknown as ConstructorParameters<typeof DeviceResolver>[0]);
 }
 
-describe('the largest claim', () => {
-  it.each<[string, (index: number) => string[]]>([
-    ['all configurations are for all requests', () => []],
-    [
-      'each configuration is for other requests',
-      (n) => Array.from({ length: most }, (_, i) => `r${i}`).filter((_, i) => i !== n),
-    ],
-  ])('is resolved without blocking the event loop if %s', { timeout: 60_000 }, async (_, requestsOf) => {
+it.each<[string, (index: number) => string[]]>([
+  ['all configurations are for all requests', () => []],
+  [
+    'each configuration is for other requests',
+    (n) => Array.from({ length: most }, (_, i) => `r${i}`).filter((_, i) => i !== n),
+  ],
+])(
+  'the largest claim is resolved without blocking the event loop if %s',
+  { timeout: 60_000 },
+  async (_, requestsOf) => {
     const classes = { known: () => ({ metadata: { name: 'c' }, spec: { config: [] } }), read: expect.unreachable };
     const run = async () => {
       const claim = bigClaim(requestsOf);
@@ -76,5 +78,5 @@ describe('the largest claim', () => {
       longestMs = Math.min(longestMs, last.longestMs);
     }
     expect(longestMs).toBeLessThan(500);
-  });
-});
+  },
+);

@@ -1,13 +1,14 @@
-import { describe, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { buildPod } from '../../../doubles/objects.ts';
 import { allocated, DriverBench, fromClaim } from './driver-bench.ts';
 import { refusal } from './driver-hooks.ts';
 
-describe('checkPodRoutes', () => {
-  it.each([
-    ['198.51.100.0/24', '198.51.100.0/24', '192.0.2.1', '192.0.2.9'],
-    ['2001:db8:1::/48', '2001:DB8:1:0::/48', '2001:db8::1', '2001:db8::9'],
-  ])('rejects two interfaces of a pod with a route to %s', async (destination, same, gateway, otherGateway) => {
+it.each([
+  ['198.51.100.0/24', '198.51.100.0/24', '192.0.2.1', '192.0.2.9'],
+  ['2001:db8:1::/48', '2001:DB8:1:0::/48', '2001:db8::1', '2001:db8::9'],
+])(
+  'checkPodRoutes rejects two interfaces of a pod with a route to %s',
+  async (destination, same, gateway, otherGateway) => {
     using bench = new DriverBench();
     const pods = [buildPod('app')];
     const config = [fromClaim({ routes: [{ destination, gateway }] })];
@@ -35,5 +36,5 @@ describe('checkPodRoutes', () => {
     expect(await bench.prepare(allocated('bonded', [], { requests: members, config: bonded }))).toEqual({
       devices: [],
     });
-  });
-});
+  },
+);

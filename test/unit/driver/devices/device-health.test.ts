@@ -46,60 +46,58 @@ describe('deviceHealth', () => {
   });
 });
 
-describe('reportDevices', () => {
-  it('sends one list when one of 100 devices gets its first taint, with the time of the check', () => {
-    const scannedAt = new Date(7);
-    const offered: Device[] = Array.from({ length: 100 }, (_, index) => ({ name: `d-${index}`, attributes: {} }));
-    const [publish, setHealth] = [vi.fn(), vi.fn()];
-    const known = {
-      policyFault: undefined,
-      state: { hungWrites: [], keepsTaints: true, conditions: [] },
-    };
-    const parts = {
-      devices: {
-        ...known,
-        unhealthy: () => new Map(),
-        cardConditions: () => [],
-        isListed: true,
-        failure: undefined,
-        offered: () => offered,
-        sharedCounters: () => [],
-        scannedAt,
-      },
-      store: { claims: () => [], unrestored: () => [] },
-      events: {
-        devicesFound: vi.fn(),
-        devicesHung: vi.fn(),
-        devicesUnrestored: vi.fn(),
-        policyRejected: vi.fn(),
-        cardsUnhealthy: vi.fn(),
-      },
-      observer: { published: vi.fn(), reported: vi.fn() },
-    };
-    const options = {
-      node: testNode,
-      ...parts,
-      publisher: { publish },
-      kubelet: { setHealth },
-    };
-    const planned = (actual: ResourceSlice[]) => {
-      reportDevices(options);
-      const pool = publish.mock.lastCall?.[0].pools[testNode];
-      return planPool({
-        driver: testDriver,
-        nodeName: testNode,
-        poolName: testNode,
-        pool,
-        actual,
-        published: undefined,
-      });
-    };
-    const actual = planned([]).writes.map(({ name, spec }) => structuredClone({ metadata: { name }, spec }));
-    expect(actual).toHaveLength(2);
-    offered[3] = { name: 'd-3', attributes: {}, taints: [{ key: 'netdra.dev/hung', effect: 'NoSchedule' }] };
-    expect(planned(actual)).toMatchObject({ writes: [{ name: actual[0]?.metadata.name }], generation: 1 });
-    reportHealth(options);
-    const health = { health: 'healthy', checkedAt: scannedAt, timeoutSeconds: 90 };
-    expect(setHealth.mock.lastCall?.[0][0]).toEqual({ poolName: testNode, deviceName: 'd-0', ...health });
-  });
+it('reportDevices sends one list when one of 100 devices gets its first taint, with the time of the check', () => {
+  const scannedAt = new Date(7);
+  const offered: Device[] = Array.from({ length: 100 }, (_, index) => ({ name: `d-${index}`, attributes: {} }));
+  const [publish, setHealth] = [vi.fn(), vi.fn()];
+  const known = {
+    policyFault: undefined,
+    state: { hungWrites: [], keepsTaints: true, conditions: [] },
+  };
+  const parts = {
+    devices: {
+      ...known,
+      unhealthy: () => new Map(),
+      cardConditions: () => [],
+      isListed: true,
+      failure: undefined,
+      offered: () => offered,
+      sharedCounters: () => [],
+      scannedAt,
+    },
+    store: { claims: () => [], unrestored: () => [] },
+    events: {
+      devicesFound: vi.fn(),
+      devicesHung: vi.fn(),
+      devicesUnrestored: vi.fn(),
+      policyRejected: vi.fn(),
+      cardsUnhealthy: vi.fn(),
+    },
+    observer: { published: vi.fn(), reported: vi.fn() },
+  };
+  const options = {
+    node: testNode,
+    ...parts,
+    publisher: { publish },
+    kubelet: { setHealth },
+  };
+  const planned = (actual: ResourceSlice[]) => {
+    reportDevices(options);
+    const pool = publish.mock.lastCall?.[0].pools[testNode];
+    return planPool({
+      driver: testDriver,
+      nodeName: testNode,
+      poolName: testNode,
+      pool,
+      actual,
+      published: undefined,
+    });
+  };
+  const actual = planned([]).writes.map(({ name, spec }) => structuredClone({ metadata: { name }, spec }));
+  expect(actual).toHaveLength(2);
+  offered[3] = { name: 'd-3', attributes: {}, taints: [{ key: 'netdra.dev/hung', effect: 'NoSchedule' }] };
+  expect(planned(actual)).toMatchObject({ writes: [{ name: actual[0]?.metadata.name }], generation: 1 });
+  reportHealth(options);
+  const health = { health: 'healthy', checkedAt: scannedAt, timeoutSeconds: 90 };
+  expect(setHealth.mock.lastCall?.[0][0]).toEqual({ poolName: testNode, deviceName: 'd-0', ...health });
 });

@@ -45,20 +45,16 @@ const openReal = (more: Partial<DeviceListOptions> = {}) =>
     },
   );
 
-describe('DeviceList on a node that offers no device', () => {
-  it('logs the reason once, and the policy rules that match nothing', async () => {
-    const path = writePolicy('pfs: [{ select: { name: ens9 } }]');
-    const source = await scanned(path);
-    await source.scan();
-    expect(logger.messages('warn')).toEqual([
-      expect.stringContaining(
-        'pfs[0] of the inventory policy selects nothing: {"name":"ens9"}; this node has enp1s0f0',
-      ),
-      'no device is offered',
-    ]);
-    expect(logger.lines.at(-1)?.fields).toEqual({
-      reason: 'devices that are excluded, each with its reason: 9; warnings: 1',
-    });
+it('DeviceList on a node that offers no device logs the reason once, and the policy rules that match nothing', async () => {
+  const path = writePolicy('pfs: [{ select: { name: ens9 } }]');
+  const source = await scanned(path);
+  await source.scan();
+  expect(logger.messages('warn')).toEqual([
+    expect.stringContaining('pfs[0] of the inventory policy selects nothing: {"name":"ens9"}; this node has enp1s0f0'),
+    'no device is offered',
+  ]);
+  expect(logger.lines.at(-1)?.fields).toEqual({
+    reason: 'devices that are excluded, each with its reason: 9; warnings: 1',
   });
 });
 

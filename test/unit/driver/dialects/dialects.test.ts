@@ -67,57 +67,51 @@ describe("the device plugin's dialect", () => {
   });
 });
 
-describe('the dialect of dra-driver-sriov', () => {
-  it('sets variables for each device, and one for the pod', () => {
-    expect(viewInDialects({ sriovNetwork: { networkAttachmentDefinition: 'fast' } }, [dpdk, rdma]).env).toEqual({
-      SRIOVNETWORK_VF_DEVICE_0000_3b_02_1: '0000:3b:02.1',
-      SRIOVNETWORK_0000_3b_02_1_VFIO_DEVICE: '/dev/vfio/42',
-      SRIOVNETWORK_VF_DEVICE_0000_3b_02_2: '0000:3b:02.2',
-      SRIOVNETWORK_0000_3b_02_2_RDMA_DEVICE: 'mlx5_3',
-      SRIOVNETWORK_0000_3b_02_2_RDMA_UVERB: '/dev/infiniband/uverbs3',
-      SRIOVNETWORK_0000_3b_02_2_RDMA_UMAD: '/dev/infiniband/umad3',
-      SRIOVNETWORK_0000_3b_02_2_RDMA_ISSM: '/dev/infiniband/issm3',
-      SRIOVNETWORK_0000_3b_02_2_RDMA_CM: '/dev/infiniband/rdma_cm',
-      SRIOVNETWORK_NET_ATTACH_DEF_NAME: 'fast',
-    });
-    expect(sriovNetworkPodEnv([dpdk, rdma])).toEqual({ SRIOVNETWORK_PCI_ADDRESSES: '0000:3b:02.1,0000:3b:02.2' });
+it('the dialect of dra-driver-sriov sets variables for each device, and one for the pod', () => {
+  expect(viewInDialects({ sriovNetwork: { networkAttachmentDefinition: 'fast' } }, [dpdk, rdma]).env).toEqual({
+    SRIOVNETWORK_VF_DEVICE_0000_3b_02_1: '0000:3b:02.1',
+    SRIOVNETWORK_0000_3b_02_1_VFIO_DEVICE: '/dev/vfio/42',
+    SRIOVNETWORK_VF_DEVICE_0000_3b_02_2: '0000:3b:02.2',
+    SRIOVNETWORK_0000_3b_02_2_RDMA_DEVICE: 'mlx5_3',
+    SRIOVNETWORK_0000_3b_02_2_RDMA_UVERB: '/dev/infiniband/uverbs3',
+    SRIOVNETWORK_0000_3b_02_2_RDMA_UMAD: '/dev/infiniband/umad3',
+    SRIOVNETWORK_0000_3b_02_2_RDMA_ISSM: '/dev/infiniband/issm3',
+    SRIOVNETWORK_0000_3b_02_2_RDMA_CM: '/dev/infiniband/rdma_cm',
+    SRIOVNETWORK_NET_ATTACH_DEF_NAME: 'fast',
+  });
+  expect(sriovNetworkPodEnv([dpdk, rdma])).toEqual({ SRIOVNETWORK_PCI_ADDRESSES: '0000:3b:02.1,0000:3b:02.2' });
+});
+
+it('the device-info dialect writes a file per device, named by resource and address as readers expect', () => {
+  const { deviceInfoFiles } = viewInDialects({ deviceInfo: { resourceName } }, [dpdk, rdma]);
+  expect(deviceInfoFiles.map(({ name, text }) => [name, JSON.parse(text)])).toEqual([
+    [
+      'intel.com-sriov_dpdk-0000:3b:02.1-device.json',
+      { type: 'pci', version: '1.1.0', pci: { 'pci-address': '0000:3b:02.1', 'pf-pci-address': '0000:3b:00.0' } },
+    ],
+    [
+      'intel.com-sriov_dpdk-0000:3b:02.2-device.json',
+      { type: 'pci', version: '1.1.0', pci: { 'pci-address': '0000:3b:02.2', 'rdma-device': 'mlx5_3' } },
+    ],
+  ]);
+  expect(JSON.parse(deviceInfoFile(resourceName, vhost).text).pci).toEqual({
+    'pci-address': '0000:3b:02.3',
+    'vhost-net': '/dev/vhost-net',
   });
 });
 
-describe('the device-info dialect', () => {
-  it('writes a file per device, named by resource and address as readers expect', () => {
-    const { deviceInfoFiles } = viewInDialects({ deviceInfo: { resourceName } }, [dpdk, rdma]);
-    expect(deviceInfoFiles.map(({ name, text }) => [name, JSON.parse(text)])).toEqual([
-      [
-        'intel.com-sriov_dpdk-0000:3b:02.1-device.json',
-        { type: 'pci', version: '1.1.0', pci: { 'pci-address': '0000:3b:02.1', 'pf-pci-address': '0000:3b:00.0' } },
-      ],
-      [
-        'intel.com-sriov_dpdk-0000:3b:02.2-device.json',
-        { type: 'pci', version: '1.1.0', pci: { 'pci-address': '0000:3b:02.2', 'rdma-device': 'mlx5_3' } },
-      ],
-    ]);
-    expect(JSON.parse(deviceInfoFile(resourceName, vhost).text).pci).toEqual({
-      'pci-address': '0000:3b:02.3',
-      'vhost-net': '/dev/vhost-net',
-    });
-  });
-});
-
-describe('the dialect configuration', () => {
-  it.each([
-    [{ devicePlugin: { resourceName } }, true],
-    [{ devicePlugin: { resourceName, info: false }, deviceInfo: { resourceName }, sriovNetwork: {} }, true],
-    [{}, true],
-    [{ devicePlugin: {} }, false],
-    [{ devicePlugin: { resourceName: 'sriov_dpdk' } }, false],
-    [{ devicePlugin: { resourceName: 'intel.com/a/b' } }, false],
-    [{ deviceInfo: { resourceName: '../x/y' } }, false],
-    [{ deviceInfo: { resourceName: 'intel.com/..' } }, false],
-    [{ unknown: true }, false],
-  ])('%j: valid is %s', (config, valid) => {
-    expect(dialectsSchema.safeParse(config).success).toBe(valid);
-  });
+it.each([
+  [{ devicePlugin: { resourceName } }, true],
+  [{ devicePlugin: { resourceName, info: false }, deviceInfo: { resourceName }, sriovNetwork: {} }, true],
+  [{}, true],
+  [{ devicePlugin: {} }, false],
+  [{ devicePlugin: { resourceName: 'sriov_dpdk' } }, false],
+  [{ devicePlugin: { resourceName: 'intel.com/a/b' } }, false],
+  [{ deviceInfo: { resourceName: '../x/y' } }, false],
+  [{ deviceInfo: { resourceName: 'intel.com/..' } }, false],
+  [{ unknown: true }, false],
+])('the dialect configuration %j: valid is %s', (config, valid) => {
+  expect(dialectsSchema.safeParse(config).success).toBe(valid);
 });
 
 it('dialects are converted to CDI container edits', () => {

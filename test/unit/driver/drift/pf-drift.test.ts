@@ -228,28 +228,26 @@ describe('PfDriftSweep, when a PF does not report a VF', () => {
   });
 });
 
-describe('PfDriftSweep for a VF in user space that another program rebinds', () => {
-  it('reports a condition until the VF has its driver back', async () => {
-    using bench = new DriftBench();
-    await bench.prepare(0, { driver: 'vfio-pci' });
-    await bench.round();
-    expect([bench.record.lost(), bench.events]).toEqual([[], []]);
-    await bench.binding.bind('0000:01:10.0', 'igbvf');
-    for (let rounds = 0; rounds < 2; rounds++) await bench.round();
-    expect(bench.record.lost()).toEqual([
-      {
-        pciAddress: '0000:01:10.0',
-        message: expect.stringContaining(
-          'driver is igbvf instead of vfio-pci: another program has bound the VF to this driver, or the card was reset',
-        ),
-      },
-    ]);
-    expect(bench.events.filter((event) => event.startsWith('SettingsLost'))).toHaveLength(2);
-    expect(bench.counts).toContain('driver lost');
-    await bench.binding.bind('0000:01:10.0', 'vfio-pci');
-    await bench.round();
-    expect(bench.record.lost()).toEqual([]);
-  });
+it('PfDriftSweep for a VF in user space that another program rebinds reports a condition until the VF has its driver back', async () => {
+  using bench = new DriftBench();
+  await bench.prepare(0, { driver: 'vfio-pci' });
+  await bench.round();
+  expect([bench.record.lost(), bench.events]).toEqual([[], []]);
+  await bench.binding.bind('0000:01:10.0', 'igbvf');
+  for (let rounds = 0; rounds < 2; rounds++) await bench.round();
+  expect(bench.record.lost()).toEqual([
+    {
+      pciAddress: '0000:01:10.0',
+      message: expect.stringContaining(
+        'driver is igbvf instead of vfio-pci: another program has bound the VF to this driver, or the card was reset',
+      ),
+    },
+  ]);
+  expect(bench.events.filter((event) => event.startsWith('SettingsLost'))).toHaveLength(2);
+  expect(bench.counts).toContain('driver lost');
+  await bench.binding.bind('0000:01:10.0', 'vfio-pci');
+  await bench.round();
+  expect(bench.record.lost()).toEqual([]);
 });
 
 describe('PfDriftSweep if a card rounds a rate', () => {
@@ -281,16 +279,14 @@ describe('PfDriftSweep if a card rounds a rate', () => {
   });
 });
 
-describe('PfDriftSweep for a PF that cannot set VF MACs', () => {
-  it('reports no drift of the MAC that the VF had in user space when it was prepared', async () => {
-    using bench = new DriftBench({ unsupported: ['hardwareAddress'] });
-    await bench.prepare(0, { driver: 'vfio-pci', vf: { vlan: 100 } });
-    for (let rounds = 0; rounds < 3; rounds++) await bench.round();
-    expect(bench.record.lost()).toEqual([]);
-    expect(bench.events).toEqual([]);
-    await bench.card.host.setVf(5, 0, { vlan: { id: 0 } });
-    for (let rounds = 0; rounds < 3; rounds++) await bench.round();
-    expect(bench.card.info(0)?.vlan).toEqual({ id: 100, priority: 0, protocol: '802.1q' });
-    expect(bench.record.lost()).toEqual([]);
-  });
+it('PfDriftSweep for a PF that cannot set VF MACs reports no drift of the MAC that the VF had in user space when it was prepared', async () => {
+  using bench = new DriftBench({ unsupported: ['hardwareAddress'] });
+  await bench.prepare(0, { driver: 'vfio-pci', vf: { vlan: 100 } });
+  for (let rounds = 0; rounds < 3; rounds++) await bench.round();
+  expect(bench.record.lost()).toEqual([]);
+  expect(bench.events).toEqual([]);
+  await bench.card.host.setVf(5, 0, { vlan: { id: 0 } });
+  for (let rounds = 0; rounds < 3; rounds++) await bench.round();
+  expect(bench.card.info(0)?.vlan).toEqual({ id: 100, priority: 0, protocol: '802.1q' });
+  expect(bench.record.lost()).toEqual([]);
 });

@@ -61,28 +61,26 @@ describe('podDriftOf', () => {
   });
 });
 
-describe('DriftReport.podCompared', () => {
-  it('reports each change once, without changing the health of the device, until it ends', async () => {
-    using bench = new DriftBench();
-    const vf = await bench.prepare(0, {});
-    const [claim] = bench.store.claims();
-    const drifts = [{ setting: 'mtu' as const, wanted: '9000', found: '1400' }];
-    for (let reads = 0; reads < 3; reads++) bench.report.podCompared(claim!, vf, drifts);
-    expect(bench.events.map((event) => event.split(':')[0])).toEqual([
-      'SettingsChanged ResourceClaim c0',
-      'SettingsChanged Pod app',
-    ]);
-    expect(bench.counts).toEqual(['mtu reported']);
-    expect(bench.record.lost()).toEqual([]);
-    expect(bench.record.conditionOf('u0', 'vf0')).toMatchObject({
-      status: 'False',
-      reason: 'SettingsChanged',
-      message: expect.stringContaining('mtu is 1400 instead of 9000'),
-    });
-    bench.report.podCompared(claim!, vf, []);
-    expect(bench.record.conditionOf('u0', 'vf0')).toMatchObject({ status: 'True', reason: 'AsRequested' });
-    bench.store.deleteClaim('u0');
-    bench.record.retain(bench.store.claims());
-    expect(bench.record.conditionOf('u0', 'vf0')).toBeUndefined();
+it('DriftReport.podCompared reports each change once, without changing the health of the device, until it ends', async () => {
+  using bench = new DriftBench();
+  const vf = await bench.prepare(0, {});
+  const [claim] = bench.store.claims();
+  const drifts = [{ setting: 'mtu' as const, wanted: '9000', found: '1400' }];
+  for (let reads = 0; reads < 3; reads++) bench.report.podCompared(claim!, vf, drifts);
+  expect(bench.events.map((event) => event.split(':')[0])).toEqual([
+    'SettingsChanged ResourceClaim c0',
+    'SettingsChanged Pod app',
+  ]);
+  expect(bench.counts).toEqual(['mtu reported']);
+  expect(bench.record.lost()).toEqual([]);
+  expect(bench.record.conditionOf('u0', 'vf0')).toMatchObject({
+    status: 'False',
+    reason: 'SettingsChanged',
+    message: expect.stringContaining('mtu is 1400 instead of 9000'),
   });
+  bench.report.podCompared(claim!, vf, []);
+  expect(bench.record.conditionOf('u0', 'vf0')).toMatchObject({ status: 'True', reason: 'AsRequested' });
+  bench.store.deleteClaim('u0');
+  bench.record.retain(bench.store.claims());
+  expect(bench.record.conditionOf('u0', 'vf0')).toBeUndefined();
 });

@@ -68,27 +68,25 @@ describe('the driver after a PF reset (sriov_numvfs 0, then N) while a VF is pre
   });
 });
 
-describe('the driver after a reboot of the node', () => {
-  it('reads and configures the VFs again, and later restores the state that it read after the boot', async () => {
-    const claim = allocated('c', ['dev-1'], wanted);
-    await bench.prepare(claim);
-    const stored = bench.store.claim(claim.identity.uid)!;
-    await endEarlierBoots({
-      store: {
-        claimsOfEarlierBoots: () => [stored],
-        forgetUnrestoredOfEarlierBoots: () => undefined,
-        putClaim: (after) => bench.store.putClaim(after),
-        setAttachments: (uid, changes) => bench.store.setAttachments(uid, changes),
-      },
-      withdraw: async () => undefined,
-      logger: new RecordingLogger(),
-    });
-    // After this boot the kernel has chosen another driver.
-    bench.control.calls.length = 0;
-    bench.control.drivers.set(pci, 'iavf');
-    expect(await bench.prepare(claim)).toMatchObject({ devices: [{}] });
-    expect([bench.control.count(`read ${pci}`), bench.control.count(`apply ${pci}`)]).toEqual([1, 1]);
-    await bench.unprepare(claim);
-    expect(bench.control.drivers.get(pci)).toBe('iavf');
+it('the driver after a reboot of the node reads and configures the VFs again, and later restores the state that it read after the boot', async () => {
+  const claim = allocated('c', ['dev-1'], wanted);
+  await bench.prepare(claim);
+  const stored = bench.store.claim(claim.identity.uid)!;
+  await endEarlierBoots({
+    store: {
+      claimsOfEarlierBoots: () => [stored],
+      forgetUnrestoredOfEarlierBoots: () => undefined,
+      putClaim: (after) => bench.store.putClaim(after),
+      setAttachments: (uid, changes) => bench.store.setAttachments(uid, changes),
+    },
+    withdraw: async () => undefined,
+    logger: new RecordingLogger(),
   });
+  // After this boot the kernel has chosen another driver.
+  bench.control.calls.length = 0;
+  bench.control.drivers.set(pci, 'iavf');
+  expect(await bench.prepare(claim)).toMatchObject({ devices: [{}] });
+  expect([bench.control.count(`read ${pci}`), bench.control.count(`apply ${pci}`)]).toEqual([1, 1]);
+  await bench.unprepare(claim);
+  expect(bench.control.drivers.get(pci)).toBe('iavf');
 });

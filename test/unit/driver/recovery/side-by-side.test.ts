@@ -51,23 +51,21 @@ describe('concurrent kubelet calls with serialize: false', () => {
   });
 });
 
-describe('prepareAgain', () => {
-  it('prepares a claim for the pods that its reservedFor names now, if that is still wanted', async () => {
-    const podUids: string[][] = [];
-    await using bench = await startBench({
-      prepareResourceClaims: async (claims) => {
-        podUids.push(...claims.map((claim) => claim.podUids));
-        return new Map(claims.map(({ identity }) => [identity.uid, { devices: [] }]));
-      },
-    });
-    const { claim, pod, wire } = await bench.preparePod('shared');
-    claim.status = { ...claim.status, reservedFor: [{ resource: 'pods', name: 'next', uid: 'next-uid' }] };
-    bench.api.update(claim);
-    expect(await bench.helper.prepareAgain(wire, async () => false, never)).toBe(false);
-    expect(await bench.helper.prepareAgain(wire, async () => true, never)).toBe(true);
-    expect(podUids).toEqual([[pod.metadata.uid], ['next-uid']]);
-    expect(bench.claimDirs()).toEqual(['default_shared']);
+it('prepareAgain prepares a claim for the pods that its reservedFor names now, if that is still wanted', async () => {
+  const podUids: string[][] = [];
+  await using bench = await startBench({
+    prepareResourceClaims: async (claims) => {
+      podUids.push(...claims.map((claim) => claim.podUids));
+      return new Map(claims.map(({ identity }) => [identity.uid, { devices: [] }]));
+    },
   });
+  const { claim, pod, wire } = await bench.preparePod('shared');
+  claim.status = { ...claim.status, reservedFor: [{ resource: 'pods', name: 'next', uid: 'next-uid' }] };
+  bench.api.update(claim);
+  expect(await bench.helper.prepareAgain(wire, async () => false, never)).toBe(false);
+  expect(await bench.helper.prepareAgain(wire, async () => true, never)).toBe(true);
+  expect(podUids).toEqual([[pod.metadata.uid], ['next-uid']]);
+  expect(bench.claimDirs()).toEqual(['default_shared']);
 });
 
 describe('reclaim', () => {

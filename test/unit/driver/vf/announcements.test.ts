@@ -29,66 +29,62 @@ async function pass(clock: ManualClock, ms: number): Promise<void> {
   }
 }
 
-describe('announcing a VF whose earlier sandbox is still being announced', () => {
-  it('starts over in the new sandbox', async () => {
-    const clock = new ManualClock();
-    const logger = new RecordingLogger();
-    const announcements = new Announcements({
-      clock,
-      logger,
-      networks: { open: () => undefined },
-      onConflict: () => undefined,
-    });
-    const podIn = (packets: object) =>
-      ({
-        namespace: {
-          connection: { link: async () => ({ index: 7 }) },
-          packets: () => ({ receive: () => undefined, [Symbol.dispose]: () => undefined, ...packets }),
-        },
-      }) as unknown as PodLinks;
-    let isGone = false;
-    const before = podIn({
-      send() {
-        if (isGone) throw new NetlinkError('packet-refused', 'the link has left', { errno: 'ENXIO' });
-      },
-    });
-    const sent: string[] = [];
-    const after = podIn({ send: (frame: Buffer) => sent.push(probe.equals(frame) ? 'probe' : 'announcement') });
-    await announcements.configured(device, before, state);
-    await pass(clock, 900);
-    announcements.forget(device);
-    isGone = true;
-    await announcements.configured(device, after, state);
-    await pass(clock, 2 * runMs);
-    expect(sent).toEqual(['probe', 'announcement', 'probe', 'announcement']);
-    expect(logger.messages('warn')).toEqual([]);
+it('announcing a VF whose earlier sandbox is still being announced starts over in the new sandbox', async () => {
+  const clock = new ManualClock();
+  const logger = new RecordingLogger();
+  const announcements = new Announcements({
+    clock,
+    logger,
+    networks: { open: () => undefined },
+    onConflict: () => undefined,
   });
+  const podIn = (packets: object) =>
+    ({
+      namespace: {
+        connection: { link: async () => ({ index: 7 }) },
+        packets: () => ({ receive: () => undefined, [Symbol.dispose]: () => undefined, ...packets }),
+      },
+    }) as unknown as PodLinks;
+  let isGone = false;
+  const before = podIn({
+    send() {
+      if (isGone) throw new NetlinkError('packet-refused', 'the link has left', { errno: 'ENXIO' });
+    },
+  });
+  const sent: string[] = [];
+  const after = podIn({ send: (frame: Buffer) => sent.push(probe.equals(frame) ? 'probe' : 'announcement') });
+  await announcements.configured(device, before, state);
+  await pass(clock, 900);
+  announcements.forget(device);
+  isGone = true;
+  await announcements.configured(device, after, state);
+  await pass(clock, 2 * runMs);
+  expect(sent).toEqual(['probe', 'announcement', 'probe', 'announcement']);
+  expect(logger.messages('warn')).toEqual([]);
 });
 
-describe('announcing a VF in a network that never stops sending frames', () => {
-  it('reads 1,024 frames after each probe, and announces the addresses', async () => {
-    const clock = new ManualClock();
-    const announcements = new Announcements({
-      clock,
-      logger: new RecordingLogger(),
-      networks: { open: () => undefined },
-      onConflict: () => undefined,
-    });
-    const ofOthers = encodeAnnouncement('02:00:00:00:00:99', '192.0.2.99/24');
-    const frames = { sent: 0, received: 0 };
-    const packets = () => ({
-      send: () => frames.sent++,
-      receive() {
-        frames.received++;
-        return ofOthers;
-      },
-      [Symbol.dispose]: () => undefined,
-    });
-    const namespace = { connection: { link: async () => ({ index: 7 }) }, packets };
-    await announcements.configured(device, { namespace } as unknown as PodLinks, state);
-    await pass(clock, runMs);
-    expect(frames).toEqual({ sent: 4, received: 2 * 1_024 });
+it('announcing a VF in a network that never stops sending frames reads 1,024 frames after each probe, and announces the addresses', async () => {
+  const clock = new ManualClock();
+  const announcements = new Announcements({
+    clock,
+    logger: new RecordingLogger(),
+    networks: { open: () => undefined },
+    onConflict: () => undefined,
   });
+  const ofOthers = encodeAnnouncement('02:00:00:00:00:99', '192.0.2.99/24');
+  const frames = { sent: 0, received: 0 };
+  const packets = () => ({
+    send: () => frames.sent++,
+    receive() {
+      frames.received++;
+      return ofOthers;
+    },
+    [Symbol.dispose]: () => undefined,
+  });
+  const namespace = { connection: { link: async () => ({ index: 7 }) }, packets };
+  await announcements.configured(device, { namespace } as unknown as PodLinks, state);
+  await pass(clock, runMs);
+  expect(frames).toEqual({ sent: 4, received: 2 * 1_024 });
 });
 
 describe('duplicate addresses of a VF', () => {

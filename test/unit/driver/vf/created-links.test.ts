@@ -21,17 +21,15 @@ function podWith(link: { kind: string } | undefined, isComplete: boolean) {
   return { connection: connection as unknown as LinkConnection, calls };
 }
 
-describe('deleteCreated', () => {
-  it.each([
-    ['deletes a complete link', { kind: 'bond' }, true, [9]],
-    ['deletes a link whose driver was killed before it had its name', { kind: 'bond' }, false, [9]],
-    ['leaves a link of another kind under the first name', { kind: 'dummy' }, false, []],
-    ['does nothing without such a link', undefined, false, []],
-  ])('%s', async (_, link, isComplete, expected) => {
-    const { connection, calls } = podWith(link, isComplete);
-    await deleteCreated(connection, created);
-    expect(calls).toEqual(expected);
-  });
+it.each([
+  ['deletes a complete link', { kind: 'bond' }, true, [9]],
+  ['deletes a link whose driver was killed before it had its name', { kind: 'bond' }, false, [9]],
+  ['leaves a link of another kind under the first name', { kind: 'dummy' }, false, []],
+  ['does nothing without such a link', undefined, false, []],
+])('deleteCreated %s', async (_, link, isComplete, expected) => {
+  const { connection, calls } = podWith(link, isComplete);
+  await deleteCreated(connection, created);
+  expect(calls).toEqual(expected);
 });
 
 describe('createOnce', () => {

@@ -166,25 +166,23 @@ describe('TrafficReader', () => {
   });
 });
 
-describe('nodeFacts', () => {
-  it('queries cards for VF traffic at most once a second, however often it is scraped', async () => {
-    let reads = 0;
-    const ofCard = vfTraffic;
-    vfTraffic = async () => {
-      reads++;
-      return await ofCard();
-    };
-    const clock = new ManualClock();
-    const claims = [{ identity: { namespace: 'apps', name: 'fast-net', uid: 'u' }, devices: [inUserSpace(0)] }];
-    const settings = { vfTraffic: true };
-    const context = { clock, logger, kernel: { networks }, disk: { store: { claims: () => claims } }, settings };
-    const deviceList = { vfs: { isSimulated: false, linkKey: (pciAddress: string) => ({ pciAddress }) } };
-    const sources = { devices: deviceList, metadata: { read: () => undefined } };
-    const facts = nodeFacts(context as unknown as NodeContext, sources as unknown as FactSources);
-    for (let count = 0; count < 3; count++) expect((await facts.vfTraffic?.())?.samples).toHaveLength(1);
-    expect(reads).toBe(1);
-    clock.advance(1_000);
-    await facts.vfTraffic?.();
-    expect(reads).toBe(2);
-  });
+it('nodeFacts queries cards for VF traffic at most once a second, however often it is scraped', async () => {
+  let reads = 0;
+  const ofCard = vfTraffic;
+  vfTraffic = async () => {
+    reads++;
+    return await ofCard();
+  };
+  const clock = new ManualClock();
+  const claims = [{ identity: { namespace: 'apps', name: 'fast-net', uid: 'u' }, devices: [inUserSpace(0)] }];
+  const settings = { vfTraffic: true };
+  const context = { clock, logger, kernel: { networks }, disk: { store: { claims: () => claims } }, settings };
+  const deviceList = { vfs: { isSimulated: false, linkKey: (pciAddress: string) => ({ pciAddress }) } };
+  const sources = { devices: deviceList, metadata: { read: () => undefined } };
+  const facts = nodeFacts(context as unknown as NodeContext, sources as unknown as FactSources);
+  for (let count = 0; count < 3; count++) expect((await facts.vfTraffic?.())?.samples).toHaveLength(1);
+  expect(reads).toBe(1);
+  clock.advance(1_000);
+  await facts.vfTraffic?.();
+  expect(reads).toBe(2);
 });
