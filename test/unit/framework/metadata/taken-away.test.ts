@@ -1,24 +1,24 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { ClaimMetadata, type ClaimRecord, layouts } from '../../../../src/framework/metadata/index.ts';
-import { tempDir } from '../../../doubles/temp-dir.ts';
+import type { ClaimRecord } from '../../../../src/framework/metadata/index.ts';
+import { Bench } from './bench.ts';
+import { driver } from './samples.ts';
 
 const claim = { namespace: 'n', name: 'c', uid: 'u' };
 const record: ClaimRecord = { claim, requests: { vf: { name: 'vf', devices: [{ pool: 'p', name: 'd' }] } } };
+const devices = [{ driver, pool: 'p', name: 'd' }];
 
 describe('an unprepared claim', () => {
   it('has its directory renamed before files are deleted, so that leftovers of a crash belong to no claim', async () => {
-    using dir = tempDir();
+    using bench = new Bench();
     const tasks: (() => void)[] = [];
-    const options = { driver: 'd.example', dataDir: dir.path, cdiDir: join(dir.path, 'cdi'), layouts: [layouts.v1] };
-    const metadata = new ClaimMetadata({ enabled: true, ...options, later: (task) => tasks.push(task) });
-    const top = join(dir.path, 'dra-device-metadata');
-    const devices = [{ driver: 'd.example', pool: 'p', name: 'd' }];
+    const metadata = bench.start({ layouts: ['v1'], later: (task) => tasks.push(task) });
+    const top = join(bench.dataDir, 'dra-device-metadata');
     await metadata.prepare(record, new Map([['vf', devices]]));
     await metadata.unprepare(claim);
     expect(existsSync(join(top, 'n_c'))).toBe(false);
-    expect(readdirSync(options.cdiDir)).toEqual([]);
+    expect(readdirSync(bench.cdiDir)).toEqual([]);
     const [removed = ''] = readdirSync(top);
     expect(removed).toMatch(/^\.removed-/);
     expect(readdirSync(join(top, removed))).toEqual(['claim.json', 'vf']);
@@ -36,18 +36,16 @@ describe('an unprepared claim', () => {
   });
 
   it('leaves the files of the next claim of the same name alone', async () => {
-    using dir = tempDir();
+    using bench = new Bench();
     const tasks: (() => void)[] = [];
-    const options = { driver: 'd.example', dataDir: dir.path, cdiDir: join(dir.path, 'cdi'), layouts: [layouts.v1] };
-    const metadata = new ClaimMetadata({ enabled: true, ...options, later: (task) => tasks.push(task) });
-    const devices = [{ driver: 'd.example', pool: 'p', name: 'd' }];
+    const metadata = bench.start({ layouts: ['v1'], later: (task) => tasks.push(task) });
     await metadata.prepare(record, new Map([['vf', devices]]));
     const successor = { ...claim, uid: 'v' };
     await metadata.prepare({ ...record, claim: successor }, new Map([['vf', devices]]));
     for (const task of tasks) task();
     expect((await metadata.read(successor, 'vf'))?.claim).toEqual(successor);
     const files = ['claim.json', 'vf/metadata.json'].map((file) =>
-      existsSync(join(dir.path, `dra-device-metadata/n_c/${file}`)),
+      existsSync(join(bench.dataDir, `dra-device-metadata/n_c/${file}`)),
     );
     expect(files).toEqual([true, true]);
   });

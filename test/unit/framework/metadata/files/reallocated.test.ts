@@ -1,16 +1,8 @@
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import {
-  ClaimMetadata,
-  type ClaimRecord,
-  type DeviceMetadata,
-  layouts,
-} from '../../../../../src/framework/metadata/index.ts';
-import { tempDir } from '../../../../doubles/temp-dir.ts';
+import type { ClaimMetadata, ClaimRecord, DeviceMetadata } from '../../../../../src/framework/metadata/index.ts';
+import { Bench } from '../bench.ts';
+import { claim, driver } from '../samples.ts';
 
-const driver = 'sriov.netdra.dev';
-const claim = { namespace: 'default', name: 'fast-net', uid: '1a-uid' };
 const pool = 'node-1';
 const deviceOf = (name: string, interfaceName = 'net1'): DeviceMetadata => {
   return { driver, pool, name, networkData: { interfaceName } };
@@ -23,31 +15,21 @@ const gates = [
 ] as const;
 
 describe.each(gates)('a claim that is reallocated while prepared, with the start gate %s', (_mode, gate) => {
-  let dir: ReturnType<typeof tempDir>;
+  let bench: Bench;
   let metadata: ClaimMetadata;
   beforeEach(() => {
-    dir = tempDir();
-    metadata = new ClaimMetadata({
-      enabled: true,
-      driver,
-      dataDir: dir.path,
-      cdiDir: join(dir.path, 'cdi'),
-      attributesDir: join(dir.path, 'attributes'),
-      layouts: [layouts.v1, layouts.kep, layouts['attributes-json']],
+    bench = new Bench();
+    metadata = bench.start({
+      layouts: ['v1', 'kep', 'attributes-json'],
       attributesOf: ({ name }) => ({ 'example.com/serial': { string: `serial-of-${name}` } }),
       ...(gate && { gate }),
     });
   });
-  afterEach(() => dir[Symbol.dispose]());
+  afterEach(() => bench[Symbol.dispose]());
 
-  const read = (path: string) => {
-    try {
-      return readFileSync(join(dir.path, path), 'utf8');
-    } catch {
-      return undefined;
-    }
-  };
-  const fileOf = (base: string) => read(`dra-device-metadata/default_fast-net/${base}/metadata.json`);
+  const read = (path: string) => (bench.files().includes(path) ? bench.read(path) : undefined);
+  const gateFile = 'data/dra-device-metadata/default_fast-net/gate';
+  const fileOf = (base: string) => read(`data/dra-device-metadata/default_fast-net/${base}/metadata.json`);
   const blank = gate && '';
   const prepare = (requests: ClaimRecord['requests'], contents = new Map<string, DeviceMetadata[]>()) =>
     metadata.prepare({ claim, requests }, contents);
@@ -57,9 +39,9 @@ describe.each(gates)('a claim that is reallocated while prepared, with the start
     await metadata.update(claim, 'vf', [deviceOf('dev-1')], 's1');
     expect(fileOf('vf')).toContain('dev-1');
     await prepare({ vf: request('vf', 'dev-2') });
-    expect([fileOf('vf')?.trim(), read('dra-device-metadata/default_fast-net/gate')]).toEqual([blank, undefined]);
+    expect([fileOf('vf')?.trim(), read(gateFile)]).toEqual([blank, undefined]);
     expect(metadata.read(claim, 'vf')).toBeUndefined();
-    expect(read(`attributes/${driver}-1a-uid-vf.json`)).toMatch(/^(?=.*serial-of-dev-2)(?!.*dev-1)/s);
+    expect(read(`attributes/${driver}-${claim.uid}-vf.json`)).toMatch(/^(?=.*serial-of-dev-2)(?!.*dev-1)/s);
     await metadata.update(claim, 'vf', [deviceOf('dev-2')], 's2');
     expect(metadata.read(claim, 'vf')).toMatchObject({ generation: 2, devices: [{ name: 'dev-2' }] });
   });
@@ -93,7 +75,7 @@ describe.each(gates)('a claim that is reallocated while prepared, with the start
     const before = fileOf('vf');
     await prepare({ vf: request('vf', 'dev-1') });
     expect([fileOf('vf'), metadata.read(claim, 'vf')?.devices]).toEqual([before, devices]);
-    expect(read('dra-device-metadata/default_fast-net/gate')).toEqual(gate && expect.stringContaining('s1'));
+    expect(read(gateFile)).toEqual(gate && expect.stringContaining('s1'));
     expect(metadata.isGated(claim)).toBe(gate !== undefined);
   });
 });

@@ -1,37 +1,34 @@
-import { appendFileSync, readFileSync } from 'node:fs';
+import { appendFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import {
-  ClaimMetadata,
+  type ClaimMetadata,
   type DeviceMetadata,
   decodeMetadata,
-  layouts,
 } from '../../../../../src/framework/metadata/index.ts';
-import { tempDir } from '../../../../doubles/temp-dir.ts';
+import { Bench } from '../bench.ts';
+import { claim, driver } from '../samples.ts';
 
-const driver = 'sriov.netdra.dev';
-const claim = { namespace: 'default', name: 'fast-net', uid: '1a-uid' };
 const shareOf = (shareId: string) => ({ pool: 'node-1', name: 'nic', shareId });
 const inPod = (shareId: string, interfaceName: string): DeviceMetadata => {
   return { driver, ...shareOf(shareId), networkData: { interfaceName } };
 };
 
 describe('ClaimMetadata with two shares of one device in a request', () => {
-  let dir: ReturnType<typeof tempDir>;
+  let bench: Bench;
   let metadata: ClaimMetadata;
   beforeEach(() => {
-    dir = tempDir();
-    const dirs = { dataDir: dir.path, cdiDir: join(dir.path, 'cdi') };
-    metadata = new ClaimMetadata({ enabled: true, driver, layouts: [layouts.v1], ...dirs });
+    bench = new Bench();
+    metadata = bench.start({ layouts: ['v1'] });
   });
-  afterEach(() => dir[Symbol.dispose]());
+  afterEach(() => bench[Symbol.dispose]());
 
   const prepare = (shares: string[], known: DeviceMetadata[] | 'deferred' = 'deferred') => {
     const requests = { nics: { name: 'nics', devices: shares.map(shareOf) } };
     return metadata.prepare({ claim, requests }, new Map([['nics', known]]));
   };
   const inFile = () => {
-    const text = readFileSync(join(dir.path, 'dra-device-metadata/default_fast-net/nics/metadata.json'), 'utf8');
+    const text = bench.read('data/dra-device-metadata/default_fast-net/nics/metadata.json');
     return decodeMetadata(text).requests[0]?.devices;
   };
 
@@ -39,7 +36,7 @@ describe('ClaimMetadata with two shares of one device in a request', () => {
     await prepare(['a', 'b']);
     await metadata.update(claim, 'nics', [inPod('a', 'net1'), inPod('b', 'net2')], 's1');
     // A text that was not read before: the record is parsed.
-    appendFileSync(join(dir.path, 'dra-device-metadata/default_fast-net/claim.json'), '\n');
+    appendFileSync(join(bench.dataDir, 'dra-device-metadata/default_fast-net/claim.json'), '\n');
     // The driver knows no network data yet.
     const bare = ['a', 'b'].map((shareId) => ({ driver, ...shareOf(shareId) }));
     await prepare(['a', 'b'], bare);
