@@ -1,13 +1,10 @@
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { AllocatedClaim } from '../../../../src/framework/kubeletplugin/index.ts';
 import { explain } from '../../../../src/lib/errors.ts';
-import { allocated, DriverBench, fromClaim, fromClass } from './driver-bench.ts';
+import { allocated, fromClaim, fromClass } from './driver-bench.ts';
+import { bench, useDriverBench } from './driver-hooks.ts';
 
-let bench: DriverBench;
-beforeEach(() => {
-  bench = new DriverBench();
-});
-afterEach(() => bench[Symbol.dispose]());
+useDriverBench();
 
 async function outcome(claim: AllocatedClaim): Promise<string> {
   const result = await bench.prepare(claim);

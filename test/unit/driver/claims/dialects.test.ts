@@ -1,15 +1,12 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { AllocatedClaim } from '../../../../src/framework/kubeletplugin/index.ts';
 import { buildPod, testDriver } from '../../../doubles/objects.ts';
-import { allocated, DriverBench, fromClass } from './driver-bench.ts';
+import { allocated, fromClass } from './driver-bench.ts';
+import { bench, useDriverBench } from './driver-hooks.ts';
 
-let bench: DriverBench;
-beforeEach(() => {
-  bench = new DriverBench();
-});
-afterEach(() => bench[Symbol.dispose]());
+useDriverBench();
 
 const resourceName = 'intel.com/nic';
 const files = (dir: string) => (existsSync(dir) ? readdirSync(dir).sort() : []);
