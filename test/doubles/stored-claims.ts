@@ -1,4 +1,4 @@
-import type { StoredClaim, StoredDevice } from '../../src/driver/model/index.ts';
+import type { Attachment, StoredClaim, StoredDevice } from '../../src/driver/model/index.ts';
 import type { StoredClaims } from '../../src/driver/state/index.ts';
 
 /** Returns the claims of a store that has those which `claims` returns. */
@@ -15,6 +15,11 @@ export function storedClaims(claims: () => readonly StoredClaim[]): StoredClaims
 export function storedClaim(parts: Partial<StoredClaim> = {}): StoredClaim {
   const identity = { namespace: 'apps', name: 'nic', uid: 'u' };
   return { identity, podUids: [], state: 'prepared', allocation: 'first', devices: [], ...parts };
+}
+
+/** Where a VF is in a pod, by default in the sandbox `s` of the pod `default/app`. */
+export function storedAttachment(parts: Partial<Attachment> = {}): Attachment {
+  return { podNamespace: 'default', podName: 'app', podUid: 'p', sandboxId: 's', netnsPath: '/run/netns/x', ...parts };
 }
 
 /** A stored device without configuration, by default a VF that was offered with nothing but its place. */

@@ -7,18 +7,14 @@ import { Store } from '../../../src/driver/state/index.ts';
 import type { DeviceMetadata } from '../../../src/framework/metadata/index.ts';
 import { openStored, openStoredByDriver } from '../../../src/instance/stored-claims.ts';
 import type { Link } from '../../../src/node/netlink/index.ts';
-import { storedClaim, storedDevice } from '../../doubles/stored-claims.ts';
+import { buildLink } from '../../doubles/links.ts';
+import { storedAttachment, storedClaim, storedDevice } from '../../doubles/stored-claims.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
 import { plainTerminal } from './plain-terminal.ts';
 
-const attachment = {
-  podUid: 'p-1',
-  podNamespace: 'apps',
-  podName: 'web-0',
-  sandboxId: 's-1',
-  netnsPath: '/nowhere/cni-1',
-  host: { name: 'ens1v1', mtuBytes: 1500, up: false },
-};
+const host = { name: 'ens1v1', mtuBytes: 1500, up: false };
+const pod = { podUid: 'p-1', podNamespace: 'apps', podName: 'web-0' };
+const attachment = storedAttachment({ ...pod, sandboxId: 's-1', netnsPath: '/nowhere/cni-1', host });
 
 function claim(name: string, pciAddress: string, more: Partial<StoredClaim['devices'][number]> = {}): StoredClaim {
   const device = storedDevice({ pciAddress, name: pciAddress.replaceAll(/[:.]/g, '-') });
@@ -29,15 +25,7 @@ function claim(name: string, pciAddress: string, more: Partial<StoredClaim['devi
   });
 }
 
-const link = (name: string, parentDevice: string): Link => ({
-  index: 2,
-  name,
-  parentDevice,
-  mtuBytes: 1500,
-  up: true,
-  carrier: true,
-  altNames: [],
-});
+const link = (name: string, parentDevice: string) => buildLink({ name, parentDevice });
 
 describe('openStored', () => {
   const claimsIn = (stateDir: string) => {

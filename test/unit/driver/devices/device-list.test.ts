@@ -12,6 +12,7 @@ import type { InventoryPolicy } from '../../../../src/node/inventory/index.ts';
 import type { RtnlConnection } from '../../../../src/node/netlink/index.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
 import { testDriver } from '../../../doubles/objects.ts';
+import { storedAttachment } from '../../../doubles/stored-claims.ts';
 import { layFunction, type TreeFunction } from '../../node/sriov/pci-tree.ts';
 import {
   claimOf,
@@ -181,20 +182,7 @@ describe('DeviceList', () => {
 
   const link = { name: 'enp1s0f0v0', hardwareAddress: '52:54:00:10:00:00', mtuBytes: 1500, up: false };
   it.each<[string, Partial<StoredDevice>, string]>([
-    [
-      'in a pod',
-      {
-        attachment: {
-          podNamespace: 'default',
-          podName: 'app',
-          podUid: 'p',
-          sandboxId: 's',
-          netnsPath: '/n',
-          host: link,
-        },
-      },
-      'igbvf',
-    ],
+    ['in a pod', { attachment: storedAttachment({ host: link }) }, 'igbvf'],
     ['with vfio-pci', { before: { driver: 'igbvf', vf: {}, link } }, ''],
   ])('knows the attributes of a VF that is %s after a restart, until its claim ends', async (_, device, driver) => {
     const source = await scanned();

@@ -11,7 +11,7 @@ import { systemClock } from '../../../../src/lib/clock.ts';
 import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { buildClaim, buildPod, testDriver, testNode } from '../../../doubles/objects.ts';
-import { storedClaim, storedClaims, storedDevice } from '../../../doubles/stored-claims.ts';
+import { storedAttachment, storedClaim, storedClaims, storedDevice } from '../../../doubles/stored-claims.ts';
 import { allocated, DriverBench } from '../claims/driver-bench.ts';
 
 const never = new AbortController().signal;
@@ -199,13 +199,7 @@ describe('InactiveClaims', () => {
 
   it('ignores pods with containers without asking the API server', async () => {
     const byPod = await sweep(refuse('api-not-found'), { sandboxes: [{ of: podUid }] });
-    const attachment = {
-      podNamespace: 'default',
-      podName: 'app',
-      podUid: 'other',
-      sandboxId: 's2',
-      netnsPath: '/run/netns/x',
-    };
+    const attachment = storedAttachment({ podUid: 'other', sandboxId: 's2' });
     const claim = { ...stored, podUids: [], devices: [{ ...device, attachment }] };
     const bySandbox = await sweep(refuse('api-not-found'), { sandboxes: [{ of: 'other' }], claim });
     for (const { reclaimed, reads } of [byPod, bySandbox]) expect([reclaimed, reads]).toEqual([[], []]);
@@ -299,10 +293,7 @@ describe('InactiveClaims', () => {
     });
 
     it('passes to the new pod even if a sandbox of the old pod is left', async () => {
-      const left = {
-        ...device,
-        attachment: { podNamespace: 'default', podName: 'app', podUid, sandboxId: 's', netnsPath: '/run/netns/x' },
-      };
+      const left = { ...device, attachment: storedAttachment({ podUid }) };
       const sandboxes = [{ of: podUid, isEmpty: true }, { of: next.metadata.uid }];
       const claim = { ...stored, devices: [left] };
       expect((await sweep(reservedFor(next), { sandboxes, claim })).handedOver).toEqual([name]);

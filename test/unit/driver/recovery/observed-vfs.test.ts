@@ -4,7 +4,7 @@ import { ObservedVfs } from '../../../../src/driver/recovery/index.ts';
 import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
-import { storedClaim, storedClaims, storedDevice } from '../../../doubles/stored-claims.ts';
+import { storedAttachment, storedClaim, storedClaims, storedDevice } from '../../../doubles/stored-claims.ts';
 
 const never = new AbortController().signal;
 const device = storedDevice({ name: 'vf-1', config: { attach: 'observe' } });
@@ -108,18 +108,7 @@ describe('a VF that another component left in a lost sandbox', () => {
       'has it in a known sandbox',
       {
         ...prepared,
-        devices: [
-          {
-            ...device,
-            attachment: {
-              podNamespace: 'default',
-              podName: 'app',
-              sandboxId: 's',
-              podUid: 'pod',
-              netnsPath: '/var/run/netns/cni-1',
-            },
-          },
-        ],
+        devices: [{ ...device, attachment: storedAttachment({ podUid: 'pod' }) }],
       },
     ],
   ])('stays in place if its claim %s', async (_, claim) => {

@@ -1,18 +1,16 @@
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { endEarlierBoots } from '../../../../src/driver/recovery/index.ts';
 import type { AllocatedClaim } from '../../../../src/framework/kubeletplugin/index.ts';
 import { formatDeviceKey } from '../../../../src/framework/metadata/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
-import { allocated, DriverBench, fromClass } from '../claims/driver-bench.ts';
+import { storedAttachment } from '../../../doubles/stored-claims.ts';
+import { allocated, fromClass } from '../claims/driver-bench.ts';
+import { bench, useDriverBench } from '../claims/driver-hooks.ts';
 
 const pci = '0000:00:00.1';
 const wanted = { config: [fromClass({ driver: 'vfio-pci', vf: { vlan: 7, trust: true } })] };
 
-let bench: DriverBench;
-beforeEach(() => {
-  bench = new DriverBench();
-});
-afterEach(() => bench[Symbol.dispose]());
+useDriverBench();
 
 /** The PF's VFs are switched off and on again: the kernel gives them their default driver, the PF knows no VLAN. */
 function resetPf(): void {
@@ -46,14 +44,7 @@ describe('the driver after a PF reset (sriov_numvfs 0, then N) while a VF is pre
   it('does not configure a VF in its pod, or one that another component moves', async () => {
     const stored = bench.store.claim(first.identity.uid)!;
     const [device] = stored.devices;
-    const attachment = {
-      podNamespace: 'default',
-      podName: 'app',
-      podUid: 'p',
-      sandboxId: 's',
-      netnsPath: '/run/netns/x',
-    };
-    bench.store.setAttachments(first.identity.uid, new Map([[formatDeviceKey(device!), attachment]]));
+    bench.store.setAttachments(first.identity.uid, new Map([[formatDeviceKey(device!), storedAttachment()]]));
     resetPf();
     expect(await bench.prepare(first)).toMatchObject({ devices: [{}] });
     await bench.driver.reconfigure(stored, { ...device!, config: { ...device!.config, attach: 'observe' } });

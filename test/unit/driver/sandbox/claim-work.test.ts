@@ -13,18 +13,12 @@ import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
 import { testDriver } from '../../../doubles/objects.ts';
-import { storedClaim, storedDevice } from '../../../doubles/stored-claims.ts';
+import { storedAttachment, storedClaim, storedDevice } from '../../../doubles/stored-claims.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 
 describe('ClaimWork for the VFs of a claim', () => {
   const identity = { namespace: 'default', name: 'fast-net', uid: 'uid' };
-  const place = {
-    sandboxId: 's1',
-    podUid: 'p',
-    podNamespace: 'apps',
-    podName: 'web-0',
-    netnsPath: '/var/run/netns/s1',
-  };
+  const place = storedAttachment({ sandboxId: 's1' });
   const deviceOf = (index: number): StoredDevice =>
     storedDevice({ pciAddress: `0000:3b:02.${index}`, name: `dev-${index}`, request: `vf-${index}` });
   const stateOf = (index: number): VfState => ({

@@ -3,7 +3,7 @@ import { DeletedPods } from '../../../../src/driver/sandbox/deleted-pods.ts';
 import type { Sandbox } from '../../../../src/driver/sandbox/sandbox.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
-import { turns } from './fake-networks.ts';
+import { pass, turns } from './fake-networks.ts';
 
 describe('DeletedPods', () => {
   let clock: ManualClock;
@@ -17,11 +17,6 @@ describe('DeletedPods', () => {
       facts: { podNamespace: 'apps', podName, podUid: `uid-${podName}`, sandboxId: `s-${podName}` },
       endWaiting: async () => void ended.push(podName),
     }) as unknown as Sandbox;
-
-  const pass = async (ms: number) => {
-    clock.advance(ms);
-    await turns();
-  };
 
   beforeEach(() => {
     clock = new ManualClock();
@@ -53,10 +48,10 @@ describe('DeletedPods', () => {
   it('polls every two seconds, only while a container waits', async () => {
     pods.start();
     await turns();
-    await pass(2_000);
+    await pass(clock, 2_000);
     expect(asked).toEqual([]);
     waiting = [sandbox('new')];
-    await pass(2_000);
+    await pass(clock, 2_000);
     expect(asked).toEqual(['new']);
     await pods[Symbol.asyncDispose]();
     expect(clock.sleeping()).toEqual([]);

@@ -1,4 +1,5 @@
 import type { NetworkNamespace, Networks } from '../../../../src/driver/vf/networks.ts';
+import type { ManualClock } from '../../../doubles/manual-clock.ts';
 
 /** Network namespaces of which only their existence matters. */
 export class FakeNetworks implements Networks {
@@ -62,4 +63,11 @@ export class FakeNetworks implements Networks {
 /** Lets all work go on that waits for nothing but its turn. */
 export async function turns(): Promise<void> {
   for (let turn = 0; turn < 50; turn++) await Promise.resolve();
+}
+
+/** Lets time pass, and all work go on that waits for nothing else, before and after. */
+export async function pass(clock: ManualClock, ms: number): Promise<void> {
+  await turns();
+  clock.advance(ms);
+  await turns();
 }

@@ -92,6 +92,13 @@ describe('SandboxRegistry', () => {
     await turns();
   }
 
+  /** The runtime has not listed the sandbox `s1` of the claim `a` for so long that it counts as removed. */
+  function missSandbox(): void {
+    put('a', 'pod-s1', 's1');
+    registry.synchronize([], none);
+    clock.advance(10_000);
+  }
+
   async function requeue(times = 1): Promise<void> {
     for (let n = 0; n < times; n++) {
       registry.requeueAll();
@@ -209,9 +216,7 @@ describe('SandboxRegistry', () => {
   });
 
   it('serves a sandbox that it took for removed again once its VFs have left it', async () => {
-    put('a', 'pod-s1', 's1');
-    registry.synchronize([], none);
-    clock.advance(10_000);
+    missSandbox();
     registry.requeueAll();
     const ending = registry.adopt(facts('s1'), false);
     expect([ending.isEnding, ending.isReady('a')]).toEqual([true, false]);
@@ -222,9 +227,7 @@ describe('SandboxRegistry', () => {
   });
 
   it('serves a sandbox again that the runtime lists while its VFs leave it', async () => {
-    put('a', 'pod-s1', 's1');
-    registry.synchronize([], none);
-    clock.advance(10_000);
+    missSandbox();
     const detached = Promise.withResolvers<void>();
     detaching = detached.promise;
     registry.requeueAll();
@@ -237,9 +240,7 @@ describe('SandboxRegistry', () => {
   });
 
   it('serves a sandbox again that the runtime lists after its VFs could not be detached at once', async () => {
-    put('a', 'pod-s1', 's1');
-    registry.synchronize([], none);
-    clock.advance(10_000);
+    missSandbox();
     detachFailure = new Error('the kernel says no');
     await requeue();
     registry.synchronize([facts('s1')], new Set(['s1']));
@@ -253,9 +254,7 @@ describe('SandboxRegistry', () => {
   });
 
   it('ends the waiting containers of a sandbox that is stopped after it was taken for removed', async () => {
-    put('a', 'pod-s1', 's1');
-    registry.synchronize([], none);
-    clock.advance(10_000);
+    missSandbox();
     registry.requeueAll();
     await registry.end(facts('s1'));
     expect([done, ended]).toEqual([['detach a from s1'], new Set(['s1'])]);

@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from 'vitest';
-import { turns } from './fake-networks.ts';
+import { pass, turns } from './fake-networks.ts';
 import { claim, device } from './fake-work.ts';
 import { openSandbox } from './open-sandbox.ts';
 
@@ -16,11 +16,6 @@ function openWaiting(answer: 'ready' | 'tentative', options: { liveUpdates?: boo
 
 describe('Sandbox while one of its claims is being attached', () => {
   let opened: ReturnType<typeof openWaiting>;
-  const pass = async (ms: number) => {
-    await turns();
-    opened.clock.advance(ms);
-    await turns();
-  };
   const served = () => opened.work.done.filter((call) => call === 'serve a').length;
 
   beforeEach(() => {
@@ -28,30 +23,30 @@ describe('Sandbox while one of its claims is being attached', () => {
   });
 
   it('reads tentative addresses of its other claims until they are final', async () => {
-    await pass(500);
+    await pass(opened.clock, 500);
     expect(served()).toBe(2);
     opened.work.answer = 'ready';
-    for (let tick = 0; tick < 4; tick++) await pass(500);
+    for (let tick = 0; tick < 4; tick++) await pass(opened.clock, 500);
     expect([served(), opened.sandbox.isReady('a'), opened.sandbox.isReady('b')]).toEqual([3, true, false]);
   });
 
   it('stops reading addresses that stay tentative after some seconds', async () => {
-    for (let tick = 0; tick < 30; tick++) await pass(500);
+    for (let tick = 0; tick < 30; tick++) await pass(opened.clock, 500);
     expect(served()).toBe(11);
   });
 
   it('reads its other claims once per burst of changes in the pod', async () => {
     opened = openWaiting('ready', { liveUpdates: true });
-    await pass(2_000);
+    await pass(opened.clock, 2_000);
     expect(served()).toBe(1);
     for (let change = 0; change < 3; change++) opened.networks.change();
-    await pass(250);
-    for (let tick = 0; tick < 4; tick++) await pass(500);
+    await pass(opened.clock, 250);
+    for (let tick = 0; tick < 4; tick++) await pass(opened.clock, 500);
     expect(served()).toBe(2);
   });
 
   it('counts a device as attached only once, even if the device is read again', async () => {
-    for (let tick = 0; tick < 6; tick++) await pass(500);
+    for (let tick = 0; tick < 6; tick++) await pass(opened.clock, 500);
     expect(served()).toBeGreaterThan(2);
     expect(opened.slow).toEqual([
       expect.stringMatching(/^2 of 2 devices are attached after 3 s; now the driver records claim apps\/b /),
@@ -61,20 +56,20 @@ describe('Sandbox while one of its claims is being attached', () => {
   it.each(['gone', 'away'] as const)(
     'stops reading, and detaches after the last reading, when it is %s',
     async (goal) => {
-      await pass(500);
+      await pass(opened.clock, 500);
       await opened.sandbox.want(goal);
-      for (let tick = 0; tick < 4; tick++) await pass(500);
+      for (let tick = 0; tick < 4; tick++) await pass(opened.clock, 500);
       expect(opened.work.done.slice(-2)).toEqual(['detach a', 'detach b']);
     },
   );
 
   it('stops background reading once attached', async () => {
     opened.work.answer = 'ready';
-    await pass(500);
+    await pass(opened.clock, 500);
     opened.attached.resolve();
     expect(await opened.ready).toBeUndefined();
     const count = served();
-    for (let tick = 0; tick < 4; tick++) await pass(500);
+    for (let tick = 0; tick < 4; tick++) await pass(opened.clock, 500);
     expect([served(), opened.clock.sleeping()]).toEqual([count, []]);
   });
 });

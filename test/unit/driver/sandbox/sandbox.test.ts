@@ -7,7 +7,7 @@ import type { SandboxDeps } from '../../../../src/driver/sandbox/sandbox-deps.ts
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
 import { storedClaims } from '../../../doubles/stored-claims.ts';
-import { FakeNetworks, turns } from './fake-networks.ts';
+import { FakeNetworks, pass, turns } from './fake-networks.ts';
 import { claim, device, FakeWork } from './fake-work.ts';
 
 const facts = { sandboxId: 's1', podUid: 'pod', podNamespace: 'apps', podName: 'web-0', netnsPath: '/netns/s1' };
@@ -50,13 +50,6 @@ describe('Sandbox', () => {
       logger,
     } satisfies SandboxDeps);
 
-  /** All work goes on that waits for nothing else, before this time has passed and after it. */
-  const pass = async (ms: number) => {
-    await turns();
-    clock.advance(ms);
-    await turns();
-  };
-
   beforeEach(() => {
     clock = new ManualClock();
     logger = new RecordingLogger();
@@ -95,11 +88,11 @@ describe('Sandbox', () => {
     for (let attempt = 0; attempt < 5; attempt++) {
       const [pause = 0] = clock.sleeping();
       pauses.push(pause);
-      await pass(pause);
+      await pass(clock, pause);
     }
     expect([pauses, sandbox.failure?.attempts]).toEqual([[500, 1_000, 2_000, 4_000, 5_000], 6]);
     work.failures.clear();
-    await pass(5_000);
+    await pass(clock, 5_000);
     expect([sandbox.phase, sandbox.failure, clock.sleeping()]).toEqual(['ready', undefined, []]);
   });
 
@@ -107,9 +100,9 @@ describe('Sandbox', () => {
     const { netnsPath: _, ...lost } = facts;
     sandbox = open(false, { ...lost, isNetnsUnknown: true });
     await expect(sandbox.want('ready')).rejects.toThrow('does not report the network namespace');
-    await pass(29_000);
+    await pass(clock, 29_000);
     expect([failures, work.done.at(-1)]).toEqual([[], expect.stringMatching(/^hold b: the runtime does not report/)]);
-    await pass(5_000);
+    await pass(clock, 5_000);
     expect(failures).toEqual(['a', 'b'].map((name) => expect.stringContaining(`${name}: the runtime does not report`)));
     sandbox.locate(facts);
     await sandbox.want('ready');
@@ -119,7 +112,7 @@ describe('Sandbox', () => {
   it('resets failure count and pauses some time after it was ready', async () => {
     work.failures.set('a', new Error('not yet'));
     await sandbox.want('ready').catch(() => undefined);
-    await pass(500);
+    await pass(clock, 500);
     expect(sandbox.failure?.attempts).toBe(2);
     work.failures.clear();
     await sandbox.want('ready');
@@ -135,7 +128,7 @@ describe('Sandbox', () => {
     await expect(sandbox.refresh()).rejects.toThrow('disk I/O error');
     isUnreadable = false;
     work.done.length = 0;
-    await pass(500);
+    await pass(clock, 500);
     expect([work.done, sandbox.failure]).toEqual([['serve a', 'serve b'], undefined]);
   });
 
@@ -146,7 +139,7 @@ describe('Sandbox', () => {
     await expect(sandbox.refresh()).rejects.toThrow('disk I/O error');
     isUnreadable = false;
     work.done.length = 0;
-    await pass(clock.sleeping()[0] ?? 0);
+    await pass(clock, clock.sleeping()[0] ?? 0);
     expect(work.done).toContain('serve a');
   });
 
@@ -175,7 +168,7 @@ describe('Sandbox', () => {
     work.hold = clock.sleep(5_000);
     const ready = sandbox.want('ready');
     await turns();
-    await pass(3_000);
+    await pass(clock, 3_000);
     clock.advance(2_000);
     await ready;
     expect(reported).toEqual([
@@ -191,24 +184,24 @@ describe('Sandbox', () => {
     claims = [claim('a')];
     work.failures.set('a', new Error('not yet'));
     const first = attach().catch(() => undefined);
-    await pass(3_000);
-    await pass(7_000);
+    await pass(clock, 3_000);
+    await pass(clock, 7_000);
     await first;
     const second = attach().catch(() => undefined);
-    await pass(3_000);
+    await pass(clock, 3_000);
     expect(reported).toEqual([
       'pod, a: 0 of 1 devices are attached after 3 s; claim apps/a waits until other work on the claim has ended',
     ]);
     work.failures.clear();
-    await pass(7_000);
+    await pass(clock, 7_000);
     await second;
     expect([sandbox.phase, reported.length]).toEqual(['ready', 1]);
     const third = attach();
-    await pass(10_000);
+    await pass(clock, 10_000);
     await third;
     claims = [claim('b')];
     const last = attach().catch(() => undefined);
-    await pass(3_000);
+    await pass(clock, 3_000);
     expect(reported).toHaveLength(2);
     work.hold = undefined;
     await sandbox.want('gone');
@@ -273,7 +266,7 @@ describe('Sandbox', () => {
     work.answer = 'tentative';
     await sandbox.want('ready');
     for (let look = 0; look < 20; look++) {
-      await pass(500);
+      await pass(clock, 500);
     }
     expect(work.done.filter((call) => call === 'serve a')).toHaveLength(11);
   });
@@ -283,11 +276,11 @@ describe('Sandbox', () => {
     work.answer = 'tentative';
     await sandbox.want('ready');
     for (let look = 0; look < 20; look++) {
-      await pass(500);
+      await pass(clock, 500);
     }
     expect(work.done.filter((call) => call === 'serve a')).toHaveLength(1);
     networks.change();
-    await pass(250);
+    await pass(clock, 250);
     expect(work.done.filter((call) => call === 'serve a')).toHaveLength(2);
   });
 
@@ -303,14 +296,14 @@ describe('Sandbox', () => {
   it('reads the pod once per burst of changes, until the namespace changes', async () => {
     sandbox = open(true);
     await sandbox.want('ready');
-    await pass(250);
+    await pass(clock, 250);
     const looks = () => work.done.filter((call) => call === 'serve a').length;
     expect(looks()).toBe(1);
     for (let change = 0; change < 3; change++) networks.change();
-    await pass(250);
+    await pass(clock, 250);
     expect(looks()).toBe(2);
     networks.identity = 'another';
-    await pass(1_000);
+    await pass(clock, 1_000);
     expect([networks.watches, clock.sleeping()]).toEqual([0, []]);
   });
 
@@ -321,7 +314,7 @@ describe('Sandbox', () => {
     const ready = sandbox.want('ready');
     await turns();
     networks.change();
-    await pass(250);
+    await pass(clock, 250);
     held.resolve();
     await ready;
     expect(work.done).toEqual(['serve a', 'serve b', 'serve a', 'serve b']);
@@ -384,9 +377,9 @@ describe('Sandbox', () => {
       for (const name of ['a', 'b']) work.failures.set(name, new Error(`not yet ${name}`));
       await sandbox.want('ready').catch(() => undefined);
       work.failures.delete('b');
-      await pass(500);
+      await pass(clock, 500);
       done();
-      await pass(1_000);
+      await pass(clock, 1_000);
       expect(done()).toEqual(['serve a', 'hold a: not yet a']);
       claims = [...claims, claim('c')];
       work.failures.set('c', new Error('not yet c'));
@@ -414,9 +407,9 @@ describe('Sandbox', () => {
       done();
       networks.change();
       expect([networks.watches, clock.sleeping()]).toEqual([1, [250, 500, 1_000]]);
-      await pass(250);
+      await pass(clock, 250);
       expect([done(), clock.sleeping()]).toEqual([['serve b'], [250, 750]]);
-      await pass(250);
+      await pass(clock, 250);
       expect(done()).toEqual(['serve a', 'hold a: not yet']);
       await sandbox.refresh().catch(() => undefined);
       expect(done()).toEqual(['serve b', 'serve a', 'hold a: not yet']);
@@ -433,7 +426,7 @@ describe('Sandbox', () => {
         'ready',
         true,
       ]);
-      await pass(500);
+      await pass(clock, 500);
       expect([done(), sandbox.failureOf('a')]).toEqual([['serve a'], undefined]);
     });
 
@@ -446,7 +439,7 @@ describe('Sandbox', () => {
       expect([done(), failures]).toEqual([['serve a', `hold a: ${left.message}`], [`a: ${left.message}`]]);
       expect([sandbox.phase, sandbox.isReady('a'), sandbox.failureOf('a')?.error]).toEqual(['attaching', false, left]);
       work.answer = 'ready';
-      await pass(500);
+      await pass(clock, 500);
       expect([sandbox.phase, sandbox.isReady('a'), clock.sleeping()]).toEqual(['ready', true, []]);
     });
 
@@ -480,7 +473,7 @@ describe('Sandbox', () => {
         { message: 'cannot detach the VFs of a sandbox yet', fields: { claim: 'apps/a', retryMs: 500 } },
       ]);
       work.detachFailures.clear();
-      await pass(500);
+      await pass(clock, 500);
       expect([done(), sandbox.phase, clock.sleeping()]).toEqual([['detach a'], 'gone', []]);
     });
 

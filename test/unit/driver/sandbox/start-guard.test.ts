@@ -4,7 +4,7 @@ import { SandboxError } from '../../../../src/driver/model/index.ts';
 import { StartGuard } from '../../../../src/driver/sandbox/start-guard.ts';
 import { Store } from '../../../../src/driver/state/index.ts';
 import { ClaimMetadata, formatDeviceKey, layouts } from '../../../../src/framework/metadata/index.ts';
-import { storedClaim, storedDevice } from '../../../doubles/stored-claims.ts';
+import { storedAttachment, storedClaim, storedDevice } from '../../../doubles/stored-claims.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 
 const identity = { namespace: 'ns', name: 'nic', uid: 'claim-1' };
@@ -204,13 +204,7 @@ describe('StartGuard', () => {
     gated.clear();
     expect(guard.mayReturnEarly(pod)).toBe(false);
     gated.add(identity.uid);
-    const attachment = {
-      podNamespace: 'default',
-      podName: 'app',
-      podUid: 'pod-2',
-      sandboxId: 's2',
-      netnsPath: '/run/netns/2',
-    };
+    const attachment = storedAttachment({ podUid: 'pod-2', sandboxId: 's2' });
     store.setAttachments('claim-2', new Map([[formatDeviceKey(devices[0]!), attachment]]));
     expect(guard.mayReturnEarly(pod)).toBe(false);
     store[Symbol.dispose]();

@@ -7,7 +7,7 @@ import type { WaitingSandbox } from '../../../../src/framework/metadata/index.ts
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
 import { storedClaims } from '../../../doubles/stored-claims.ts';
-import { FakeNetworks, turns } from './fake-networks.ts';
+import { FakeNetworks, pass, turns } from './fake-networks.ts';
 
 describe('WaitingSandboxes', () => {
   let clock: ManualClock;
@@ -39,11 +39,6 @@ describe('WaitingSandboxes', () => {
     prepared.set(`claim-${name}`, { identity: { uid: `claim-${name}` }, state, podUids } as StoredClaim);
   }
   const ids = () => adopted.map(({ sandboxId }) => sandboxId);
-
-  const pass = async (ms: number) => {
-    clock.advance(ms);
-    await turns();
-  };
 
   beforeEach(() => {
     clock = new ManualClock();
@@ -113,9 +108,9 @@ describe('WaitingSandboxes', () => {
       isOver = true;
     });
     await turns();
-    await pass(4_999);
+    await pass(clock, 4_999);
     expect(isOver).toBe(false);
-    await pass(1);
+    await pass(clock, 1);
     expect(isOver).toBe(true);
   });
 
@@ -174,14 +169,14 @@ describe('WaitingSandboxes', () => {
     waiting.start();
     await turns();
     announced = [announcement('a')];
-    await pass(1_000);
+    await pass(clock, 1_000);
     expect(ids()).toEqual(['s-a']);
     isComplete = true;
     announced = [announcement('b')];
-    await pass(1_000);
+    await pass(clock, 1_000);
     expect(ids()).toEqual(['s-a']);
     isComplete = false;
-    await pass(1_000);
+    await pass(clock, 1_000);
     expect(ids()).toEqual(['s-a', 's-b']);
     await waiting[Symbol.asyncDispose]();
     expect(clock.sleeping()).toEqual([]);

@@ -1,16 +1,9 @@
 import { expect, it } from 'vitest';
 import { cniInterfaceName } from '../../../../src/driver/vf/cni-attacher.ts';
-import { storedDevice } from '../../../doubles/stored-claims.ts';
+import { storedAttachment, storedDevice } from '../../../doubles/stored-claims.ts';
 
 const name = 'ens1f0-vf-0000-3b-02-1';
-const attachment = {
-  podNamespace: 'default',
-  podName: 'app',
-  podUid: 'p',
-  sandboxId: 's',
-  netnsPath: '/run/netns/s',
-  interfaceName: 'net3',
-};
+const attachment = storedAttachment({ interfaceName: 'net3' });
 
 it.each([
   ['of the bond, whose members get its addresses once', { interfaceName: 'net1', bond: { name: 'bond0' } }, 'bond0'],

@@ -2,20 +2,12 @@ import { describe, expect, it } from 'vitest';
 import type { NetworkDevice } from '../../../../src/node/inventory/index.ts';
 import { type ConditionSources, readConditions } from '../../../../src/node/inventory/link-conditions.ts';
 import type { Link } from '../../../../src/node/netlink/index.ts';
+import { buildLink } from '../../../doubles/links.ts';
 
 const pf = '0000:3b:00.0';
 const vf = (vfIndex: number) =>
   ({ kind: 'vf', pciAddress: `0000:3b:02.${vfIndex}`, pfAddress: pf, vfIndex }) as NetworkDevice;
-const link = (name: string, more: Partial<Link> = {}): Link => ({
-  index: 1,
-  name,
-  mtuBytes: 1500,
-  up: true,
-  carrier: true,
-  altNames: [],
-  parentDevice: pf,
-  ...more,
-});
+const link = (name: string, more: Partial<Link> = {}) => buildLink({ name, parentDevice: pf, ...more });
 /** `no-carrier of PF ens1f0`; what is known to be in order has a `-` before it. */
 const read = (links: Link[], more: Partial<ConditionSources> = {}) =>
   readConditions({

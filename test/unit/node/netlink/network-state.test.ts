@@ -4,6 +4,7 @@ import { validateDevices } from '../../../../src/framework/metadata/index.ts';
 import { type Address, decodeAddress, encodeAddress } from '../../../../src/node/netlink/address.ts';
 import type { Link } from '../../../../src/node/netlink/link.ts';
 import { findVf, toNetworkState } from '../../../../src/node/netlink/network-state.ts';
+import { buildLink } from '../../../doubles/links.ts';
 
 const address = (cidr: string, more: Partial<Address> = {}): Address => ({
   index: 3,
@@ -17,14 +18,13 @@ const linkLocal = (more: Partial<Address> = {}) => address('fe80::1/64', { scope
 
 /** The part of the state that is about addresses. */
 function reportedAddresses(addresses: Address[]) {
-  const link: Link = { index: 3, name: 'net1', mtuBytes: 1500, up: true, carrier: true, altNames: [] };
   const {
     interfaceName: _name,
     hardwareAddress: _mac,
     mtuBytes: _mtu,
     linkUp: _up,
     ...reported
-  } = toNetworkState(link, addresses);
+  } = toNetworkState(buildLink({ index: 3, name: 'net1' }), addresses);
   return reported;
 }
 
@@ -109,15 +109,7 @@ describe('toNetworkState', () => {
     ));
 });
 
-const link = (index: number, more: Partial<Link> = {}): Link => ({
-  index,
-  name: `eth${index}`,
-  mtuBytes: 1500,
-  up: true,
-  carrier: true,
-  altNames: [],
-  ...more,
-});
+const link = (index: number, more: Partial<Link> = {}) => buildLink({ index, name: `eth${index}`, ...more });
 const pciAddress = '0000:3b:02.1';
 const hardwareAddress = '02:00:00:00:00:07';
 

@@ -1,6 +1,8 @@
 import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
+import { defined } from '../../../../src/lib/defined.ts';
 import type { Link } from '../../../../src/node/netlink/index.ts';
+import { buildLink } from '../../../doubles/links.ts';
 
 export interface TreeInterface {
   name: string;
@@ -106,15 +108,8 @@ function layLink(path: string, target: string): void {
 export function linksOf(functions: TreeFunction[]): Link[] {
   const all = functions.flatMap((pci) => [pci, ...(pci.vfs ?? [])]);
   const found = all.flatMap((pci) => (pci.interfaces ?? []).map((each) => ({ pci, each })));
-  return found.map(({ pci, each }, position) => ({
-    index: position + 2,
-    name: each.name,
-    hardwareAddress: each.address ?? defaultAddress,
-    mtuBytes: each.mtu ?? 1500,
-    up: true,
-    carrier: true,
-    altNames: [],
-    parentDevice: pci.busDevice ?? pci.pciAddress,
-    ...(each.portName === undefined ? {} : { portName: each.portName }),
-  }));
+  return found.map(({ pci, each: { name, address = defaultAddress, mtu: mtuBytes = 1500, portName } }, position) => {
+    const link = { index: position + 2, name, hardwareAddress: address, mtuBytes };
+    return buildLink({ ...link, parentDevice: pci.busDevice ?? pci.pciAddress, ...defined({ portName }) });
+  });
 }

@@ -13,6 +13,7 @@ import {
   type VfInfo,
 } from '../../../../src/node/netlink/index.ts';
 import { Sysfs, VfActivation } from '../../../../src/node/sriov/index.ts';
+import { buildLink } from '../../../doubles/links.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 import { layTree, layVfs, linksOf, type TreeFunction } from './pci-tree.ts';
 
@@ -113,8 +114,7 @@ export class TestNode implements Disposable {
 
   /** Another interface of the host. */
   addLink(index: number, name: string, more: Partial<Link> = {}): void {
-    const rest = { mtuBytes: 1500, up: true, carrier: true, altNames: [] };
-    this.links = [...this.links, { index, name, ...rest, ...more }];
+    this.links = [...this.links, buildLink({ index, name, ...more })];
   }
 
   indexOf(name: string): number {
