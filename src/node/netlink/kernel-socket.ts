@@ -1,15 +1,15 @@
 import { closeSync } from 'node:fs';
 import koffi from 'koffi';
 import { NetlinkError } from './errors.ts';
+import { endOfMessage, messageHeader as header, u16At, u32At } from './messages.ts';
 import { addressLayout, loadSystemCalls, netlinkFamily, netlinkOptions, switchOn } from './system-calls.ts';
 
 /** Linux `SOCK_RAW | SOCK_CLOEXEC`, `MSG_DONTWAIT | MSG_TRUNC`. */
 const rawSocket = 0o2000003;
 const withoutWaiting = 0x60;
-/** `NLM_F_DUMP`, `NLMSG_ERROR` and `NLMSG_DONE`, and their offsets in a `struct nlmsghdr`. */
+/** `NLM_F_DUMP`, `NLMSG_ERROR` and `NLMSG_DONE`. */
 const dumpFlags = 0x300;
 const finalTypes = [2, 3];
-const header = { bytes: 16, type: 4, flags: 6, seq: 8 } as const;
 
 /** The kernel returns as much of a table at once as fits, up to 32 KiB; one link with 256 VFs takes 60 KiB. */
 const answerBytes = 96 * 1024;
@@ -95,7 +95,7 @@ export class KernelSocket {
   async #receive(buffer: Buffer, request: Buffer, onDatagram: (datagram: Buffer) => void): Promise<void> {
     const { errno, recv, recvAsync } = loadSystemCalls();
     const seq = lastSeq(request);
-    const isDump = (request.readUInt16LE(header.flags) & dumpFlags) === dumpFlags;
+    const isDump = (u16At(request, header.flags) & dumpFlags) === dumpFlags;
     while (!this.#isClosed) {
       const size = isDump
         ? await recvAsync(this.#descriptor, buffer, withoutWaiting)
@@ -115,20 +115,21 @@ export class KernelSocket {
 /** Returns the sequence number of the last of several messages. */
 function lastSeq(messages: Buffer): number {
   let at = 0;
-  while (endOf(messages, at) + header.bytes <= messages.length) at = endOf(messages, at);
-  return messages.readUInt32LE(at + header.seq);
-}
-
-/** Returns the offset of the next message, a multiple of four octets. */
-function endOf(messages: Buffer, at: number): number {
-  return at + Math.max(header.bytes, (messages.readUInt32LE(at) + 3) & ~3);
+  for (
+    let next = endOfMessage(messages, 0);
+    next + header.bytes <= messages.length;
+    next = endOfMessage(messages, next)
+  ) {
+    at = next;
+  }
+  return u32At(messages, at + header.seq);
 }
 
 /** Returns whether a datagram ends the answer to a request. */
 function isFinal(datagram: Buffer, seq: number): boolean {
-  for (let at = 0; at + header.bytes <= datagram.length; at = endOf(datagram, at)) {
-    const isOurs = datagram.readUInt32LE(at + header.seq) === seq;
-    if (isOurs && finalTypes.includes(datagram.readUInt16LE(at + header.type))) return true;
+  for (let at = 0; at + header.bytes <= datagram.length; at = endOfMessage(datagram, at)) {
+    const isOurs = u32At(datagram, at + header.seq) === seq;
+    if (isOurs && finalTypes.includes(u16At(datagram, at + header.type))) return true;
   }
   return false;
 }

@@ -1,6 +1,6 @@
-import type { NetlinkMessage } from 'netlink';
 import { encodeAttributes, encodeString } from './attributes.ts';
 import { type Link, LinkAttribute } from './link.ts';
+import type { NetlinkMessage } from './messages.ts';
 import type { VfIdentity } from './network-state.ts';
 import { type DumpLimit, isCutOff } from './socket.ts';
 

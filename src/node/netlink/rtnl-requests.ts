@@ -1,5 +1,6 @@
-import { FlagsNew, type NetlinkMessage } from 'netlink';
+import { FlagsNew } from 'netlink';
 import { decodeAnswer, NetlinkError, type RequestSubject } from './errors.ts';
+import type { NetlinkMessage } from './messages.ts';
 import { type DumpLimit, isCutOff, type NetlinkRequest, type RequestSocket } from './socket.ts';
 
 /** `RTM_*` of Linux `rtnetlink.h`. */

@@ -1,4 +1,4 @@
-import { Flags, type NetlinkMessage, Protocol, putU32 } from 'netlink';
+import { Flags, Protocol, putU32 } from 'netlink';
 import {
   type Address,
   type DuplicateDetection,
@@ -27,6 +27,7 @@ import {
 } from './link.ts';
 import type { LinkFinder, LinkSelector, LinkWriter } from './link-access.ts';
 import { createLinkTable, type LinkTable, type LinkTableLimit } from './link-table.ts';
+import type { NetlinkMessage } from './messages.ts';
 import type { NetnsHandle } from './netns.ts';
 import type { VfIdentity } from './network-state.ts';
 import { decodeQdisc, encodeQdisc, type QdiscPlace } from './qdisc.ts';

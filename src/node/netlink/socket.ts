@@ -1,18 +1,16 @@
-import {
-  Flags,
-  FlagsGet,
-  formatMessage,
-  getS32,
-  MessageType,
-  type NetlinkMessage,
-  type Protocol,
-  parseError,
-  parseMessages,
-} from 'netlink';
+import { Flags, FlagsGet, MessageType, type Protocol } from 'netlink';
 import { type Clock, systemClock } from '../../lib/clock.ts';
 import { whileBusy } from '../../lib/while-busy.ts';
 import { describe, factsOf, isBusy, malformed, NetlinkError, type RequestSubject, refused } from './errors.ts';
 import { KernelSocket } from './kernel-socket.ts';
+import {
+  decodeMessages,
+  encodeMessage,
+  messageHeader as header,
+  type NetlinkMessage,
+  u16At,
+  u32At,
+} from './messages.ts';
 import { type NetnsHandle, openInNetns } from './netns.ts';
 
 export interface NetlinkRequest {
@@ -49,8 +47,7 @@ interface Pending {
 const dumpAttempts = 5;
 /** Maximum number of requests sent together: their answers must all fit into the socket's buffer. */
 const maxTogether = 16;
-/** Field offsets in a `struct nlmsghdr`, and the length of an `NLMSG_DONE` with its errno. */
-const header = { bytes: 16, length: 0, type: 4 } as const;
+/** Length of an `NLMSG_DONE` with its errno. */
 const doneBytes = header.bytes + 4;
 
 type SocketCalls = Pick<KernelSocket, 'exchange' | 'close'>;
@@ -125,10 +122,9 @@ export class RequestSocket implements Disposable {
       if (this.#closed) return reject(closedError(subject));
       this.#seq = (this.#seq % 0xffffffff) + 1;
       const seq = this.#seq;
-      const message = formatMessage({ type, flags: flags | Flags.REQUEST, seq, port: 0, data: payload });
       const pending: Pending = {
         seq,
-        message: Buffer.concat(message),
+        message: encodeMessage(type, flags | Flags.REQUEST, seq, payload),
         isAlone: limit !== undefined || isLarge,
         limit: limit ?? noLimit,
         subject,
@@ -180,7 +176,7 @@ export class RequestSocket implements Disposable {
     if (first !== undefined && isFull(first) && !mayEndDump(datagram)) return;
     try {
       // Copied: decoded values may keep parts of it.
-      for (const message of parseMessages(Buffer.from(datagram))) {
+      for (const message of decodeMessages(Buffer.from(datagram))) {
         // An unknown number belongs to the late answer to an abandoned request.
         const pending = this.#pending.get(message.seq);
         if (pending !== undefined) this.#accept(pending, message);
@@ -199,7 +195,7 @@ export class RequestSocket implements Disposable {
       pending.partBytes += message.data.length;
       return;
     }
-    const errno = message.type === MessageType.DONE ? doneErrno(message.data) : parseError(message.data, 0).errno;
+    const errno = message.type === MessageType.DONE ? doneErrno(message.data) : message.data.readInt32LE(0);
     this.#pending.delete(pending.seq);
     if (errno === 0) pending.resolve();
     else pending.reject(refused(errno, pending.subject));
@@ -230,14 +226,13 @@ function mayEndDump(datagram: Buffer): boolean {
   if (datagram.length < doneBytes) return true;
   const lastAt = datagram.length - doneBytes;
   const isDone =
-    datagram.readUInt32LE(lastAt + header.length) === doneBytes &&
-    datagram.readUInt16LE(lastAt + header.type) === MessageType.DONE;
-  return isDone || datagram.readUInt16LE(header.type) === MessageType.ERROR;
+    u32At(datagram, lastAt + header.length) === doneBytes && u16At(datagram, lastAt + header.type) === MessageType.DONE;
+  return isDone || u16At(datagram, header.type) === MessageType.ERROR;
 }
 
 /** Returns the errno of an `NLMSG_DONE`: a dump that fails half-way ends with a negative one. */
 function doneErrno(data: Buffer): number {
-  return data.length >= 4 ? Math.min(0, getS32(data.subarray(0, 4))) : 0;
+  return data.length >= 4 ? Math.min(0, data.readInt32LE(0)) : 0;
 }
 
 function lost(what: string, subject: RequestSubject, cause?: unknown): NetlinkError {
