@@ -108,9 +108,15 @@ export async function bundle({
     entryPoints: [join(repo, 'src/main.ts')],
     format: 'esm',
     plugins: [builtinModules, ...plugins],
-    // Some packages are CommonJS and ask for Node.js' own modules.
     banner: {
-      js: `#!${shebang}\nimport { createRequire as createRequireOfBundle } from 'node:module';\nconst require = createRequireOfBundle(import.meta.url);`,
+      js: [
+        `#!${shebang}`,
+        // Some packages are CommonJS and ask for Node.js' own modules.
+        "import { createRequire as createRequireOfBundle } from 'node:module';",
+        'const require = createRequireOfBundle(import.meta.url);',
+        // As globals these two are getters.
+        'const { Buffer, process } = globalThis;',
+      ].join('\n'),
     },
   });
   return packagesIn(metafile);
