@@ -46,18 +46,18 @@ export class ConditionHistory {
   /**
    * Records readings and the time.
    * @param readings missing ones are unknown and stay as they were
-   * @param functions PCI addresses of all functions of the node; a function that no longer exists has no condition. Absent:
-   * not all are known
+   * @param subjects PCI addresses of all functions that can have conditions; those of others, which are gone or no longer
+   * offered, end. Absent: not all are known
    * @returns whether other conditions are in force than before
    * @throws StateError `store-unusable` if the store cannot be read
    */
-  observe(readings: readonly ConditionReading[], functions?: ReadonlySet<string>): boolean {
+  observe(readings: readonly ConditionReading[], subjects?: ReadonlySet<string>): boolean {
     const before = this.#fingerprint();
     this.#read();
     const nowMs = this.#options.now().getTime();
     for (const { isPresent, isSilent: _isSilent, ...reading } of readings) this.#follow(reading, isPresent, nowMs);
     for (const entry of this.#entries.values()) {
-      if (functions !== undefined && !functions.has(entry.pciAddress)) this.#follow(entry, false, nowMs);
+      if (subjects !== undefined && !subjects.has(entry.pciAddress)) this.#follow(entry, false, nowMs);
     }
     for (const entry of this.#entries.values()) this.#age(entry, nowMs);
     return this.#fingerprint() !== before;

@@ -108,8 +108,8 @@ export class DeviceList implements AsyncDisposable {
       inventory: this.#inventory,
       isHung: (pciAddress) => this.#conditions.isHung(pciAddress),
       onStart: () => this.#schedule.started(),
-      onRead: ({ readings, functions }) => {
-        if (this.#history.observe(readings, functions)) this.#isUnreported = true;
+      onRead: ({ readings, subjects }) => {
+        if (this.#history.observe(readings, subjects)) this.#isUnreported = true;
       },
       onUnsettled: () => this.#schedule.request(),
     });

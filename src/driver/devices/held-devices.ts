@@ -1,6 +1,6 @@
 import { defined } from '../../lib/defined.ts';
 import type { HeldDevices, HeldFacts } from '../../node/inventory/index.ts';
-import type { StoredClaim, StoredDevice, UnrestoredVf } from '../model/index.ts';
+import { isUserSpace, type StoredClaim, type StoredDevice, type UnrestoredVf } from '../model/index.ts';
 
 /**
  * Returns the devices of the stored claims; computed anew only when a claim has changed, since each tick of the scans needs
@@ -34,9 +34,11 @@ export function unsettledDevices(
 export function heldDevices(claims: readonly { devices: readonly StoredDevice[] }[]): HeldDevices {
   const devices = claims.flatMap((claim) => claim.devices);
   return new Map(
-    devices.map(({ pciAddress, before, attachment, offered }): [string, HeldFacts] => {
+    devices.map((device): [string, HeldFacts] => {
+      const { pciAddress, before, attachment, offered } = device;
       const { name: interfaceName, altNames, hardwareAddress, mtuBytes } = { ...attachment?.host, ...before?.link };
-      const facts = defined({ offered, interfaceName, altNames, hardwareAddress, mtuBytes });
+      const isInPod = attachment !== undefined && !isUserSpace(device) ? (true as const) : undefined;
+      const facts = defined({ isInPod, offered, interfaceName, altNames, hardwareAddress, mtuBytes });
       return [pciAddress, before === undefined ? facts : { driver: before.driver, ...facts }];
     }),
   );

@@ -113,7 +113,7 @@ export class KnownDevices {
     const isHeld = ({ pciAddress }: NetworkDevice) => before.has(pciAddress) || after.has(pciAddress);
     const seen = report.devices.map((device) => (isHeld(device) && known.get(device.pciAddress)) || device);
     const isKept = (device: NetworkDevice) =>
-      this.#options.isHung(device.pciAddress) || (report.functions === undefined && isHeld(device));
+      this.#options.isHung(device.pciAddress) || (report.subjects === undefined && isHeld(device));
     this.#all = [...seen, ...this.#unseen(seen).filter(isKept)].sort((a, b) => (a.pciAddress < b.pciAddress ? -1 : 1));
     const result = follow();
     this.#isListed = true;

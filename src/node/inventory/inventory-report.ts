@@ -22,8 +22,8 @@ export interface InventoryReport {
   readings: ConditionReading[];
   /** Whether it was known what other DRA drivers offer. Otherwise their devices are not excluded. */
   knowsOtherDrivers: boolean;
-  /** PCI addresses of all network functions; absent: some could not be read. */
-  functions?: ReadonlySet<string>;
+  /** PCI addresses of all functions that can have conditions: PFs and offered devices; absent: some could not be read. */
+  subjects?: ReadonlySet<string>;
 }
 
 export function emptyReport(): InventoryReport {

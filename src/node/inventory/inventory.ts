@@ -18,7 +18,7 @@ import {
   rulesForPf,
 } from './inventory-policy.ts';
 import { addProblem, emptyReport, type InventoryReport, isGone } from './inventory-report.ts';
-import { type ConditionReading, readConditions } from './link-conditions.ts';
+import { type ConditionReading, readConditions, VfsInPods } from './link-conditions.ts';
 import { SteadyFacts } from './steady-facts.ts';
 import { type HeldDevices, type Remembered, type Seen, Survey, type SurveyedNode } from './survey.ts';
 
@@ -72,6 +72,7 @@ export class Inventory {
   #found: Scan['found'] = [];
   /** Report of the last scan. */
   #report: InventoryReport = emptyReport();
+  readonly #inPods = new VfsInPods();
   readonly #steady = new SteadyFacts();
   /** PFs that have refused the rates of guarantees, by policy: another policy is tried anew. */
   readonly #refusals = new WeakMap<InventoryPolicy, ReadonlySet<string>>();
@@ -113,7 +114,7 @@ export class Inventory {
     this.#found = scan.found;
     if (scan.isComplete) {
       report.warnings = [...warningsOf(this.#policy, scan), ...(problem === undefined ? [] : [problem])];
-      report.functions = new Set([...survey.functions.pfs, ...survey.functions.others, ...survey.remembered.keys()]);
+      report.subjects = new Set([...report.pfs, ...report.devices].map(({ pciAddress }) => pciAddress));
     }
     report.devices.sort((a, b) => (a.pciAddress < b.pciAddress ? -1 : 1));
     this.#report = report;
@@ -192,7 +193,7 @@ export class Inventory {
     return readConditions({
       devices,
       pfs,
-      isHeld: (pciAddress) => held.has(pciAddress),
+      isInPod: this.#inPods.observe(held),
       linksOf(pciAddress) {
         if (!simulated) return network.linksOf(pciAddress, pfs.find((pf) => pf.pciAddress === pciAddress)?.names);
         const link = network.linkOf({ pciAddress, simulated });

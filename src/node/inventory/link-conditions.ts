@@ -1,6 +1,7 @@
 import { defined } from '../../lib/defined.ts';
 import { isRepresentor, type Link } from '../netlink/index.ts';
 import type { NetworkDevice } from './device.ts';
+import type { HeldDevices } from './survey.ts';
 
 /** Conditions of a card's function that its links and sysfs show. */
 export const linkConditions = ['no-carrier', 'pf-down', 'lacp-partner-lost', 'missing-driver'] as const;
@@ -19,7 +20,10 @@ export interface FunctionCondition extends ConditionSubject {
   condition: LinkCondition;
 }
 
-/** Whether the condition holds at one moment. Unreadable states are not among the readings. */
+/**
+ * Whether the condition holds at one moment; it does not where it cannot apply, such as the carrier of a link that is down.
+ * Unreadable states are not among the readings.
+ */
 export interface ConditionReading extends FunctionCondition {
   isPresent: boolean;
   /** Set if the kernel sends no event when the condition changes. */
@@ -38,12 +42,24 @@ export interface ConditionSources {
   devices: readonly NetworkDevice[];
   /** Returns the host's links of a function. */
   linksOf: (pciAddress: string) => Link[];
-  /** Returns whether a claim has the VF: the host does not see the links of VFs in pods, which are up. */
-  isHeld: (pciAddress: string) => boolean;
+  /** Returns whether the VF's interface is in a pod, where the host does not see it. */
+  isInPod: (pciAddress: string) => boolean;
+}
+
+/** VFs in pods. One that has just been moved there may not be up yet: each counts from its second look on. */
+export class VfsInPods {
+  #last: ReadonlySet<string> = new Set();
+
+  observe(held: HeldDevices): ConditionSources['isInPod'] {
+    const before = this.#last;
+    const now = new Set([...held].flatMap(([pciAddress, { isInPod }]) => (isInPod ? [pciAddress] : [])));
+    this.#last = now;
+    return (pciAddress) => now.has(pciAddress) && before.has(pciAddress);
+  }
 }
 
 /** Returns the conditions of all functions whose state is known. */
-export function readConditions({ pfs, devices, linksOf, isHeld }: ConditionSources): ConditionReading[] {
+export function readConditions({ pfs, devices, linksOf, isInPod }: ConditionSources): ConditionReading[] {
   const ofVfs = Map.groupBy(devices, (device) => (device.kind === 'vf' ? device.pfAddress : undefined));
   return [
     ...pfs.flatMap(({ pciAddress, driver }) => {
@@ -53,7 +69,10 @@ export function readConditions({ pfs, devices, linksOf, isHeld }: ConditionSourc
       return [
         { ...subject, condition: 'missing-driver' as const, isPresent: driver === undefined },
         ...ofPorts(subject, ports, ofVfs.has(pciAddress)),
-        ...(ofVfs.get(pciAddress) ?? []).flatMap((vf) => ofRepresentor(vf, representors, linksOf, isHeld)),
+        // Without a visible link of the PF, those of its representors are not visible either.
+        ...(links.length === 0
+          ? []
+          : (ofVfs.get(pciAddress) ?? []).flatMap((vf) => ofRepresentor(vf, representors, linksOf, isInPod))),
       ];
     }),
     ...devices.flatMap(({ kind, pciAddress }) => {
@@ -71,13 +90,12 @@ function subjectOf(kind: ConditionSubject['kind'], pciAddress: string, [link]: r
 /** @param hasVfs whether VFs of the function are offered: ports without VFs, and unclaimed NICs, are usually down */
 function ofPorts(subject: ConditionSubject, ports: readonly Link[], hasVfs = false): ConditionReading[] {
   if (ports.length === 0) return [];
-  const isPresent = lacksCarrier(ports);
   const partners = ports.flatMap(({ lacpPartnerInSync }) => lacpPartnerInSync ?? []);
   const isAlone = partners.length > 0 && !partners.includes(true);
   // A bond with one port continues without its partner, and reports nothing.
   const silent = partners.length > 0 ? { isSilent: true as const } : {};
   return [
-    ...(isPresent === undefined ? [] : [{ ...subject, condition: 'no-carrier' as const, isPresent }]),
+    { ...subject, condition: 'no-carrier', isPresent: lacksCarrier(ports) },
     ...(subject.kind === 'PF'
       ? [{ ...subject, condition: 'pf-down' as const, isPresent: hasVfs && !ports.some(({ up }) => up) }]
       : []),
@@ -89,27 +107,28 @@ function ofPorts(subject: ConditionSubject, ports: readonly Link[], hasVfs = fal
  * Returns whether no port has a carrier. A link that is down has none to report, and a card's ports need not all be in use,
  * so that only ports that are up count.
  */
-function lacksCarrier(ports: readonly Link[]): boolean | undefined {
+function lacksCarrier(ports: readonly Link[]): boolean {
   const inUse = ports.filter(({ up }) => up);
-  return inUse.length === 0 ? undefined : !inUse.some(({ carrier }) => carrier);
+  return inUse.length > 0 && !inUse.some(({ carrier }) => carrier);
 }
 
 /**
- * Returns the conditions of a representor. With some cards it has a carrier only while its VF's interface is up, and the
- * interface of an unclaimed VF is usually down: a missing carrier then means nothing.
+ * Returns the conditions of a representor. With some cards it has a carrier only while its VF's interface is up, and that
+ * of a VF outside pods is usually down: a missing carrier then means nothing.
  */
 function ofRepresentor(
   vf: NetworkDevice,
   representors: readonly Link[],
   linksOf: ConditionSources['linksOf'],
-  isHeld: ConditionSources['isHeld'],
+  isInPod: ConditionSources['isInPod'],
 ): ConditionReading[] {
   if (vf.kind !== 'vf') return [];
   const links = representors.filter(({ portName }) => vfIndexOf(portName) === vf.vfIndex);
-  const isPresent = lacksCarrier(links);
-  const isUsed = isHeld(vf.pciAddress) || linksOf(vf.pciAddress).some(({ up }) => up);
-  if (isPresent === undefined || (isPresent && !isUsed)) return [];
-  return [{ ...subjectOf('VF', vf.pciAddress, links), condition: 'no-carrier', isPresent }];
+  const own = linksOf(vf.pciAddress);
+  const isUsed = own.length === 0 ? isInPod(vf.pciAddress) : own.some(({ up }) => up);
+  return [
+    { ...subjectOf('VF', vf.pciAddress, links), condition: 'no-carrier', isPresent: isUsed && lacksCarrier(links) },
+  ];
 }
 
 /**

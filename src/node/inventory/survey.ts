@@ -17,6 +17,8 @@ export interface HeldFacts {
   altNames?: string[];
   hardwareAddress?: string;
   mtuBytes?: number;
+  /** Whether it is in a pod and has an interface there. */
+  isInPod?: true;
 }
 
 /** The devices that are prepared for claims, by PCI address. */

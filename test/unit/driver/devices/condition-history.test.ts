@@ -23,10 +23,10 @@ function bench(path: string) {
       return store;
     },
     /** @returns what is in force, if it is another condition than before */
-    see(isPresent: boolean | undefined, functions?: string[]) {
+    see(isPresent: boolean | undefined, subjects?: string[]) {
       const reading = { condition: 'no-carrier' as const, kind: 'PF' as const, pciAddress, interfaceName: 'ens1f0' };
       const readings = isPresent === undefined ? [] : [{ ...reading, isPresent }];
-      const isOther = history.observe(readings, functions && new Set(functions));
+      const isOther = history.observe(readings, subjects && new Set(subjects));
       return isOther ? this.active() : undefined;
     },
     active: () => history.active.map(({ condition, sinceMs }) => `${condition} ${sinceMs / 1_000 - 1_000_000}`),
@@ -123,7 +123,7 @@ describe('ConditionHistory', () => {
     expect(restart(false)).toEqual(['no-carrier 60']);
   });
 
-  it('ends the conditions of a removed PCI function', (link) => {
+  it('ends the conditions of functions that are gone or no longer offered', (link) => {
     link.see(true);
     link.see(undefined, ['0000:3b:00.0']);
     link.pass(10);

@@ -3,6 +3,7 @@ import { beforeEach, describe, expect, it } from 'vitest';
 import {
   deviceAttributes,
   explainExclusion,
+  type HeldDevices,
   type Inventory,
   type InventoryPolicy,
 } from '../../../../src/node/inventory/index.ts';
@@ -225,12 +226,25 @@ describe('Inventory of a PF with other links on its function', () => {
     node.addLink(92, 'ensA_0', { parentDevice: pfA, portName: 'pf0vf0', carrier: false });
     const inventory = node.inventory();
     await inventory.scan();
-    const ofVfs = async () => (await inventory.readConditions(new Map())).filter(({ kind }) => kind === 'VF');
-    expect(await ofVfs()).toEqual([
-      { pciAddress: a0, kind: 'VF', interfaceName: 'ensA_0', condition: 'no-carrier', isPresent: true },
-    ]);
+    const lacking = async (held: HeldDevices = new Map()) =>
+      (await inventory.readConditions(held)).flatMap((each) => (each.isPresent ? each.interfaceName : []));
+    expect(await lacking()).toEqual(['ensA_0']);
     node.change('ensAv0', { up: false });
-    expect(await ofVfs()).toEqual([]);
+    expect(await lacking()).toEqual([]);
+    // It is set up after it was moved into the pod.
+    node.takeAway('ensAv0');
+    const held = new Map([[a0, { isInPod: true as const }]]);
+    expect(await lacking(held)).toEqual([]);
+    expect(await lacking(held)).toEqual(['ensA_0']);
+    expect(await lacking()).toEqual([]);
+  });
+
+  it('lists the functions that can have conditions: PFs, whatever the policy, and offered devices', async () => {
+    let policy: InventoryPolicy = { pfs: [{ select: { name: 'ensA' } }] };
+    const inventory = node.inventory(() => policy);
+    expect((await inventory.scan()).subjects).toEqual(new Set([pfA, pfB, a0, a1]));
+    policy = { pfs: [] };
+    expect((await inventory.scan()).subjects).toEqual(new Set([pfA, pfB]));
   });
 
   it('checks all ports of a card that has several ports on one function', async () => {

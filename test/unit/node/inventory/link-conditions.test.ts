@@ -13,11 +13,13 @@ const read = (links: Link[], more: Partial<ConditionSources> = {}) =>
   readConditions({
     pfs: [{ pciAddress: pf, driver: 'ice' }],
     devices: [vf(0), vf(1)],
-    isHeld: () => false,
+    isInPod: () => false,
     linksOf: (pciAddress) => links.filter(({ parentDevice }) => parentDevice === pciAddress),
     ...more,
   })
     .filter(({ condition }) => condition !== 'missing-driver')
+    // Of the VFs, only those that the test has a representor for.
+    .filter(({ kind, interfaceName }) => kind !== 'VF' || interfaceName !== undefined)
     .map(({ condition, isPresent, kind, pciAddress, interfaceName = pciAddress }) => {
       return `${isPresent ? '' : '-'}${condition} of ${kind} ${interfaceName}`;
     });
@@ -31,17 +33,25 @@ describe('readConditions', () => {
     expect(read([link('ens1f0', noCarrier)])).toContain('no-carrier of PF ens1f0');
   });
 
-  it('reports a PF as down while its VFs are offered, without reading its carrier', () => {
-    expect(read([link('ens1f0', down)])).toEqual(['pf-down of PF ens1f0', '-lacp-partner-lost of PF ens1f0']);
+  it('reports a PF as down while its VFs are offered, and no longer that it lacks a carrier', () => {
+    const isDown = ['-no-carrier of PF ens1f0', 'pf-down of PF ens1f0', '-lacp-partner-lost of PF ens1f0'];
+    expect(read([link('ens1f0', down)])).toEqual(isDown);
     expect(read([link('ens1f0')])).toContain('-pf-down of PF ens1f0');
     // Ports that nobody uses are usually down, and so is a NIC that is offered as a whole.
     expect(read([link('ens1f0', down)], { devices: [] })).toContain('-pf-down of PF ens1f0');
     const nic = { kind: 'nic', pciAddress: pf } as NetworkDevice;
-    expect(read([link('ens1f0', down)], { pfs: [], devices: [nic] })).toEqual(['-lacp-partner-lost of NIC ens1f0']);
+    const ofNic = ['-no-carrier of NIC ens1f0', '-lacp-partner-lost of NIC ens1f0'];
+    expect(read([link('ens1f0', down)], { pfs: [], devices: [nic] })).toEqual(ofNic);
   });
 
-  it('reports nothing for a PF whose interface is not visible', () => {
-    expect(read([])).toEqual([]);
+  it('reports nothing for a PF whose interface is not visible, nor for its VFs', () => {
+    const readings = readConditions({
+      pfs: [{ pciAddress: pf, driver: 'ice' }],
+      devices: [vf(0)],
+      isInPod: () => true,
+      linksOf: () => [],
+    });
+    expect(readings.map(({ condition, isPresent }) => [condition, isPresent])).toEqual([['missing-driver', false]]);
   });
 
   it('treats a card with two ports as up, or as connected, if one port is', () => {
@@ -50,7 +60,7 @@ describe('readConditions', () => {
     expect(ports(noCarrier, noCarrier)).toContain('no-carrier of PF p0');
     expect(ports(noCarrier, down)).toEqual(['no-carrier of PF p0', '-pf-down of PF p0', '-lacp-partner-lost of PF p0']);
     expect(ports({}, down)).toContain('-no-carrier of PF p0');
-    expect(ports(down, down)).toEqual(['pf-down of PF p0', '-lacp-partner-lost of PF p0']);
+    expect(ports(down, down)).toEqual(['-no-carrier of PF p0', 'pf-down of PF p0', '-lacp-partner-lost of PF p0']);
   });
 
   it('reads the LACP partner of a PF that is a bond port', () => {
@@ -67,9 +77,12 @@ describe('readConditions', () => {
     const port = ['no-carrier', 'pf-down', 'lacp-partner-lost'].map((name) => `-${name} of PF ens1f0`);
     expect(read([...links, own])).toEqual([...port, '-no-carrier of VF rep0', 'no-carrier of VF rep1']);
     // With some cards it only says that the interface of the VF is down.
-    expect(read([...links, { ...own, ...down }])).toEqual([...port, '-no-carrier of VF rep0']);
-    expect(read(links, { isHeld: () => true })).toContain('no-carrier of VF rep1');
-    expect(read([uplink, of(0, down)])).toEqual(port);
+    const well = [...port, '-no-carrier of VF rep0', '-no-carrier of VF rep1'];
+    expect(read([...links, { ...own, ...down }])).toEqual(well);
+    expect(read(links)).toEqual(well);
+    expect(read([...links, { ...own, ...down }], { isInPod: () => true })).toEqual(well);
+    expect(read(links, { isInPod: () => true })).toContain('no-carrier of VF rep1');
+    expect(read([uplink, of(0, down)], { isInPod: () => true })).toEqual([...port, '-no-carrier of VF rep0']);
   });
 
   it('handles whole NICs, and PFs without a kernel driver', () => {
@@ -80,7 +93,7 @@ describe('readConditions', () => {
     const drivers = readConditions({
       devices: [],
       linksOf: () => [],
-      isHeld: () => false,
+      isInPod: () => false,
       pfs: [{ pciAddress: 'a', driver: 'vfio-pci' }, { pciAddress: 'b' }],
     });
     expect(drivers).toEqual([
