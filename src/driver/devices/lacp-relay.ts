@@ -1,4 +1,4 @@
-import { claimKey, claimName } from '../../framework/metadata/index.ts';
+import { type ClaimIdentity, claimKey, claimName } from '../../framework/metadata/index.ts';
 import { Background } from '../../lib/background.ts';
 import { explain, NetdraError } from '../../lib/errors.ts';
 import type { Locks } from '../../lib/keyed-mutex.ts';
@@ -38,8 +38,10 @@ export class LacpRelay {
   readonly #unable = new Set<string>();
   /** Failures that were logged, by PCI address. */
   readonly #logged = new Map<string, string>();
+  /** One run for each claim: other work may have a claim's lock for a minute, and the others need not wait for that. */
   readonly #background = new Background();
-  #isDue = false;
+  /** UIDs of claims to follow the partner anew. */
+  readonly #due = new Set<string>();
 
   constructor(options: LacpRelayOptions) {
     this.#options = options;
@@ -50,45 +52,54 @@ export class LacpRelay {
    * logged, and retried at the next call.
    */
   async follow(): Promise<void> {
-    this.#isDue = true;
-    await this.#background.run(
-      '',
-      () => this.#run(),
-      () => this.#isDue,
-    );
+    await this.#logging(async () => {
+      const { devices: list, store } = this.#options;
+      // Before the first look at the node a condition is unknown, not over.
+      if (!list.isListed) return;
+      const pfs = this.#pfs;
+      for (const pf of this.#unable) if (!pfs.has(pf)) this.#unable.delete(pf);
+      const isConcerned = ({ isDisabledForLacp, pfAddress = '' }: StoredDevice) =>
+        isDisabledForLacp === true || pfs.has(pfAddress);
+      const claims = store.claims().filter(({ devices }) => devices.some(isConcerned));
+      await Promise.all(claims.map(({ identity }) => this.#begin(identity)));
+    });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#isDue = false;
     await this.#background[Symbol.asyncDispose]();
   }
 
-  async #run(): Promise<void> {
-    while (this.#isDue) {
-      this.#isDue = false;
-      try {
-        await this.#followAll();
-      } catch (error) {
-        if (!(error instanceof NetdraError)) throw error;
-        this.#log('all', 'cannot make links of VFs follow the LACP partner', error);
-      }
-    }
+  get #pfs(): Set<string> {
+    const { policy, conditions } = this.#options.devices.state;
+    return pfsWithoutLacpPartner(policy, conditions);
   }
 
-  async #followAll(): Promise<void> {
-    const { devices: list, store, locks } = this.#options;
-    // Before the first look at the node a condition is unknown, not over.
-    if (!list.isListed) return;
-    const pfs = pfsWithoutLacpPartner(list.state.policy, list.state.conditions);
-    for (const pf of this.#unable) if (!pfs.has(pf)) this.#unable.delete(pf);
-    const isConcerned = (device: StoredDevice) => device.isDisabledForLacp === true || pfs.has(device.pfAddress ?? '');
-    const claims = store.claims().filter(({ devices }) => devices.some(isConcerned));
-    await Promise.all(
-      claims.map(({ identity }) => locks.run(claimKey(identity), () => this.#followClaim(identity.uid, pfs))),
+  async #begin(claim: ClaimIdentity): Promise<void> {
+    const { uid } = claim;
+    this.#due.add(uid);
+    const follow = async () => {
+      this.#due.delete(uid);
+      await this.#followClaim(uid);
+    };
+    await this.#background.run(
+      uid,
+      (signal) => this.#logging(() => this.#options.locks.run(claimKey(claim), follow, signal)),
+      () => this.#due.delete(uid),
     );
   }
 
-  async #followClaim(uid: string, pfs: ReadonlySet<string>): Promise<void> {
+  /** Logs failures that concern no single VF, such as an unusable store. */
+  async #logging(task: () => Promise<void>): Promise<void> {
+    try {
+      await task();
+    } catch (error) {
+      if (!(error instanceof NetdraError)) throw error;
+      this.#log('all', 'cannot make links of VFs follow the LACP partner', error);
+    }
+  }
+
+  async #followClaim(uid: string): Promise<void> {
+    const pfs = this.#pfs;
     for (const { pciAddress } of this.#options.store.claim(uid)?.devices ?? []) {
       const claim = this.#options.store.claim(uid);
       const device = claim?.devices.find((each) => each.pciAddress === pciAddress);

@@ -5,6 +5,7 @@ import { LacpRelay } from '../../../../src/driver/devices/lacp-relay.ts';
 import type { StoredClaim } from '../../../../src/driver/model/index.ts';
 import { Store } from '../../../../src/driver/state/index.ts';
 import { toVfWanted } from '../../../../src/driver/vf/vf-wanted.ts';
+import { claimKey } from '../../../../src/framework/metadata/index.ts';
 import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import { DriverBinding, VfHardware } from '../../../../src/node/sriov/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
@@ -69,7 +70,7 @@ async function open(
   };
   const silenced = () =>
     store.claims().filter(({ devices }) => devices.some(({ isDisabledForLacp }) => isDisabledForLacp));
-  return { card, control, store, start, follow, silenced };
+  return { card, control, store, locks, start, follow, silenced, states };
 }
 
 describe('LacpRelay', () => {
@@ -139,6 +140,24 @@ describe('LacpRelay', () => {
     expect(logger.messages('warn')).toEqual(['cannot make the link of a VF follow the LACP partner']);
     node.card.leftOut.clear();
     expect(await node.follow(relay, [pfAddress])).toEqual(['disable']);
+  });
+
+  it('does not let VFs wait for a claim whose lock other work has, nor does its end', async () => {
+    const node = await open([undefined, undefined]);
+    const { relay } = node.start();
+    const lock = await node.locks.acquire(claimKey(node.store.claim('u0')!.identity));
+    const lost = node.follow(relay, [pfAddress]);
+    await expect.poll(node.states).toEqual(['auto', 'disable']);
+    const back = node.follow(relay, []);
+    await expect.poll(node.states).toEqual(['auto', 'auto']);
+    lock[Symbol.dispose]();
+    await Promise.all([lost, back]);
+    expect(node.silenced()).toEqual([]);
+    using _ = await node.locks.acquire(claimKey(node.store.claim('u0')!.identity));
+    const waiting = node.follow(relay, [pfAddress]);
+    await expect.poll(node.states).toEqual(['auto', 'disable']);
+    await relay[Symbol.asyncDispose]();
+    expect(await waiting).toEqual(['auto', 'disable']);
   });
 
   it('decides the same in both driver instances of a rolling update', async () => {
