@@ -3,6 +3,7 @@ import { pauseMs } from '../../lib/backoff.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';
 import { explain, NetdraError } from '../../lib/errors.ts';
+import { failuresOf } from '../../lib/failures-of.ts';
 import type { Locks } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { pauses } from '../../lib/waiting-times.ts';
@@ -91,9 +92,7 @@ export class PfDriftSweep {
     }
     const kept = vfs.filter(({ device }) => propertiesOf(keptBy(device)).length > 0);
     const byPf = Map.groupBy(kept, ({ device }) => device.pfAddress ?? '');
-    const ends = await Promise.allSettled([...byPf].map(([pf, ofPf]) => this.#sweepPf(pf, ofPf, signal)));
-    const failure = ends.find((end) => end.status === 'rejected');
-    if (failure !== undefined) throw failure.reason;
+    await allOf([...byPf].map(([pf, ofPf]) => this.#sweepPf(pf, ofPf, signal)));
   }
 
   /**
@@ -144,16 +143,15 @@ export class PfDriftSweep {
       for (const vf of vfs) this.#isUnknown(vf, explain(error));
       return;
     }
-    for (const vf of vfs) {
-      if (signal.aborted) return;
-      const now = settings.get(vf.device.vfIndex ?? -1);
-      if (now === undefined) {
-        this.#isUnknown(vf, `PF ${pfAddress} does not report VF ${vf.device.vfIndex}`);
-        continue;
-      }
-      delete this.#of(vf).unknownSinceMs;
-      await this.#compare(vf, now, signal);
-    }
+    // At once: other work on a claim may have its lock for a minute, and the VFs of other tenants need not wait for that.
+    await allOf(
+      vfs.map(async (vf) => {
+        const now = settings.get(vf.device.vfIndex ?? -1);
+        if (now === undefined) return this.#isUnknown(vf, `PF ${pfAddress} does not report VF ${vf.device.vfIndex}`);
+        delete this.#of(vf).unknownSinceMs;
+        await this.#compare(vf, now, signal);
+      }),
+    );
   }
 
   async #compare({ claim: { identity }, device }: PodVf, now: VfChange, signal: AbortSignal): Promise<void> {
@@ -263,6 +261,12 @@ export class PfDriftSweep {
     this.#known.set(key, known);
     return known;
   }
+}
+
+/** Waits for all. @throws the first failure when all have ended */
+async function allOf(tasks: readonly Promise<void>[]): Promise<void> {
+  const [failure] = await failuresOf(tasks);
+  if (failure !== undefined) throw failure;
 }
 
 /** Lists VFs in pods whose PF has settings to keep for them, or that are in user space. */

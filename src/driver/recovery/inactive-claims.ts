@@ -2,8 +2,9 @@ import { isKubeError } from '../../framework/kube/index.ts';
 import type { ClaimReader, KubeletPluginHelper } from '../../framework/kubeletplugin/index.ts';
 import { type ClaimMetadata, claimName } from '../../framework/metadata/index.ts';
 import type { Clock } from '../../lib/clock.ts';
+import { failuresOf } from '../../lib/failures-of.ts';
 import type { Logger } from '../../lib/logger.ts';
-import { StateError, type StoredClaim } from '../model/index.ts';
+import { asOneError, StateError, type StoredClaim } from '../model/index.ts';
 import type { SandboxRegistry } from '../sandbox/index.ts';
 import type { StoredClaims } from '../state/index.ts';
 import { eachByItself } from './each-by-itself.ts';
@@ -65,26 +66,44 @@ export class InactiveClaims {
     const known = new Set(claims.map(({ identity }) => identity.uid));
     for (const uid of this.#last.keys()) if (!known.has(uid)) this.#last.delete(uid);
     const concernsAll = (error: unknown) => isKubeError(error) || error instanceof StateError;
-    try {
-      await eachByItself(claims, (claim) => this.#handle(claim, signal), concernsAll);
-    } catch (error) {
-      this.#options.requestRound();
-      throw error;
-    }
+    const due: [StoredClaim, Verdict][] = [];
+    // First without the claims' locks, since most claims need nothing.
+    const judging = eachByItself(
+      claims,
+      async (claim) => {
+        const verdict = await this.#dueVerdictOn(claim, signal);
+        if (verdict !== undefined) due.push([claim, verdict]);
+      },
+      concernsAll,
+    );
+    const errors = await failuresOf([judging]);
+    // At once: a claim whose lock other work has for a minute does not delay the others.
+    errors.push(...(await failuresOf(due.map(([claim, verdict]) => this.#handle(claim, verdict, signal)))));
+    if (errors.length === 0) return;
+    this.#options.requestRound();
+    throw asOneError(errors);
   }
 
-  async #handle(claim: StoredClaim, signal: AbortSignal): Promise<void> {
-    const { helper, logger, sandboxes } = this.#options;
-    if (signal.aborted || !sandboxes.isFresh) return;
+  /** @returns the verdict on a claim, if enough sweeps have reached it */
+  async #dueVerdictOn(claim: StoredClaim, signal: AbortSignal): Promise<Verdict | undefined> {
+    if (signal.aborted || !this.#options.sandboxes.isFresh) return undefined;
     const { uid } = claim.identity;
-    // First without the claim's lock, since most claims need nothing.
     const verdict = await this.#verdictOn(claim, signal);
-    if (verdict === undefined) return void this.#last.delete(uid);
+    if (verdict === undefined) {
+      this.#last.delete(uid);
+      return undefined;
+    }
     const { action } = verdict;
     const last = this.#last.get(uid);
     const sweeps = (last?.action === action ? last.sweeps : 0) + 1;
     this.#last.set(uid, { action, sweeps });
-    if (sweeps < verdict.sweeps) return;
+    return sweeps < verdict.sweeps ? undefined : verdict;
+  }
+
+  async #handle(claim: StoredClaim, verdict: Verdict, signal: AbortSignal): Promise<void> {
+    const { helper, logger } = this.#options;
+    const { action } = verdict;
+    const { uid } = claim.identity;
     const log = { claim: claimName(claim.identity), claimUid: uid };
     let isDue = false;
     const isStill = async (turn: AbortSignal) => {

@@ -1,12 +1,12 @@
 import { claimKey, claimName, type DeviceKey, findDevice, formatDeviceKey } from '../../framework/metadata/index.ts';
 import type { Clock } from '../../lib/clock.ts';
+import { failuresOf } from '../../lib/failures-of.ts';
 import type { Locks } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
-import { isUserSpace, StateError, type StoredClaim, type StoredDevice } from '../model/index.ts';
+import { asOneError, isUserSpace, StateError, type StoredClaim, type StoredDevice } from '../model/index.ts';
 import type { SandboxRegistry } from '../sandbox/index.ts';
 import type { StoredClaims } from '../state/index.ts';
 import type { Attachments } from '../vf/index.ts';
-import { eachByItself } from './each-by-itself.ts';
 
 /**
  * Time for a sandbox to start, ms, of which the component that attaches its VFs may need a part: the kubelet's limit is
@@ -44,17 +44,16 @@ export class ObservedVfs {
     const unseen = claims.flatMap(([claim, devices]) => devices.map((device) => ({ claim, device })));
     const away = new Set<string>();
     try {
-      await eachByItself(
-        unseen,
-        async ({ claim, device }) => {
-          if (signal.aborted || !sandboxes.isFresh) return;
+      // At once: a claim whose lock other work has for a minute does not delay the others.
+      const errors = await failuresOf(
+        unseen.map(async ({ claim, device }) => {
           // Counts a failed one, too: it is tried again in the next sweep, not after another four minutes.
           away.add(keyOf(claim.uid, device));
           const isAway = await locks.run(claimKey(claim), () => this.#isAway(claim.uid, device), signal);
           if (!isAway) away.delete(keyOf(claim.uid, device));
-        },
-        (error) => error instanceof StateError,
+        }),
       );
+      if (errors.length > 0) throw errors.find((error) => error instanceof StateError) ?? asOneError(errors);
     } finally {
       const isWhole = !signal.aborted && sandboxes.isFresh;
       for (const each of this.#awaySinceMs.keys()) if (isWhole && !away.has(each)) this.#awaySinceMs.delete(each);
@@ -66,7 +65,7 @@ export class ObservedVfs {
     const { store, sandboxes, attachments, clock, logger } = this.#options;
     const claim = store.claim(claimUid);
     const device = claim && findDevice(unseenDevices(claim), unseen);
-    if (claim === undefined || device === undefined) return false;
+    if (claim === undefined || device === undefined || !sandboxes.isFresh) return false;
     if (claim.podUids.some((uid) => sandboxes.hasPod(uid)) || (await attachments.isOnHost(device))) return false;
     const key = keyOf(claimUid, device);
     const sinceMs = this.#awaySinceMs.get(key) ?? clock.nowMs();

@@ -1,8 +1,12 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { Background } from '../../lib/background.ts';
 import { pauseMs } from '../../lib/backoff.ts';
 import { type Clock, resolvesWithin } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { pauses } from '../../lib/waiting-times.ts';
+
+/** How long a round waits for one task, ms: it may wait for a lock that other work on a claim has for a minute. */
+const taskMs = 5_000;
 
 /** One task of each reconciliation round. */
 export interface ReconcileTask {
@@ -19,7 +23,8 @@ export interface ReconcilerOptions {
 
 /**
  * Reconciles periodically: checks whether the driver's records, the host, the container runtime and the API server agree,
- * and repairs differences. One round at a time; a failed task does not keep the others from running.
+ * and repairs differences. One round at a time. A failed task does not keep the others from running, nor does a slow one: the
+ * round continues without it after a while, and if it is due again by then, it is repeated when it ends.
  *
  * A task that repairs something may request another round. Rounds that tasks request follow each other with growing pauses,
  * since a repair that has no effect would otherwise be repeated without end.
@@ -27,6 +32,9 @@ export interface ReconcilerOptions {
 export class Reconciler implements AsyncDisposable {
   readonly #options: ReconcilerOptions;
   readonly #stop = new AbortController();
+  readonly #running = new Background();
+  /** Tasks that a round has requested and that have not begun. */
+  readonly #due = new Set<ReconcileTask>();
   /** Distinguishes nudges of tasks, and of work that they leave running, from all others. */
   readonly #inRound = new AsyncLocalStorage<true>();
   #wake = Promise.withResolvers<void>();
@@ -57,24 +65,37 @@ export class Reconciler implements AsyncDisposable {
   }
 
   /** Runs one round. Never rejects. */
-  async round(signal: AbortSignal): Promise<void> {
-    await this.#inRound.run(true, () => this.#runTasks(signal));
+  async round(): Promise<void> {
+    await this.#inRound.run(true, () => this.#runTasks());
   }
 
-  async #runTasks(signal: AbortSignal): Promise<void> {
-    for (const { name, run } of this.#options.tasks) {
+  async #runTasks(): Promise<void> {
+    const { signal } = this.#stop;
+    for (const task of this.#options.tasks) {
       if (signal.aborted) return;
-      try {
-        await run(signal);
-      } catch (error) {
-        if (!signal.aborted)
-          this.#options.logger.warn({ err: error, task: name }, 'cannot complete a task of reconciliation');
-      }
+      this.#due.add(task);
+      const run = this.#running.run(
+        task.name,
+        (stop) => this.#runTask(task, stop),
+        () => this.#due.has(task),
+      );
+      await resolvesWithin(this.#options.clock, taskMs, run, signal);
+    }
+  }
+
+  async #runTask(task: ReconcileTask, signal: AbortSignal): Promise<void> {
+    this.#due.delete(task);
+    try {
+      await task.run(signal);
+    } catch (error) {
+      if (signal.aborted) return;
+      this.#options.logger.warn({ err: error, task: task.name }, 'cannot complete a task of reconciliation');
     }
   }
 
   async [Symbol.asyncDispose]() {
     this.#stop.abort();
+    await this.#running[Symbol.asyncDispose]();
     await this.#loop;
   }
 
@@ -82,7 +103,7 @@ export class Reconciler implements AsyncDisposable {
     const { signal } = this.#stop;
     while (!signal.aborted) {
       await this.#pause(signal);
-      if (!signal.aborted) await this.round(signal);
+      if (!signal.aborted) await this.round();
     }
   }
 

@@ -40,6 +40,21 @@ describe('PfDriftSweep', () => {
     expect(bench.card.info(0)).toMatchObject({ vlan: { id: 100 }, spoofCheck: true, hardwareAddress });
   });
 
+  it('does not let VFs wait for one whose claim is being worked on', async () => {
+    using bench = new DriftBench({ vfs: 3 });
+    for (const vfIndex of [0, 1, 2]) {
+      await bench.prepare(vfIndex, tenant);
+      await bench.card.host.setVf(5, vfIndex, reset);
+    }
+    const vlans = () => [0, 1, 2].map((vfIndex) => bench.card.info(vfIndex)?.vlan?.id);
+    const lock = await bench.locks.acquire(claimKey({ namespace: 'default', name: 'c0' }));
+    const round = bench.round();
+    await expect.poll(vlans).toEqual([undefined, 100, 100]);
+    lock[Symbol.dispose]();
+    await round;
+    expect(vlans()).toEqual([100, 100, 100]);
+  });
+
   it('ignores settings that neither class nor claim names', async () => {
     using bench = new DriftBench();
     await bench.prepare(0, { vf: { trust: true } });

@@ -223,10 +223,11 @@ describe('InactiveClaims', () => {
     ]);
   });
 
-  it('handles all other claims if one claim fails, and reports the failure', async () => {
+  it('handles all other claims while one claim is busy and if it fails, and reports the failure', async () => {
     const [first, other] = [1, 2].map(() => ({ ...stored, state: 'preparing' }) as StoredClaim);
     Object.assign(other!, { identity: { ...stored.identity, name: 'other', uid: 'other' } });
     const handled: string[] = [];
+    const busy = Promise.withResolvers<void>();
     const inactive = new InactiveClaims({
       driver: testDriver,
       pool: testNode,
@@ -237,7 +238,10 @@ describe('InactiveClaims', () => {
       helper: {
         reclaim: async () => false,
         prepareAgain: async (claim) => {
-          if (claim.uid === uid) throw new MetadataError('metadata-version-unknown', 'the record is newer');
+          if (claim.uid === uid) {
+            await busy.promise;
+            throw new MetadataError('metadata-version-unknown', 'the record is newer');
+          }
           return handled.push(claim.name) > 0;
         },
       },
@@ -245,8 +249,10 @@ describe('InactiveClaims', () => {
       clock: systemClock,
       logger: new RecordingLogger(),
     });
-    await expect(inactive.sweep(never)).rejects.toThrow('the record is newer');
-    expect(handled).toEqual(['other']);
+    const swept = expect(inactive.sweep(never)).rejects.toThrow('the record is newer');
+    await expect.poll(() => handled).toEqual(['other']);
+    busy.resolve();
+    await swept;
   });
 
   it("does nothing while the runtime's sandboxes are unknown", async () => {

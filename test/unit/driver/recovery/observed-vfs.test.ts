@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { StoredClaim } from '../../../../src/driver/model/index.ts';
 import { ObservedVfs } from '../../../../src/driver/recovery/index.ts';
+import { claimKey } from '../../../../src/framework/metadata/index.ts';
 import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
@@ -14,13 +15,14 @@ const prepared = storedClaim({
   devices: [device],
 });
 
-function startBench(claim = prepared) {
+function startBench(claim = prepared, others: StoredClaim[] = []) {
   const state = { claim, isFresh: true, isListed: false, isOnHost: false };
   const clock = new ManualClock();
   const takenBack: string[] = [];
   const logger = new RecordingLogger();
+  const locks = new KeyedMutex();
   const vfs = new ObservedVfs({
-    store: storedClaims(() => [state.claim]),
+    store: storedClaims(() => [state.claim, ...others]),
     sandboxes: {
       get isFresh() {
         return state.isFresh;
@@ -34,7 +36,7 @@ function startBench(claim = prepared) {
         takenBack.push(name);
       },
     },
-    locks: new KeyedMutex(),
+    locks,
     clock,
     logger,
   });
@@ -43,7 +45,7 @@ function startBench(claim = prepared) {
     await vfs.sweep(never);
     return takenBack;
   };
-  return { state, logger, sweep };
+  return { state, locks, logger, sweep, takenBack };
 }
 
 describe('a VF that another component left in a lost sandbox', () => {
@@ -70,6 +72,18 @@ describe('a VF that another component left in a lost sandbox', () => {
     expect(await sweep(239_999)).toEqual([]);
     expect(await sweep(1)).toEqual([]);
     expect(await sweep(240_000)).toEqual(['vf-1']);
+  });
+
+  it('is moved back while other work has the lock of another claim', async () => {
+    const busy = { ...prepared, identity: { ...prepared.identity, name: 'busy', uid: 'busy' } };
+    const { sweep, locks, takenBack } = startBench(busy, [prepared]);
+    await sweep();
+    const lock = await locks.acquire(claimKey(busy.identity));
+    const swept = sweep(240_000);
+    await expect.poll(() => takenBack).toEqual(['vf-1']);
+    lock[Symbol.dispose]();
+    await swept;
+    expect(takenBack).toEqual(['vf-1', 'vf-1']);
   });
 
   it('is moved back by the next round, without another waiting time, if the first attempt failed', async () => {

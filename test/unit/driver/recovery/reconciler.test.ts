@@ -117,9 +117,37 @@ describe('Reconciler', () => {
       { name: 'bad', run: () => Promise.reject(new Error('no')) },
       { name: 'good', run: async () => void done.push('good') },
     ]);
-    await reconciler.round(new AbortController().signal);
+    await reconciler.round();
     expect(done).toEqual(['good']);
     expect(logger.lines).toMatchObject([{ level: 'warn', fields: { task: 'bad' } }]);
+  });
+
+  it('does not let other tasks wait for a slow one, and repeats that one when it ends', async () => {
+    const ran: string[] = [];
+    const slow = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const { clock, reconciler } = create([
+      {
+        name: 'slow',
+        async run() {
+          ran.push('slow');
+          await slow.shift()?.promise;
+        },
+      },
+      { name: 'other', run: async () => void ran.push('other') },
+    ]);
+    const [first] = slow;
+    const round = async () => {
+      const whole = reconciler.round();
+      await settled();
+      clock.advance(5_000);
+      await whole;
+    };
+    await round();
+    await round();
+    expect(ran).toEqual(['slow', 'other', 'other']);
+    first?.resolve();
+    await settled();
+    expect(ran).toEqual(['slow', 'other', 'other', 'slow']);
   });
 
   it('runs one round at a time, and aborts it on stop', async () => {
