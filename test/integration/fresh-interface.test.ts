@@ -2,7 +2,12 @@ import { describe, expect, it } from 'vitest';
 import type { VfConfig } from '../../src/driver/model/index.ts';
 import { type Difference, findDifferences } from '../../src/driver/vf/claim-differences.ts';
 import { configureLink, type LinkConfig } from '../../src/driver/vf/configure-link.ts';
-import { KernelNetworks, type NetworkState, toNetworkState } from '../../src/node/netlink/index.ts';
+import {
+  type InterfaceSysctls,
+  KernelNetworks,
+  type NetworkState,
+  toNetworkState,
+} from '../../src/node/netlink/index.ts';
 import { TestNetns } from '../doubles/netns.ts';
 import { advertise } from '../doubles/router.ts';
 
@@ -187,6 +192,34 @@ describe('configureLink in a namespace whose interfaces announce addresses', () 
     using network = new Network();
     await network.configure({ sysctls: { 'net.ipv4.conf.IFNAME.arp_notify': 1 } });
     expect(keys.map((key) => network.sysctl(key))).toEqual(['1', '0']);
+  });
+});
+
+// The kernel copies the settings of the node's namespace into new ones, and nodes of a cluster forward packets.
+describe('configureLink in a namespace that forwards packets', () => {
+  /** How the pod routes a packet of the VF's network to another network that it has. */
+  const routed = ({ pod }: Network) =>
+    pod.exec('sh', '-c', 'ip route get 198.51.100.7 from 192.0.2.99 iif net1 2>&1 || true');
+  const configure = async (network: Network, sysctls: InterfaceSysctls = {}) => {
+    const { pod } = network;
+    pod.exec('sh', '-c', 'echo 1 >/proc/sys/net/ipv4/ip_forward');
+    pod.exec('ip', 'link', 'add', 'cluster', 'type', 'veth', 'peer', 'name', 'node');
+    for (const name of ['cluster', 'node']) pod.exec('ip', 'link', 'set', name, 'up');
+    pod.exec('ip', 'addr', 'add', '198.51.100.1/24', 'dev', 'cluster');
+    await network.configure({ addresses: ['192.0.2.10/24'], sysctls });
+  };
+
+  it("lets hosts of the VF's network reach no other network through the pod", async () => {
+    using network = new Network();
+    await configure(network);
+    expect(routed(network)).toMatch(/No route to host/);
+    expect(network.sysctl('ipv4/conf/cluster/forwarding')).toBe('1');
+  });
+
+  it("forwards packets if the class's sysctls say so", async () => {
+    using network = new Network();
+    await configure(network, { 'net.ipv4.conf.IFNAME.forwarding': 1 });
+    expect(routed(network)).toMatch(/198\.51\.100\.7 from 192\.0\.2\.99 dev cluster/);
   });
 });
 

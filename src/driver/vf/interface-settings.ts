@@ -20,6 +20,12 @@ const closedToTheNetwork: InterfaceSysctls = {
   'net.ipv6.conf.IFNAME.accept_redirects': 0,
 };
 
+/**
+ * A new namespace copies the IPv4 settings of the node, which forwards packets: hosts of the VF's network could send packets
+ * through the pod into its other networks. Source: kernel `devinet_init_net`, `net.core.devconf_inherit_init_net`.
+ */
+const noRouter: InterfaceSysctls = { 'net.ipv4.conf.IFNAME.forwarding': 0 };
+
 /** netdra announces addresses itself, and none of another host: see `Announcements`. The kernel would announce all, when the link is up. */
 const announcedByNetdra: InterfaceSysctls = {
   'net.ipv4.conf.IFNAME.arp_notify': 0,
@@ -55,6 +61,7 @@ export function interfaceSettings(config: SettingsConfig): InterfaceSettings {
     ...closedToTheNetwork,
     ...(slaac && openToRouters),
     ...(slaac && { 'net.ipv6.conf.IFNAME.accept_ra_defrtr': Number(slaac.defaultRoute ?? false) }),
+    ...noRouter,
     ...announcedByNetdra,
   });
   return { needed: Object.fromEntries(all.filter(([key]) => !Object.hasOwn(asked, key))), asked };
