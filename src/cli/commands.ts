@@ -52,12 +52,14 @@ export function doctorCommand(): Command {
       const { kubeletCheckpoint } = await import('../node/inventory/index.ts');
       const { hasServiceAccount, KubeClient, openApiAccess } = await import('../framework/kube/index.ts');
       const { systemClock: clock } = await import('../lib/clock.ts');
+      const { claimedFunctions } = await import('../instance/stored-claims.ts');
       const { kubeconfig, simulate } = options;
       const { criSocket, netnsDir } = command.opts<{ criSocket?: string; netnsDir: string }>();
       const findings = await runDoctor({
         ...options,
         ...driverDirs(options),
         checkpoint: kubeletCheckpoint,
+        claimed: () => claimedFunctions(driverDirs(options)),
         netnsDir,
         procDir: '/proc',
         sysDir: '/sys',

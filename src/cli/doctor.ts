@@ -11,7 +11,7 @@ import {
   type DirectoriesCheck,
 } from './checks/access.ts';
 import { checkApiServer, type DriverPermissions } from './checks/api-server.ts';
-import { type Cards, checkDevicePlugins, checkModules, checkSriov, readCards } from './checks/cards.ts';
+import { type Cards, checkDevicePlugins, checkModules, checkOpen, checkSriov, readCards } from './checks/cards.ts';
 import { checkHugepages, checkIommu, checkKernel } from './checks/machine.ts';
 import { checkRuntime, type RuntimeCheck } from './checks/runtime.ts';
 import { type Finding, problem, type Verdict } from './finding.ts';
@@ -27,6 +27,8 @@ export interface DoctorOptions extends RuntimeCheck, DirectoriesCheck, DriverPer
   cniBinDirs: readonly string[];
   /** Whether the driver runs with `--simulate`. */
   simulated: boolean;
+  /** @returns PCI addresses of the devices of claims; @throws StateError `store-unusable` */
+  claimed(): ReadonlySet<string>;
   /** The kubelet's record of its device plugins. */
   checkpoint: string;
   /** @returns `undefined` if there is no configuration for the API server; @throws NetdraError */
@@ -41,6 +43,7 @@ export async function runDoctor(options: DoctorOptions): Promise<Finding[]> {
     ['kernel', () => checkKernel(procDir, simulated)],
     ['IOMMU', () => checkIommu(sysDir, procDir, cards)],
     ['SR-IOV', () => checkSriov(cards, simulated)],
+    ['vfio', () => checkOpen(cards, options.claimed())],
     ['device plugins', () => checkDevicePlugins(cards, options.checkpoint)],
     ['modules', () => checkModules(sysDir, cards)],
     ['hugepages', () => checkHugepages(sysDir)],

@@ -46,6 +46,12 @@ export function openStored({ stateDir, dataDir }: { stateDir: string; dataDir: s
   };
 }
 
+/** Returns the PCI addresses of the devices of claims. @throws StateError `store-unusable` */
+export function claimedFunctions(dirs: Parameters<typeof openStored>[0]): Set<string> {
+  using stored = openStored(dirs);
+  return new Set(stored.claims.flatMap(({ devices }) => devices.map(({ pciAddress }) => pciAddress)));
+}
+
 /** Creates the directory of the database if it is missing. @throws StateError `store-unusable` */
 export function makeStateDir(stateDir: string): void {
   try {

@@ -1,9 +1,11 @@
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { expect } from 'vitest';
 import { buildClaim, buildPod } from '../../../test/doubles/objects.ts';
 import { exec, runContainer } from '../../node/pod.ts';
 import { classConfig, vfConfig } from '../vf-config.ts';
-import { vfAt } from '../vfs.ts';
+import { detailedLinks, vfAt } from '../vfs.ts';
 import { deviceName, readMetadata, type VmNode } from '../vm-node.ts';
 import { it } from '../vm-test.ts';
 
@@ -183,5 +185,46 @@ it('two containers of a pod run dpdk-testpmd at once, with huge pages of one vol
   for (const [index, id] of ids.entries()) {
     const output = await run(id, endScript);
     expect(/^MAC address: (\S+)$/m.exec(output)?.[1]?.toLowerCase(), output).toBe(addresses[index]);
+  }
+});
+
+it('does not offer a VF that a program of the host has open through vfio', async ({ node, vfs }) => {
+  const vf = vfAt(vfs, 'pf1', 5);
+  const device = `/sys/bus/pci/devices/${vf.pciAddress}`;
+  const shell = (script: string) => execFileSync('bash', ['-euc', script], { encoding: 'utf8' });
+  const bind = (driver: string) =>
+    shell(`echo ${driver} > ${device}/driver_override; echo ${vf.pciAddress} > ${device}/driver/unbind
+      echo ${vf.pciAddress} > /sys/bus/pci/drivers_probe; echo > ${device}/driver_override`);
+  const offered = () => node.offeredDevices().some(({ name }) => name === deviceName(vf));
+  const enabled = () => readFileSync(`${device}/enable`, 'utf8').trim();
+  const seen = { timeout: 200_000, interval: 1_000 };
+  bind('vfio-pci');
+  try {
+    expect(enabled()).toBe('0');
+    await expect
+      .poll(() => node.offeredDevices().find(({ name }) => name === deviceName(vf))?.attributes?.driver, seen)
+      .toEqual({ string: 'vfio-pci' });
+    const options = '-l 0,1 -m 64 --no-huge --iova-mode=va --no-telemetry';
+    const program = spawn('bash', [
+      '-c',
+      `exec dpdk-testpmd ${options} -a ${vf.pciAddress} -- -i --total-num-mbufs=2048`,
+    ]);
+    const ended = once(program, 'exit');
+    try {
+      await expect.poll(enabled, seen).not.toBe('0');
+      await expect.poll(offered, seen).toBe(false);
+    } finally {
+      program.stdin.end('quit\n');
+      await ended;
+    }
+    await expect.poll(enabled, seen).toBe('0');
+    await expect.poll(offered, seen).toBe(true);
+  } finally {
+    // Otherwise igbvf takes a new one.
+    shell(`ip link set ${vf.pf} vf ${vf.index} mac ${vf.address}`);
+    bind('igbvf');
+    shell(
+      `ip link set ${detailedLinks().find(({ parentdev }) => parentdev === vf.pciAddress)?.ifname} name ${vf.name}`,
+    );
   }
 });

@@ -104,6 +104,15 @@ function unreadRecord(checkpoint: string, error: unknown): Verdict {
   return problem(`${checkpoint} cannot be read (${explain(error)}): ${effect}`, fix);
 }
 
+/** Lists functions that a program has open through vfio although no claim has them. @param claimed PCI addresses */
+export function checkOpen({ pfs, vfs }: Cards, claimed: ReadonlySet<string>): Verdict[] {
+  const open = [...pfs, ...vfs].filter(({ pciAddress, isOpen }) => isOpen && !claimed.has(pciAddress));
+  const [first, ...others] = open.map(({ pciAddress, iommuGroup }) => `${pciAddress} (/dev/vfio/${iommuGroup})`);
+  if (first === undefined) return [];
+  const message = `a program has ${first}${others.length === 0 ? '' : ` and ${others.length} more`} open, so netdra does not offer it`;
+  return [warning(message, 'find it with fuser on the node and end it, or leave the VFs out of the inventory policy')];
+}
+
 /** Lists VFs that a device plugin of the kubelet manages and netdra therefore does not offer. */
 export async function checkDevicePlugins({ pfs, vfs }: Cards, checkpoint: string): Promise<Verdict[]> {
   const { givenOut, error } = await new DevicePlugins(checkpoint).read();

@@ -33,7 +33,7 @@ export interface DriverOptions
   /** Compares an allocation with its sources: see `checkAllocation`. */
   checkAllocation: (claim: AllocatedClaim) => Promise<void>;
   /** Reads again which devices are not free for claims, and why, by PCI address: see `judgeAll` of the inventory. */
-  judgePlugins: (devices: readonly StoredDevice[]) => Promise<ReadonlyMap<string, ExclusionVerdict>>;
+  judgeOthers: (devices: readonly StoredDevice[]) => Promise<ReadonlyMap<string, ExclusionVerdict>>;
   /** Withdraws the metadata of a claim from its containers: closes its gate, and blanks or removes its files. */
   withdrawMetadata: (claim: ClaimIdentity) => Promise<void>;
   /** Whether containers show that they use a claim: see `ClaimMetadata`. */
@@ -147,7 +147,7 @@ export class Driver implements DraPlugin {
     const isNew = known?.allocation !== allocation;
     if (isNew) await this.#options.checkAllocation(claim);
     work.devices = await this.#resolver.resolve(claim, signal, nodeNetworks);
-    await this.#checkPlugins(work, isNew);
+    await this.#checkOthers(work, isNew);
     if (work.devices.length > 0) checkSinglePod(claim);
     this.#checkNuma(work);
     if (known === undefined || (known.allocation === allocation && known.state !== 'unpreparing')) return;
@@ -158,13 +158,13 @@ export class Driver implements DraPlugin {
   }
 
   /**
-   * Checks device plugins again: a plugin does not know of the claim, and may allocate a device between two attempts to
-   * prepare it.
+   * Checks again who else has the devices: a device plugin, or a program that opens one, does not know of the claim, and may
+   * take a device between two attempts to prepare it.
    * @param isNew `false`: the device was checked before, so that an unreadable record does not stop the claim
    * @throws DriverError `device-given-out`
    */
-  async #checkPlugins({ claim, devices }: PrepareWork, isNew: boolean): Promise<void> {
-    const verdicts = await this.#options.judgePlugins(devices);
+  async #checkOthers({ claim, devices }: PrepareWork, isNew: boolean): Promise<void> {
+    const verdicts = await this.#options.judgeOthers(devices);
     for (const device of devices) {
       const verdict = verdicts.get(device.pciAddress);
       const isUnknown = verdict?.reason === 'device-plugin-unknown';

@@ -59,7 +59,7 @@ export function createClaims(
     networkAttachments: createKubeNetworkAttachmentReader(kube),
     namespaces: createKubeNamespaceReader(kube),
     cni: settings.cni,
-    judgePlugins: (of) => devices.judgePlugins(of),
+    judgeOthers: (of) => devices.judgeOthers(of),
     checkAllocation: (claim) => checkAllocation(driver, classes, claim),
     openClaimFields: settings.openClaimFields,
     onSlow: (claim, progress) => events.slowToPrepare(claim, progress),

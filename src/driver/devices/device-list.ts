@@ -278,14 +278,17 @@ export class DeviceList implements AsyncDisposable {
   }
 
   /**
-   * Reads again whether device plugins manage devices: the last scan may be half a minute old. If so, another scan follows
-   * soon.
+   * Reads again whether device plugins manage devices, or programs have them open: the last scan may be half a minute old. If
+   * so, another scan follows soon.
    * @returns by PCI address, why a device may not be prepared for a claim; the others may
    */
-  async judgePlugins(devices: readonly Pick<NetworkDevice, 'pciAddress'>[]): Promise<Map<string, ExclusionVerdict>> {
+  async judgeOthers(devices: readonly Pick<NetworkDevice, 'pciAddress'>[]): Promise<Map<string, ExclusionVerdict>> {
     const { devicePlugins } = this.#options;
-    if (devicePlugins === undefined || this.vfs.isSimulated) return new Map();
-    const verdicts = await judgeAll(devicePlugins, devices);
+    if (this.vfs.isSimulated) return new Map();
+    const verdicts = devicePlugins === undefined ? new Map() : await judgeAll(devicePlugins, devices);
+    for (const { pciAddress } of devices) {
+      if (await this.vfs.sysfs.isOpen(pciAddress)) verdicts.set(pciAddress, { reason: 'open-elsewhere' });
+    }
     if (verdicts.size > 0) this.#schedule.request();
     return verdicts;
   }

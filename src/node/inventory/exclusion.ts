@@ -24,6 +24,8 @@ export type ExclusionReason =
   | 'virtio'
   /** The interface is in another network namespace, and not for one of our claims. */
   | 'interface-elsewhere'
+  /** A program has it open through vfio, and not for one of our claims. */
+  | 'open-elsewhere'
   /** A device plugin of the kubelet gives it out. */
   | 'device-plugin'
   /** What device plugins give out cannot be read. */
@@ -71,6 +73,7 @@ const explanations: Record<ExclusionReason, string> = {
   'has-vfs': 'its VFs are on, or switched on by the policy, and are offered in its place',
   virtio: 'a virtual device of the hypervisor; there is no card to offer',
   'interface-elsewhere': 'its interface is in another network namespace, and no claim has it',
+  'open-elsewhere': 'a program has it open through vfio, and no claim has it: end the program',
   'device-plugin': 'a device plugin offers it; let only one of the two offer it',
   'device-plugin-unknown': 'a device plugin may offer it: the record of the kubelet cannot be read',
   'other-driver': 'another DRA driver offers it; let only one of the two offer it',

@@ -5,7 +5,7 @@ import { formatDeviceName } from '../sriov/pci-address.ts';
 import type { PciFunction, Pf, Vf } from '../sriov/sysfs.ts';
 import type { VfActivation } from '../sriov/vf-activation.ts';
 import { bandwidthOf } from './bandwidth.ts';
-import { type EswitchMode, linkIdentity, type VfDevice } from './device.ts';
+import { linkIdentity, type VfDevice } from './device.ts';
 import { type DevicePlugins, type GivenOut, judgeOwner } from './device-plugins.ts';
 import { allowedUses, type ExclusionVerdict, judgeNic, judgeVf } from './exclusion.ts';
 import { HostNetwork, type Usage } from './host-network.ts';
@@ -20,7 +20,7 @@ import {
 import { addProblem, emptyReport, type InventoryReport, isGone } from './inventory-report.ts';
 import { type ConditionReading, readConditions, VfsInPods } from './link-conditions.ts';
 import { SteadyFacts } from './steady-facts.ts';
-import { type HeldDevices, type Remembered, type Seen, Survey, type SurveyedNode } from './survey.ts';
+import { type HeldDevices, ofPf, type Remembered, type Seen, Survey, type SurveyedNode, withoutVfs } from './survey.ts';
 
 export interface InventoryOptions extends SurveyedNode {
   /** The policy in force. It is asked for whenever it is needed, so that each scan follows the newest one. */
@@ -66,7 +66,7 @@ interface PfInPolicy {
 export class Inventory {
   readonly #options: InventoryOptions;
   #remembered: ReadonlyMap<string, Remembered> = new Map();
-  /** VFs whose interface was in another network namespace at the last scan, although no claim had them. */
+  /** VFs that were in another network namespace, or open through vfio, at the last scan, although no claim had them. */
   #elsewhere: ReadonlySet<string> = new Set();
   /** PFs of the last scan with their VFs, in the state before any claim changed them. */
   #found: Scan['found'] = [];
@@ -233,7 +233,7 @@ export class Inventory {
 
   #offerVf(seen: Seen<Vf>, { pf, rules, usage }: PfInPolicy, scan: Scan): void {
     const { survey, held, report } = scan;
-    const { links: _links, names: _names, isElsewhere: _isElsewhere, ...vf } = seen;
+    const { links: _links, names: _names, isElsewhere: _isElsewhere, isOpen: _isOpen, ...vf } = seen;
     const { pciAddress, pfAddress } = vf;
     const rule = rules.find((each) => coversVf(each, vf));
     const common = this.#common(vf, rule, survey);
@@ -264,11 +264,14 @@ export class Inventory {
    * Excludes an offered VF only if it is elsewhere twice: between reading `held` and the survey, a claim may have taken it,
    * or its namespace may be about to return it.
    */
-  #judgePlace({ pciAddress, isElsewhere }: Seen<Vf>, { elsewhere }: Scan): ExclusionVerdict | undefined {
-    if (!isElsewhere) return undefined;
+  #judgePlace(
+    { pciAddress, isElsewhere, isOpen }: Seen<PciFunction>,
+    { elsewhere }: Scan,
+  ): ExclusionVerdict | undefined {
+    if (!isElsewhere && !isOpen) return undefined;
     elsewhere.add(pciAddress);
     const isLasting = this.#elsewhere.has(pciAddress) || !this.#remembered.has(pciAddress);
-    return isLasting ? { reason: 'interface-elsewhere' } : undefined;
+    return isLasting ? { reason: isOpen ? 'open-elsewhere' : 'interface-elsewhere' } : undefined;
   }
 
   #offerNic(seen: Seen<PciFunction>, hasVfs: boolean, scan: Scan): void {
@@ -282,7 +285,11 @@ export class Inventory {
     if (rule === undefined && !isHeld) return;
     const nic = { ...withoutVfs(seen), ...this.#common(seen, rule, survey) };
     const usage = survey.ownUsageOf(seen, rule && allowedUses(rule));
-    const verdict = isHeld ? undefined : (judgeNic(nic, usage, hasVfs) ?? judgeOwner(pciAddress, scan));
+    const verdict = isHeld
+      ? undefined
+      : (judgeNic(nic, usage, hasVfs) ??
+        judgeOwner(pciAddress, scan) ??
+        (seen.isOpen ? this.#judgePlace(seen, scan) : undefined));
     if (verdict !== undefined) report.excluded.push({ pciAddress, ...verdict });
     else report.devices.push(held.get(pciAddress)?.offered ?? { ...nic, kind: 'nic' });
   }
@@ -313,17 +320,6 @@ function wantedVfs({ pf, rules, usage }: PfInPolicy, { held }: Scan): number {
 /** A card without minimum rates may still accept maximum rates. */
 function refusalOf(pfAddress: string, { bandwidth }: PfRule): string {
   return `${pfAddress} ${bandwidth?.burst ? 'minimum' : 'maximum'}`;
-}
-
-/** Returns the facts of a VF's PF. Representors exist only in switchdev mode, and every driver registers them below its PF. */
-function ofPf({ interfaceName: pfName, links }: Seen<Pf>): { pfName?: string; eswitchMode?: EswitchMode } {
-  const eswitchMode = links.some(isRepresentor) ? 'switchdev' : 'legacy';
-  return pfName === undefined ? {} : { pfName, eswitchMode };
-}
-
-function withoutVfs(seen: Seen<PciFunction> & Partial<Pf>) {
-  const { links: _links, names: _names, isElsewhere: _isElsewhere, vfs: _vfs, totalVfs: _totalVfs, ...nic } = seen;
-  return nic;
 }
 
 function warningsOf({ pfs = [], nics = [] }: InventoryPolicy, { matched, selectable }: Scan): string[] {

@@ -3,7 +3,7 @@ import { isRepresentor, type Link, NetlinkError, type RtnlConnection } from '../
 import { SriovError, UnknownVfStateError } from '../sriov/errors.ts';
 import type { LinkType, NetInterface } from '../sriov/net-interface.ts';
 import type { NetworkFunctions, PciFunction, Pf, Sysfs, Vf } from '../sriov/sysfs.ts';
-import type { NetworkDevice } from './device.ts';
+import type { EswitchMode, NetworkDevice } from './device.ts';
 import { HostNetwork, type Usage } from './host-network.ts';
 
 /** State of a device before its claim changed it. */
@@ -234,4 +234,17 @@ function isComplete({ interfaceName, hardwareAddress, mtuBytes }: HeldFacts): bo
 
 function interfaceFacts({ name: interfaceName, hardwareAddress, mtuBytes }: Link | NetInterface) {
   return { interfaceName, mtuBytes, ...defined({ hardwareAddress }) };
+}
+
+/** Returns the facts of a VF's PF. Representors exist only in switchdev mode, and every driver registers them below its PF. */
+export function ofPf({ interfaceName: pfName, links }: Seen<Pf>): { pfName?: string; eswitchMode?: EswitchMode } {
+  const eswitchMode = links.some(isRepresentor) ? 'switchdev' : 'legacy';
+  return pfName === undefined ? {} : { pfName, eswitchMode };
+}
+
+/** Returns a function as a whole NIC. */
+export function withoutVfs(seen: Seen<PciFunction> & Partial<Pf>) {
+  const { links: _links, names: _names, isElsewhere: _isElsewhere, isOpen: _isOpen, ...nic } = seen;
+  const { vfs: _vfs, totalVfs: _totalVfs, ...facts } = nic;
+  return facts;
 }

@@ -5,7 +5,7 @@ import { type Clock, systemClock } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';
 import { whileBusy } from '../../lib/while-busy.ts';
 import { isRepresentor } from '../netlink/index.ts';
-import type { WriteFile } from './driver-binding.ts';
+import { isVfio, type WriteFile } from './driver-binding.ts';
 import { SriovError } from './errors.ts';
 import { type NetInterface, type Port, readIsUp, readNetInterfaces, readPort } from './net-interface.ts';
 import { isPciAddress, isRootComplex } from './pci-address.ts';
@@ -43,6 +43,8 @@ export interface PciFunction extends FixedFacts {
   iommuGroup?: string;
   /** Other members of that group, without bridges: all of them are assigned to user space together. */
   iommuPeers: string[];
+  /** Set while a program has the function open through vfio. */
+  isOpen?: true;
 }
 
 /** A network card's function that can have VFs. */
@@ -160,7 +162,26 @@ export class Sysfs {
       ...known.facts,
       ...defined({ driver, iommuGroup }),
       iommuPeers: iommuGroup === undefined ? [] : await this.#peers(iommuGroup, pciAddress),
+      ...((await this.#isOpen(dir, driver)) && { isOpen: true as const }),
     };
+  }
+
+  /** Returns whether a program has a function open through vfio now. */
+  async isOpen(pciAddress: string): Promise<boolean> {
+    const dir = this.#dirOf(pciAddress);
+    const driver = await linkTarget(join(dir, 'driver'));
+    return await this.#isOpen(dir, driver && basename(driver));
+  }
+
+  /**
+   * vfio enables a function when it is opened, and disables it when it is closed or bound. Others cannot look into `/proc` or
+   * open the group, which one program may do at a time.
+   * Source: Linux drivers/vfio/pci/vfio_pci_core.c, `vfio_pci_core_enable`.
+   */
+  async #isOpen(dir: string, driver: string | undefined): Promise<boolean> {
+    if (!isVfio(driver)) return false;
+    const enabled = await readOptionalText(join(dir, 'enable'));
+    return enabled !== undefined && enabled.trim() !== '0';
   }
 
   /** Returns the function's interfaces in the network namespace in which sysfs was mounted. */

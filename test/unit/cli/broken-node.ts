@@ -83,6 +83,7 @@ export class BrokenNode implements Disposable {
     return {
       procDir: this.path('proc'),
       sysDir: this.root,
+      claimed: () => new Set(),
       procSysDir: this.path('proc/sys'),
       netnsDir: this.path('netns'),
       checkpoint: this.path('device-plugins/kubelet_internal_checkpoint'),

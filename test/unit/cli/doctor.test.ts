@@ -74,6 +74,21 @@ describe('runDoctor', () => {
     expect((await findingOf('CDI', faults))?.fix).toContain(`enable_cdi = true in [plugins."${section}"]`);
   });
 
+  it('names VFs that a program has open through vfio although no claim has them', async () => {
+    const openIn = (options: NonNullable<NodeFaults['options']>) => {
+      const node = new BrokenNode({ vfDrivers: ['vfio-pci', 'vfio-pci'], options });
+      for (const index of [0, 1]) node.write(`bus/pci/devices/0000:3b:02.${index}/enable`, '1');
+      return node;
+    };
+    using node = openIn({});
+    expect(await node.findingOf('vfio')).toMatchObject({
+      level: 'warning',
+      message: 'a program has 0000:3b:02.0 (/dev/vfio/40) and 1 more open, so netdra does not offer it',
+    });
+    using claimed = openIn({ claimed: () => new Set(['0000:3b:02.0', '0000:3b:02.1']) });
+    expect(await claimed.findingOf('vfio')).toBeUndefined();
+  });
+
   it('names VFs that are not offered because a device plugin offers them', async () => {
     using node = new BrokenNode();
     const RegisteredDevices = { 'intel.com/sriov': ['0000:3b:02.0', '0000:3b:02.1'], 'gpu.example.com/gpu': ['GPU-1'] };

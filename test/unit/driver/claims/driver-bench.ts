@@ -184,7 +184,7 @@ export class DriverBench implements Disposable {
       openClaimFields: [],
       cni,
       checkAllocation: (claim) => this.checkAllocation(claim),
-      judgePlugins: (devices) => judgeAll({ read: async () => ({ givenOut: this.givenOut }) }, devices),
+      judgeOthers: (devices) => judgeAll({ read: async () => ({ givenOut: this.givenOut }) }, devices),
       namespaces: { readLabels: async (namespace) => this.namespaceLabels.get(namespace) ?? {} },
       nodeNetworks: async () => {
         this.networkReads++;

@@ -87,13 +87,13 @@ describe('DeviceList', () => {
     await tick(clock, 4);
     const devices = [{ pciAddress: first }, { pciAddress: '0000:01:10.1' }];
     const scans = reads;
-    expect(await source.judgePlugins(devices)).toEqual(new Map());
+    expect(await source.judgeOthers(devices)).toEqual(new Map());
     expect(reads).toBe(scans + 1);
     givenOut.set(first, 'intel.com/sriov');
     await tick(clock);
     expect(source.find('0000-01-10-0')).toBeDefined();
     const verdict = { reason: 'device-plugin', resourceName: 'intel.com/sriov' };
-    expect(await source.judgePlugins(devices)).toEqual(new Map([[first, verdict]]));
+    expect(await source.judgeOthers(devices)).toEqual(new Map([[first, verdict]]));
     await tick(clock);
     expect(source.find('0000-01-10-0')).toBeUndefined();
     await source[Symbol.asyncDispose]();

@@ -1,4 +1,4 @@
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { beforeEach, describe, expect, it } from 'vitest';
 import {
   deviceAttributes,
@@ -28,6 +28,26 @@ describe('Inventory of VFs', () => {
     expect(excluded).toEqual([{ pciAddress: a0, pfAddress: pfA, reason: 'interface-elsewhere' }]);
     expect(addresses(await inventory.scan(new Map([[a0, {}]])))).toContain(a0);
     node.links = links;
+    expect(addresses(await inventory.scan())).toContain(a0);
+  });
+
+  it('withdraws a VF that a program has open through vfio until it is closed, unless a claim has it', async () => {
+    const inventory = node.inventory();
+    rmSync(file(a0, 'driver'));
+    symlinkSync('../../../bus/pci/drivers/vfio-pci', file(a0, 'driver'));
+    rmSync(file(a0, 'net'), { recursive: true });
+    writeFileSync(file(a0, 'enable'), '0\n');
+    // As from drivers of the kernel, which enable what they are bound to.
+    writeFileSync(file(a1, 'enable'), '1\n');
+    expect(addresses(await inventory.scan())).toEqual([a0, a1, b0]);
+    writeFileSync(file(a0, 'enable'), '1\n');
+    // A claim may have taken it during the scan.
+    expect(addresses(await inventory.scan())).toEqual([a0, a1, b0]);
+    const { devices, excluded } = await inventory.scan();
+    expect(devices.map(({ pciAddress }) => pciAddress)).toEqual([a1, b0]);
+    expect(excluded).toEqual([{ pciAddress: a0, pfAddress: pfA, reason: 'open-elsewhere' }]);
+    expect(addresses(await inventory.scan(new Map([[a0, {}]])))).toContain(a0);
+    writeFileSync(file(a0, 'enable'), '0\n');
     expect(addresses(await inventory.scan())).toContain(a0);
   });
 
