@@ -130,6 +130,7 @@ export const remedies: Record<string, string> = {
   'property-unsupported': 'Remove the field, or select a card that supports it.',
   'proto-not-loaded': 'Install the package again, or pass `protoDir`.',
   'proto-type-missing': "Pass as `protoDir` the files of the library's version.",
+  'rdma-unusable': 'Select nodes in shared mode by `rdmaNetnsMode`; give the VF a GUID, as the message says.',
   'registration-failed': "Read the runtime's reason: another plugin may have the same index and name.",
   'registration-refused': "Read the kubelet's reason, and check that both see the same `plugins_registry`.",
   'restore-incomplete': 'Remove what the causes name; the driver retries.',

@@ -164,6 +164,10 @@ class SimSysfs extends Sysfs {
     return new Map<string, string[]>();
   }
 
+  override async rdmaNetnsMode() {
+    return undefined;
+  }
+
   override async pf(pciAddress: string): Promise<Pf> {
     this.#read(pciAddress);
     const own = this.#hardware.vfs.filter(({ pf }) => pf.pciAddress === pciAddress);

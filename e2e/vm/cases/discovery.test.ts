@@ -32,6 +32,7 @@ describe('discovery on two cards with seven VFs each', () => {
         iommuGroupShared: { bool: false },
         rdma: { bool: false },
         rdmaDevice: { string: '' },
+        rdmaNetnsMode: { string: '' },
         simulated: { bool: false },
       },
     }));

@@ -29,10 +29,10 @@ export function metadataOf(
 }
 
 /**
- * Attributes with the value of `resource.kubernetes.io/pciBusID`. Of a device with more attributes than the API allows, they
- * are left out in this order.
+ * Attributes that serve to select devices only, or have the value of `resource.kubernetes.io/pciBusID`. Of a device with more
+ * attributes than the API allows, they are left out in this order.
  */
-const redundantAttributes = ['pciAddress', 'k8s.cni.cncf.io/deviceID'];
+const redundantAttributes = ['rdmaNetnsMode', 'pciAddress', 'k8s.cni.cncf.io/deviceID'];
 
 function fitting(attributes: DeviceAttributes): DeviceAttributes {
   const excess = Math.max(0, Object.keys(attributes).length - attributeLimits.attributes);
@@ -121,6 +121,7 @@ function toAccessAttributes({ driver, vfio, rdmaDevice }: VfAccess): DeviceAttri
       vfioDevice: { string: vfio.device },
       rdma: { bool: false },
       rdmaDevice: { string: '' },
+      rdmaNetnsMode: { string: '' },
     }),
   };
 }

@@ -48,6 +48,7 @@ function attributesOf(device: NetworkDevice): Record<string, InventoryAttribute>
     linkSpeed: linkSpeedMbps,
     rdma: device.rdmaDevices.length > 0,
     rdmaDevice: device.rdmaDevices.join(','),
+    rdmaNetnsMode: device.rdmaNetnsMode ?? '',
     simulated: device.simulated,
   };
   const attributes: Record<string, InventoryAttribute> = {};

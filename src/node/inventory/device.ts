@@ -1,6 +1,7 @@
 import type { VfIdentity } from '../netlink/index.ts';
 import type { LinkType } from '../sriov/net-interface.ts';
 import { formatSimulatedAlias } from '../sriov/pci-address.ts';
+import type { RdmaNetnsMode } from '../sriov/rdma-mode.ts';
 import type { PciFunction, Vf } from '../sriov/sysfs.ts';
 import type { Bandwidth } from './bandwidth.ts';
 
@@ -22,6 +23,8 @@ interface Offered extends PciFunction {
   linkSpeedMbps?: number;
   /** RDMA device names such as `mlx5_2`. */
   rdmaDevices: string[];
+  /** The node's mode, if the device has RDMA devices. */
+  rdmaNetnsMode?: RdmaNetnsMode;
   /** Name by which Multus knows the device, set by the operator. */
   resourceName?: string;
 }

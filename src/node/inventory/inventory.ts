@@ -300,7 +300,7 @@ export class Inventory {
     return {
       name: formatDeviceName(pciAddress),
       simulated: this.#options.simulated,
-      rdmaDevices: survey.rdmaDevicesOf(pciAddress),
+      ...survey.rdmaOf(pciAddress),
       ...defined({ resourceName }),
     };
   }

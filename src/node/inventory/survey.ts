@@ -2,6 +2,7 @@ import { defined } from '../../lib/defined.ts';
 import { isRepresentor, type Link, NetlinkError, type RtnlConnection } from '../netlink/index.ts';
 import { SriovError, UnknownVfStateError } from '../sriov/errors.ts';
 import type { LinkType, NetInterface } from '../sriov/net-interface.ts';
+import type { RdmaNetnsMode } from '../sriov/rdma-mode.ts';
 import type { NetworkFunctions, PciFunction, Pf, Sysfs, Vf } from '../sriov/sysfs.ts';
 import type { EswitchMode, NetworkDevice } from './device.ts';
 import { HostNetwork, type Usage } from './host-network.ts';
@@ -66,30 +67,34 @@ export class Survey {
   readonly network: HostNetwork;
   readonly #options: SurveyOptions;
   readonly #rdmaDevices: Map<string, string[]>;
+  readonly #rdmaNetnsMode: RdmaNetnsMode | undefined;
 
   private constructor(
     options: SurveyOptions,
     functions: NetworkFunctions,
     network: HostNetwork,
     rdmaDevices: Map<string, string[]>,
+    rdmaNetnsMode: RdmaNetnsMode | undefined,
   ) {
     this.#options = options;
     this.functions = functions;
     this.network = network;
     this.#rdmaDevices = rdmaDevices;
+    this.#rdmaNetnsMode = rdmaNetnsMode;
   }
 
   /** @throws SriovError `sysfs-unreadable`; NetlinkError */
   static async begin(options: SurveyOptions): Promise<Survey> {
     const { sysfs, connection } = options;
-    const [functions, rdmaDevices, links, routes, addresses] = await Promise.all([
+    const [functions, rdmaDevices, rdmaNetnsMode, links, routes, addresses] = await Promise.all([
       sysfs.networkFunctions(),
       sysfs.rdmaDevices(),
+      sysfs.rdmaNetnsMode(),
       connection.links(),
       connection.defaultRoutes(),
       connection.reachableAddresses(),
     ]);
-    return new Survey(options, functions, new HostNetwork(links, routes, addresses), rdmaDevices);
+    return new Survey(options, functions, new HostNetwork(links, routes, addresses), rdmaDevices, rdmaNetnsMode);
   }
 
   /** @throws SriovError */
@@ -129,8 +134,12 @@ export class Survey {
     );
   }
 
-  rdmaDevicesOf(pciAddress: string): string[] {
-    return this.#rdmaDevices.get(pciAddress) ?? [];
+  /** Returns the function's RDMA devices, and the node's mode if it has any. */
+  rdmaOf(pciAddress: string): Pick<NetworkDevice, 'rdmaDevices' | 'rdmaNetnsMode'> {
+    const rdmaDevices = this.#rdmaDevices.get(pciAddress) ?? [];
+    return rdmaDevices.length === 0
+      ? { rdmaDevices }
+      : { rdmaDevices, ...defined({ rdmaNetnsMode: this.#rdmaNetnsMode }) };
   }
 
   /** Returns how the node uses the function itself; uses of representors concern only the VFs' traffic. */

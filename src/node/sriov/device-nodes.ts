@@ -1,6 +1,7 @@
 import { basename, join } from 'node:path';
 import { defined } from '../../lib/defined.ts';
 import { SriovError } from './errors.ts';
+import { readRdmaNetnsMode } from './rdma-mode.ts';
 import { linkTarget, listOptionalDir, readOptionalText } from './sysfs-files.ts';
 
 /** How a program in user space accesses a VF that is bound to vfio-pci or a variant of it. */
@@ -60,12 +61,12 @@ export class DeviceNodes {
   /**
    * Returns verbs of the function, and the connection manager if the kernel has it. Not `umadN`, whose datagrams can manage
    * a fabric.
-   * @throws SriovError `device-node-missing`: retriable if the function has no RDMA device, which may appear after its
-   * driver was bound; not if this node keeps each RDMA device in one network namespace
+   * @throws SriovError `device-node-missing`, retriable: the RDMA device may appear after the driver was bound;
+   * `rdma-unusable`
    */
   async rdma(pciAddress: string): Promise<RdmaAccess> {
     const device = await this.rdmaDevice(pciAddress);
-    if (device !== undefined) await this.#checkShared(pciAddress, device);
+    if (device !== undefined) await this.#checkUsable(pciAddress, device);
     const verbs = await this.#nodesIn(join(this.#deviceDir(pciAddress), 'infiniband_verbs'));
     if (device === undefined || verbs.length === 0) {
       const what = device === undefined ? 'no RDMA device' : `the RDMA device ${device}, but no verbs for it`;
@@ -98,15 +99,25 @@ export class DeviceNodes {
   }
 
   /**
-   * Checks that RDMA devices are shared: in exclusive mode the device would have to move to the pod's network namespace,
-   * and verbs would not find it.
+   * Checks that a pod can use the RDMA device. In exclusive mode verbs find it only in its own network namespace. Without a
+   * node GUID the connection manager skips it, and an InfiniBand port does not become active.
    */
-  async #checkShared(pciAddress: string, device: string): Promise<void> {
-    const shared = await readOptionalText(join(this.#root, 'module/ib_core/parameters/netns_mode'));
-    if (shared !== 'N') return;
-    const hint =
-      'netdra does not move RDMA devices between namespaces: share them by "rdma system set netns shared", or by the module option ib_core netns_mode=1';
-    throw missing(pciAddress, `RDMA device ${device} of ${pciAddress} is seen in one network namespace only`, hint);
+  async #checkUsable(device: string, name: string): Promise<void> {
+    const unusable = (why: string, hint: string) =>
+      new SriovError('rdma-unusable', `RDMA device ${name} of ${device} ${why}`, { device, hint });
+    if ((await readRdmaNetnsMode(this.#root)) === 'exclusive') {
+      throw unusable(
+        'is visible in one network namespace only, since this node is in exclusive mode',
+        'netdra does not move RDMA devices: boot with the module option ib_core netns_mode=1, or let claims select rdmaNetnsMode "shared"',
+      );
+    }
+    const guid = await readOptionalText(join(this.#deviceDir(device), 'infiniband', name, 'node_guid'));
+    if (guid !== undefined && /^[0:]+$/.test(guid)) {
+      throw unusable(
+        `has the node GUID ${guid}`,
+        'Ethernet: set macAddress, from which mlx5 derives one. InfiniBand: ip link set PF vf N node_guid and port_guid, then bind its driver again',
+      );
+    }
   }
 
   async #vfioGroupNode(pciAddress: string, group: string | undefined): Promise<string | undefined> {

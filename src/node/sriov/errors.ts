@@ -32,6 +32,8 @@ export type SriovErrorCode =
   | 'restore-incomplete'
   /** This node has no character device for what the claim requests. */
   | 'device-node-missing'
+  /** The RDMA device of the function belongs to one network namespace, or has no GUID. */
+  | 'rdma-unusable'
   /** Something was requested of a plain NIC that only a VF can have. */
   | 'no-vf'
   /** Something was requested of a simulated VF that only hardware has. */

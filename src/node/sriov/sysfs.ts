@@ -9,6 +9,7 @@ import { isVfio, type WriteFile } from './driver-binding.ts';
 import { SriovError } from './errors.ts';
 import { type NetInterface, type Port, readIsUp, readNetInterfaces, readPort } from './net-interface.ts';
 import { isPciAddress, isRootComplex } from './pci-address.ts';
+import { type RdmaNetnsMode, readRdmaNetnsMode } from './rdma-mode.ts';
 import {
   attempt,
   linkTarget,
@@ -225,6 +226,11 @@ export class Sysfs {
       if (pciAddress !== undefined) devices.set(pciAddress, [...(devices.get(pciAddress) ?? []), name]);
     }
     return devices;
+  }
+
+  /** See {@link readRdmaNetnsMode}. */
+  async rdmaNetnsMode(): Promise<RdmaNetnsMode | undefined> {
+    return await readRdmaNetnsMode(this.#root);
   }
 
   /**

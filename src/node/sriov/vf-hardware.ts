@@ -170,7 +170,7 @@ export class VfHardware {
 
   /**
    * Returns what containers need to access the VF in its present state.
-   * @throws SriovError `device-node-missing` with what to do
+   * @throws SriovError `device-node-missing`, `rdma-unusable` with what to do
    */
   async access({ pciAddress }: VfAddress, { vhost, rdma }: AccessWanted): Promise<VfAccess> {
     const nodes = this.#nodes;

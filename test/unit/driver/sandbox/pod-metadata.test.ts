@@ -43,6 +43,7 @@ describe('toDeviceMetadata', () => {
       vlan: { int: 7 },
       rdma: { bool: false },
       rdmaDevice: { string: '' },
+      rdmaNetnsMode: { string: '' },
     });
     expect(metadata.networkData).toEqual({
       interfaceName: 'dpdk0',
@@ -89,10 +90,12 @@ describe('toDeviceMetadata', () => {
     const whole = tellAll({});
     const most = tellAll({ duplicates: ['192.0.2.1/24'] });
     expect(() => validateDevices({ namespace: 'a', name: 'c', uid: 'u' }, 'r', [whole, most])).not.toThrow();
-    // A new attribute leaves out one more. There are only two that may be missing: docs/metadata.md.
-    expect([missing(whole), missing(most)]).toEqual([[], ['pciAddress']]);
+    // A new attribute leaves out one more. There are only three that may be missing: docs/metadata.md.
+    expect([missing(whole), missing(most)]).toEqual([['rdmaNetnsMode'], ['pciAddress', 'rdmaNetnsMode']]);
     function missing({ attributes: reported = {} }: typeof most): string[] {
-      return Object.keys(offered).filter((name) => !Object.hasOwn(reported, name));
+      return Object.keys(offered)
+        .filter((name) => !Object.hasOwn(reported, name))
+        .sort();
     }
   });
 

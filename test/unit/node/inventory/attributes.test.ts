@@ -27,6 +27,7 @@ const vf: VfDevice = {
   linkSpeedMbps: 25_000,
   eswitchMode: 'switchdev',
   rdmaDevices: ['mlx5_3'],
+  rdmaNetnsMode: 'exclusive',
   resourceName: 'example.com/rdma',
   simulated: false,
 };
@@ -80,6 +81,7 @@ describe('deviceAttributes', () => {
       eswitchMode: { string: 'switchdev' },
       rdma: { bool: true },
       rdmaDevice: { string: 'mlx5_3' },
+      rdmaNetnsMode: { string: 'exclusive' },
       simulated: { bool: false },
     });
   });
@@ -102,6 +104,7 @@ describe('deviceAttributes', () => {
       eswitchMode: { string: '' },
       rdma: { bool: false },
       rdmaDevice: { string: '' },
+      rdmaNetnsMode: { string: '' },
     });
   });
 

@@ -52,12 +52,21 @@ describe('DeviceNodes.rdma', () => {
     );
   });
 
-  it('fails if RDMA devices have exclusive network namespaces, since verbs would find nothing', async () => {
+  it('fails in exclusive mode, since verbs would find nothing', async () => {
     addRdma();
     write('module/ib_core/parameters/netns_mode', 'Y\n');
     expect(await nodes.rdma(vf)).toMatchObject({ device: 'mlx5_3' });
     write('module/ib_core/parameters/netns_mode', 'N\n');
-    expect(await failure(nodes.rdma(vf))).toMatch(/mlx5_3 .* is seen in one network namespace only \(.*netns shared/);
+    expect(await failure(nodes.rdma(vf))).toMatch(/mlx5_3 .* is visible in one network namespace only, .*netns_mode=1/);
+  });
+
+  it('fails for a device without a node GUID, which the connection manager skips', async () => {
+    addRdma();
+    const path = `bus/pci/devices/${vf}/infiniband/mlx5_3/node_guid`;
+    write(path, '0c42:a103:0065:e2f0\n');
+    expect(await nodes.rdma(vf)).toMatchObject({ device: 'mlx5_3' });
+    write(path, '0000:0000:0000:0000\n');
+    expect(await failure(nodes.rdma(vf))).toMatch(/mlx5_3 .* has the node GUID 0000:0000:0000:0000 \(Ethernet: /);
   });
 });
 

@@ -1,4 +1,6 @@
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { layFile } from './pci-tree.ts';
 import { TestNode } from './test-node.ts';
 import { iceTree } from './trees/ice.ts';
 import { igbTree } from './trees/igb.ts';
@@ -33,6 +35,7 @@ describe('discovery on NIC families', () => {
       eswitchMode: 'legacy',
       rdma: false,
       rdmaDevice: '',
+      rdmaNetnsMode: '',
       simulated: false,
     });
   });
@@ -69,6 +72,7 @@ describe('discovery on NIC families', () => {
 
   it('mlx5: switchdev mode, representors distinguished from the PF, RDMA, InfiniBand', async () => {
     using node = new TestNode(mlx5Tree);
+    layFile(join(node.root, 'module/ib_core/parameters/netns_mode'), 'N');
     const found = await node.attributes();
     expect(found).toMatchObject({
       '0000:08:00.2': {
@@ -81,9 +85,10 @@ describe('discovery on NIC families', () => {
         linkSpeed: 25_000,
         rdma: true,
         rdmaDevice: 'mlx5_2',
+        rdmaNetnsMode: 'exclusive',
         mac: '02:00:00:08:00:00',
       },
-      '0000:08:00.3': { driver: 'vfio-pci', eswitchMode: 'switchdev', rdma: false, rdmaDevice: '', mac: '' },
+      '0000:08:00.3': { driver: 'vfio-pci', eswitchMode: 'switchdev', rdma: false, rdmaNetnsMode: '', mac: '' },
       '0000:5e:00.1': {
         device: '101c',
         pfName: 'ibp94s0f0',

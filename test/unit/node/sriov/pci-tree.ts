@@ -94,7 +94,7 @@ function layInterface(dir: string, { name, address, mtu, portName, type, ...more
   if (more.speed !== undefined) file('speed', more.speed);
 }
 
-function layFile(path: string, text: string): void {
+export function layFile(path: string, text: string): void {
   mkdirSync(dirname(path), { recursive: true });
   writeFileSync(path, `${text}\n`);
 }

@@ -314,7 +314,7 @@ describe('the RDMA device of a VF', () => {
     card.writeText('module/ib_core/parameters/netns_mode', 'N\n');
     card.writeText(`bus/pci/devices/${vfAddress(0)}/infiniband/mlx5_24/node_type`, '1: CA\n');
     const refused = hardware.access(card.address(0), { vhost: false, rdma: true });
-    await expect(refused).rejects.toMatchObject({ code: 'device-node-missing', retriable: false });
+    await expect(refused).rejects.toMatchObject({ code: 'rdma-unusable', retriable: false });
     expect(clock.nowMs()).toBe(waitedMs);
   });
 });
