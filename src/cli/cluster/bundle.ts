@@ -10,8 +10,9 @@ import { readStatus } from './status.ts';
 
 /** Number of nodes that are asked at a time. */
 const maxParallel = 4;
-/** Limit for one log: the newest bytes of a busy driver's day. */
-const logBytes = 4_000_000;
+/** Limits for one log, both counted from its end. */
+const logLines = 20_000;
+const logLength = 4_000_000;
 
 export interface BundleOptions extends DriverPodsOptions {
   /** Output directory. */
@@ -69,7 +70,7 @@ export async function makeBundle(cluster: Cluster, options: BundleOptions): Prom
   for (let index = 0; index < nodes.length; index += maxParallel) {
     const some = nodes.slice(index, index + maxParallel);
     await Promise.all(
-      some.map((node) => collectNode(cluster, node, pods.get(node) as DriverPod, { write, writeObject })),
+      some.map((node) => collectNode(cluster, node, pods.get(node) as DriverPod, { write, writeObject, view })),
     );
   }
   if (view.missing.length > 0) await write('missing.txt', async () => `${view.missing.map(redactText).join('\n')}\n`);
@@ -89,7 +90,7 @@ async function collectNode(
   cluster: Cluster,
   node: string,
   pod: DriverPod,
-  { write, writeObject }: { write: Write<string>; writeObject: Write<unknown> },
+  { write, writeObject, view }: { write: Write<string>; writeObject: Write<unknown>; view: BundleView },
 ): Promise<void> {
   const run = async (tool: string, ...args: string[]) => {
     const { stdout, stderr } = await cluster.exec(pod, ['netdra', tool, ...args]);
@@ -100,9 +101,25 @@ async function collectNode(
     await writeObject(join('nodes', node, `${tool}.json`), async () => JSON.parse(await run(tool, '--output=json')));
   }
   await write(join('nodes', node, 'driver-debug.log'), async () => redactText(await run('log')));
-  const log = (query: Record<string, string>) => async () =>
-    redactText(await cluster.readLog(pod, { limitBytes: `${logBytes}`, ...query }));
-  await write(join('nodes', node, 'driver.log'), log({}));
+  const writeLog = async (name: string, query: Record<string, string> = {}) => {
+    const path = join('nodes', node, name);
+    await write(path, async () => {
+      // `limitBytes` of the API would keep the oldest of these lines.
+      const log = await cluster.readLog(pod, { tailLines: `${logLines}`, ...query });
+      const { text, lines, isCut } = endOf(log);
+      if (isCut) view.missing.push(`${path}: only its last ${lines} lines`);
+      return redactText(text);
+    });
+  };
+  await writeLog('driver.log');
   // Only a restarted container has a previous log.
-  await write(join('nodes', node, 'driver-previous.log'), log({ previous: 'true' }));
+  await writeLog('driver-previous.log', { previous: 'true' });
+}
+
+/** Returns the whole lines at the end of a log that are within the limits, and whether there may be earlier ones. */
+function endOf(log: string): { text: string; lines: number; isCut: boolean } {
+  const excess = log.length - logLength;
+  const text = excess <= 0 ? log : log.slice(log.indexOf('\n', excess - 1) + 1);
+  const lines = text.match(/\n/g)?.length ?? 0;
+  return { text, lines, isCut: excess > 0 || lines >= logLines };
 }

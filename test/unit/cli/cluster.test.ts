@@ -33,9 +33,12 @@ class ClusterWithPods extends Cluster {
     return command.includes('log') ? { exitCode: 0, stdout: this.log, stderr: '' } : this.answer;
   }
 
-  override async readLog(...[, { previous }]: Parameters<Cluster['readLog']>): Promise<string> {
+  /** As the kubelet: the limit counts from the first line of the tail. */
+  override async readLog(...[, query]: Parameters<Cluster['readLog']>): Promise<string> {
+    const { previous, tailLines = Number.POSITIVE_INFINITY, limitBytes = Number.POSITIVE_INFINITY } = query;
     if (previous !== undefined) throw new Error('previous terminated container not found');
-    return this.log;
+    const lines = this.log.split(/(?<=\n)/);
+    return lines.slice(-Number(tailLines)).join('').slice(0, Number(limitBytes));
   }
 }
 
@@ -443,6 +446,25 @@ describe('makeBundle', () => {
       /on node moon$/,
     );
     expect(existsSync(never)).toBe(false);
+  });
+
+  it.each([
+    ['many', 90_000, 'x'.repeat(20)],
+    ['long', 1_000, 'x'.repeat(8_000)],
+  ])('collects the end of a log of %s lines, and says that its beginning is missing', async (_, count, text) => {
+    await using bench = await startCluster();
+    using dir = tempDir();
+    const { api, cluster } = bench;
+    installOn(api, 'node-1');
+    cluster.log = Array.from({ length: count }, (_, index) => `{"line":${index},"msg":"${text}"}\n`).join('');
+    const out = join(dir.path, 'bundle');
+    const { missing } = await makeBundle(cluster, { ...options, out, nodes: [] });
+    const log = readFileSync(join(out, 'nodes/node-1/driver.log'), 'utf8');
+    const [first = '', ...others] = log.trimEnd().split('\n');
+    expect(JSON.parse(first).line).toBe(count - 1 - others.length);
+    expect(JSON.parse(others.at(-1) ?? '').line).toBe(count - 1);
+    expect(log.length).toBeLessThanOrEqual(4_000_000);
+    expect(missing).toContainEqual(expect.stringMatching(/^nodes\/node-1\/driver\.log: only its last \d+ lines$/));
   });
 
   it.each([
