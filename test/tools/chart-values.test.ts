@@ -96,6 +96,16 @@ describe('common chart values', () => {
     ]);
   });
 
+  it('refuse a tag beside a digest, which would have no effect, and take null for neither', () => {
+    const digest = `sha256:${'a'.repeat(64)}`;
+    const imageOf = (image: object) => podOf({ image })?.containers[0]?.image;
+    expect(() => imageOf({ digest, tag: '0.1.1' })).toThrow(
+      /image\.tag \(0\.1\.1\) has no effect beside image\.digest: .*--set image\.digest=/,
+    );
+    expect(imageOf({ digest: null, tag: '0.1.1' })).toBe('localhost/netdra:0.1.1');
+    expect(imageOf({ digest, tag: null })).toBe(`localhost/netdra@${digest}`);
+  });
+
   it("derive paths from the kubelet's root directory unless a directory is set explicitly", () => {
     const pathsOf = (kubeletPlugin: object) => {
       const { volumes = [], containers = [] } = podOf({ kubeletPlugin }) ?? {};

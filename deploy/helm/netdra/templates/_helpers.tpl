@@ -63,17 +63,20 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "netdra.seccompProfile" -}}
-{{- default (printf "%s/%s.json" .Values.driverName (default (default .Chart.AppVersion .Values.image.tag) (trimPrefix "sha256:" .Values.image.digest))) .Values.kubeletPlugin.seccomp.localhostProfile -}}
+{{- default (printf "%s/%s.json" .Values.driverName (default (default .Chart.AppVersion .Values.image.tag) (trimPrefix "sha256:" (default "" .Values.image.digest)))) .Values.kubeletPlugin.seccomp.localhostProfile -}}
 {{- end -}}
 
 {{/* global.imageRegistry takes the place of the registry, which the schema of the values asks for. */}}
 {{- define "netdra.image" -}}
 {{- $repository := .Values.image.repository -}}
 {{- with (.Values.global | default dict).imageRegistry }}{{ $repository = regexReplaceAll "^[^/]*" $repository (trimSuffix "/" .) }}{{ end -}}
-{{- if .Values.image.digest -}}
+{{- $tag := .Values.image.tag -}}
+{{- if and .Values.image.digest $tag -}}
+{{- fail (printf "image.tag (%s) has no effect beside image.digest: pass --set image.digest= to install by tag, or --set image.tag= to install by digest" $tag) -}}
+{{- else if .Values.image.digest -}}
 {{- printf "%s@%s" $repository .Values.image.digest -}}
 {{- else -}}
-{{- printf "%s:%s" $repository (default .Chart.AppVersion .Values.image.tag) -}}
+{{- printf "%s:%s" $repository (default .Chart.AppVersion $tag) -}}
 {{- end -}}
 {{- end -}}
 
