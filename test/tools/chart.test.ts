@@ -237,6 +237,14 @@ describe('the chart', () => {
       { deviceClasses: { more: [{ name: 'a', vfConfig: { kind: 'X' } }] } },
       /vfConfig/,
     ],
+    [
+      'an update of no node',
+      { kubeletPlugin: { updateStrategy: { rollingUpdate: { maxSurge: 0 } } } },
+      /rollingUpdate/,
+    ],
+    ['a variable that is no text', { kubeletPlugin: { extraEnv: [{ name: 'A', value: 1 }] } }, /extraEnv\W+0\W+value/],
+    ['a value removed by null', { driverName: null }, /missing propert.* 'driverName'|driverName is required/],
+    ['a section removed by null', { http: { tls: null } }, /http/],
     ['a layout that is not there', { kubeletPlugin: { metadataLayouts: ['v2'] } }, /metadataLayouts/],
   ])('rejects %s in values', (_, values, message) => {
     expect(() => renderObjects({ values })).toThrow(message);
@@ -283,6 +291,8 @@ describe('the chart', () => {
     ['dashboard.labels.grafana_dashboard', { dashboard: { enabled: true, labels: { grafana_dashboard: null } } }],
     ['deviceClasses.kernel', { deviceClasses: { kernel: null } }],
     ['deviceClasses.dpdk', { deviceClasses: { dpdk: null } }],
+    ['http.host', { http: { host: null } }],
+    ['prometheusRule.runbookUrlPrefix', { prometheusRule: { enabled: true, runbookUrlPrefix: null } }],
   ])('renders without the default of %s, which null removes', (_, values) => {
     expect(problemsOf({ values })).toEqual([]);
   });

@@ -1,7 +1,5 @@
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { loadAllYaml, loadYaml } from '@kubernetes/client-node';
-import * as z from 'zod';
+import { loadAllYaml } from '@kubernetes/client-node';
+import type * as z from 'zod';
 import { classConfigSchema } from '../../../src/driver/api/class-config.ts';
 import { findContradictions } from '../../../src/driver/api/config-rules.ts';
 import { networkDevicePolicySchema } from '../../../src/driver/api/policy-object.ts';
@@ -11,11 +9,7 @@ import { parseCniNetwork } from '../../../src/node/cni/index.ts';
 import { inventoryPolicySchema } from '../../../src/node/inventory/index.ts';
 import { testDriver } from '../../doubles/objects.ts';
 import { findTypeProblems } from '../deploy/kubernetes-types.ts';
-import { repo } from './pages.ts';
-
-const chart = join(repo, 'deploy/helm/netdra');
-const valuesSchema = z.fromJSONSchema(JSON.parse(readFileSync(join(chart, 'values.schema.json'), 'utf8')));
-const defaultValues = loadYaml<object>(readFileSync(join(chart, 'values.yaml'), 'utf8'));
+import { checkValues, defaultValues } from '../deploy/values-schema.ts';
 
 /** Kinds of Kubernetes that pages have, with the names that the API client has for their types. */
 const kubernetesTypes: Record<string, string> = {
@@ -65,7 +59,7 @@ export function findValuePathProblem(setting: string): string | undefined {
   if (valueAt(defaultValues, path) === undefined) return `the chart has no value ${path}`;
   const fits = (leaf: unknown) => {
     const nested = path.split('.').reduceRight<unknown>((value, key) => ({ [key]: value }), leaf);
-    return valuesSchema.safeParse(nested).success;
+    return checkValues(nested).success;
   };
   // Helm makes numbers of digits.
   const isTaken = fits(text) || (/^\d+$/.test(text) && fits(Number(text)));
@@ -84,7 +78,7 @@ export function findDocumentProblems(info: string, content: string): string[] {
     return [(error as Error).message];
   }
   if (documents.length === 0) return ['there is nothing in it'];
-  if (info === 'yaml values') return documents.flatMap((values) => describe(valuesSchema.safeParse(values)));
+  if (info === 'yaml values') return documents.flatMap((values) => describe(checkValues(values)));
   return documents.flatMap((document) => findObjectProblems(document as SomeObject));
 }
 
@@ -98,7 +92,7 @@ function findObjectProblems(object: SomeObject): string[] {
   if (name === 'netdra.dev/v1alpha1 InventoryPolicy') return describe(inventoryPolicySchema.safeParse(object));
   if (name === 'netdra.dev/v1alpha1 NetworkDevicePolicy') return describe(networkDevicePolicySchema.safeParse(object));
   const valuesPath = chartValues[name];
-  if (valuesPath !== undefined) return describe(valuesSchema.safeParse(valueAt(object, valuesPath)));
+  if (valuesPath !== undefined) return describe(checkValues(valueAt(object, valuesPath)));
   const type = kubernetesTypes[name];
   if (type !== undefined) return [...findTypeProblems(object, type), ...findOpaqueProblems(object, schemaFor(object))];
   return foreignKinds.includes(name) ? [] : [`no check for objects of ${name}: see test/unit/docs/check-document.ts`];

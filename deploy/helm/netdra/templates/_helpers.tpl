@@ -94,7 +94,7 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 
 {{/* Addresses are taken with and without the brackets of IPv6. */}}
 {{- define "netdra.httpHost" -}}
-{{- .Values.http.host | trimPrefix "[" | trimSuffix "]" -}}
+{{- default "" .Values.http.host | trimPrefix "[" | trimSuffix "]" -}}
 {{- end -}}
 
 {{/* A probe cannot connect to "all addresses"; the kubelet is on the same host's network. */}}
