@@ -41,7 +41,7 @@ export function convertSriovNetwork(estate: Estate, of: InputObject, resourcePre
   const rest = Array.isArray(plugins) ? plugins.map((each) => spec.nested('metaPlugins', each)) : [];
   const config = ownConfig(spec, operatorNames);
   Object.assign(config, withIpam(spec, spec.json('ipam')));
-  const overridable = openedBy(spec, spec.json('capabilities'), config);
+  const overridable = openedBy(spec, spec.json('capabilities'), attacherOf(config, rest));
   spec.end();
   if (resourceName === undefined) {
     spec.lose('resourceName', 'is missing', 'correct the object');
@@ -109,7 +109,7 @@ function convertChain(
   if (mac !== undefined) config.macAddress = mac;
   first.loseIfSet('dns', 'netdra sets no name servers', 'set dnsConfig of the pod');
   Object.assign(config, withIpam(first, first.isSet('ipam') ? first.object('ipam') : undefined));
-  const overridable = openedBy(first, first.isSet('capabilities') ? first.object('capabilities') : undefined, config);
+  const overridable = openedBy(first, capabilitiesOf(first), attacherOf(config, rest));
   first.end();
   addNetwork(estate, { ...network, config }, rest, { ...context, overridable });
 }
@@ -144,17 +144,38 @@ function withIpam(fields: FieldReader, ipam: FieldReader | undefined): NetworkCo
   return { ipam: Object.fromEntries(ipam.names().map((name) => [name, ipam.raw(name)])) };
 }
 
+/** Who gives the VF its addresses: netdra, from claims or a plugin of IPAM, or the plugins of the chain. */
+type Attacher = 'netdra' | 'netdra-with-ipam' | 'plugins';
+
+function attacherOf({ ipam }: NetworkConfig, rest: readonly FieldReader[]): Attacher {
+  if (!rest.every(isTuning)) return 'plugins';
+  return ipam === undefined ? 'netdra' : 'netdra-with-ipam';
+}
+
+function capabilitiesOf(plugin: FieldReader): FieldReader | undefined {
+  return plugin.isSet('capabilities') ? plugin.object('capabilities') : undefined;
+}
+
 /** Returns the values that pods set in their annotation; with netdra, claims set them. */
-function openedBy(fields: FieldReader, capabilities: FieldReader | undefined, { ipam }: NetworkConfig) {
+function openedBy(fields: FieldReader, capabilities: FieldReader | undefined, attacher: Attacher) {
   if (capabilities === undefined) return [];
   const [mac, ips] = [capabilities.flag('mac'), capabilities.flag('ips')];
   capabilities.skip('deviceID', 'CNIDeviceInfoFile', 'infinibandGUID');
   if (capabilities.isSet('infinibandGUID')) {
     capabilities.lose('infinibandGUID', 'netdra sets no GUIDs', 'let the operator or the subnet manager set them');
   }
+  if (ips && attacher === 'plugins') {
+    const todo = 'let the ipam of the network choose them, or leave the network to Multus';
+    capabilities.lose('ips', 'claims give plugins no addresses', todo);
+  }
   capabilities.end();
-  if (mac || ips) fields.note('capabilities', 'pods set MAC and addresses in the claim instead of the annotation');
-  return [...(mac ? ['macAddress' as const] : []), ...(ips && ipam ? ['addresses' as const] : [])];
+  const what = attacher === 'plugins' ? 'the MAC' : 'MAC and addresses';
+  if (mac || (ips && attacher !== 'plugins'))
+    fields.note('capabilities', `pods set ${what} in the claim instead of the annotation`);
+  return [
+    ...(mac ? ['macAddress' as const] : []),
+    ...(ips && attacher === 'netdra-with-ipam' ? ['addresses' as const] : []),
+  ];
 }
 
 interface ChainContext {
@@ -175,11 +196,19 @@ function addNetwork(estate: Estate, network: Network, rest: readonly FieldReader
     estate.networks.push({ ...network, config });
     return;
   }
-  for (const plugin of rest) plugin.skip(...plugin.names());
-  const { name, namespace } = network;
+  const opened = new Set([
+    ...overridable,
+    ...rest.flatMap((plugin) => openedBy(plugin, capabilitiesOf(plugin), 'plugins')),
+  ]);
+  const { of, name, namespace } = network;
   const what = `netdra has no settings for the plugin ${foreign}: the network keeps its plugins`;
   reader.note(field, `${what}, so set cni.enabled and cni.definitionNamespaces: [${namespace}] in the chart's values`);
+  if (of.kind !== 'NetworkAttachmentDefinition') {
+    const why = `netdra runs the definition ${namespace}/${name}, which the operator deletes with the ${of.kind}`;
+    reader.note(field, `${why}: save it before you remove the operator, and apply it again`);
+  }
   const config: NetworkConfig = { attach: 'cni', networkAttachmentDefinition: { name, namespace } };
+  if (opened.size > 0) config.overridable = [...opened];
   estate.networks.push({ ...network, config });
 }
 
@@ -196,7 +225,7 @@ function isTuning(plugin: FieldReader): boolean {
 
 function openedByTuning(plugin: FieldReader) {
   // The plugin takes no addresses from pods.
-  return openedBy(plugin, plugin.isSet('capabilities') ? plugin.object('capabilities') : undefined, {});
+  return openedBy(plugin, capabilitiesOf(plugin), 'netdra');
 }
 
 function tuningConfig(plugin: FieldReader): NetworkConfig {

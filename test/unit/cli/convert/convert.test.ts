@@ -114,10 +114,39 @@ describe('netdra convert', () => {
       expect([isComplete, remarks]).toEqual([true, expect.stringContaining('in the claim instead of the annotation')]);
     });
 
+    it('lets claims set the MAC address that pods could set, also where the plugins keep the work', async () => {
+      const { yaml, isComplete } = await tuned({ capabilities: { mac: true } }, { type: 'sbr' });
+      expect(yaml).toMatch(/attach: cni\n(.*\n)*? +overridable:\n +- macAddress\n/);
+      expect(isComplete).toBe(true);
+    });
+
     it('names a capability that it does not know', async () => {
       const { isComplete, remarks } = await tuned({ capabilities: { speed: true } });
       expect([isComplete, remarks]).toEqual([false, expect.stringMatching(/capabilities\.speed: not converted/)]);
     });
+  });
+
+  it.each([
+    [
+      'a NetworkAttachmentDefinition',
+      `apiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: { name: n, namespace: apps, annotations: { k8s.v1.cni.cncf.io/resourceName: intel.com/nic } }\nspec: { config: '{"cniVersion":"1.0.0","plugins":[{"type":"sriov","capabilities":{"mac":true,"ips":true},"ipam":{"type":"static"}},{"type":"sbr"}]}' }\n`,
+    ],
+    [
+      'a NetworkAttachmentDefinition of host-device',
+      `apiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: { name: n, namespace: apps, annotations: { k8s.v1.cni.cncf.io/resourceName: intel.com/nic } }\nspec: { config: '{"cniVersion":"1.0.0","type":"host-device","capabilities":{"mac":true,"ips":true}}' }\n`,
+    ],
+    [
+      'a SriovNetwork',
+      `apiVersion: sriovnetwork.openshift.io/v1\nkind: SriovNetwork\nmetadata: { name: n, namespace: sriov }\nspec: { resourceName: nic, networkNamespace: apps, capabilities: '{"mac":true,"ips":true}', ipam: '{"type":"static"}', metaPlugins: '{"type":"sbr"}' }\n`,
+    ],
+  ])('reports addresses that pods set for plugins of %s, which claims cannot', async (_, text) => {
+    const { isComplete, remarks, yaml } = await convertText(text);
+    expect(isComplete).toBe(false);
+    expect(remarks).toMatch(/capabilities\.ips: not converted: claims give plugins no addresses/);
+    expect(remarks).toMatch(/capabilities: note: pods set the MAC in the claim instead of the annotation/);
+    expect(yaml).toMatch(/overridable:\n +- macAddress\n(?! +- )/);
+    const isOfOperator = text.includes('SriovNetwork');
+    expect(/definition apps\/n, which the operator deletes/.test(remarks)).toBe(isOfOperator);
   });
 
   it("writes no class that selects other drivers' devices", async () => {
