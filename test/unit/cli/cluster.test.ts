@@ -1,61 +1,20 @@
-import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ResourceV1ResourceClaim, V1Pod } from '@kubernetes/client-node';
 import { describe, expect, it, vi } from 'vitest';
-import { makeBundle } from '../../../src/cli/cluster/bundle.ts';
 import { formatClusterClaims, readClaims } from '../../../src/cli/cluster/claims.ts';
-import { Cluster, openCluster } from '../../../src/cli/cluster/open-cluster.ts';
-import type { ExecResult } from '../../../src/cli/cluster/pod-exec.ts';
-import { redactObject, redactText } from '../../../src/cli/cluster/redact.ts';
+import { openCluster } from '../../../src/cli/cluster/open-cluster.ts';
 import { nodeOfClaim, parseClaim, runOnNode } from '../../../src/cli/cluster/remote.ts';
-import { formatStatus, readStatus } from '../../../src/cli/cluster/status.ts';
+import { formatStatus } from '../../../src/cli/cluster/status.ts';
 import { readNodeView } from '../../../src/driver/nodeview/index.ts';
 import type { AllocatedDeviceStatus } from '../../../src/framework/kube/index.ts';
 import type { Device } from '../../../src/framework/resourceslice/index.ts';
 import { explain } from '../../../src/lib/errors.ts';
-import { ApiServer, type ApiServerOptions } from '../../doubles/api-server.ts';
-import { kubeConfigOf } from '../../doubles/kube.ts';
+import type { ApiServer } from '../../doubles/api-server.ts';
 import { buildClaim, buildPod, testDriver } from '../../doubles/objects.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
 import { largestSources } from '../driver/nodeview/sources.ts';
+import { installOn, options, startCluster } from './cluster-with-pods.ts';
 import { plainTerminal } from './plain-terminal.ts';
-
-const options = { driverName: testDriver, selector: 'app.kubernetes.io/name=netdra' };
-
-/** The double has no containers: what they answer to a command, and their logs. */
-class ClusterWithPods extends Cluster {
-  readonly commands: string[] = [];
-  answer: ExecResult = { exitCode: 0, stdout: '{}', stderr: '' };
-  log = '';
-
-  override async exec(...[pod, command]: Parameters<Cluster['exec']>): Promise<ExecResult> {
-    this.commands.push(`${pod.name} ${pod.container}: ${command.join(' ')}`);
-    return command.includes('log') ? { exitCode: 0, stdout: this.log, stderr: '' } : this.answer;
-  }
-
-  /** As the kubelet: the limit counts from the first line of the tail. */
-  override async readLog(...[, query]: Parameters<Cluster['readLog']>): Promise<string> {
-    const { previous, tailLines = Number.POSITIVE_INFINITY, limitBytes = Number.POSITIVE_INFINITY } = query;
-    if (previous !== undefined) throw new Error('previous terminated container not found');
-    const lines = this.log.split(/(?<=\n)/);
-    return lines.slice(-Number(tailLines)).join('').slice(0, Number(limitBytes));
-  }
-}
-
-/** A cluster, by default in its state after an installation: no node, no claim. */
-async function startCluster(more: ApiServerOptions = {}) {
-  await using stack = new AsyncDisposableStack();
-  const api = stack.use(await ApiServer.start(more));
-  const cluster = stack.use(new ClusterWithPods(kubeConfigOf(api)));
-  const owned = stack.move();
-  return {
-    api,
-    cluster,
-    status: () => readStatus(cluster, options),
-    statusText: async () => formatStatus(plainTerminal, await readStatus(cluster, options)),
-    [Symbol.asyncDispose]: () => owned.disposeAsync(),
-  };
-}
 
 const vf = (index: number, more: Partial<Device> = {}): Device => ({
   name: `vf-${index}`,
@@ -68,16 +27,6 @@ function publish(api: ApiServer, nodeName: string, devices: Device[], pool = { g
   const spec = { driver: testDriver, nodeName, pool: { name: nodeName, ...pool }, devices };
   api.create({ apiVersion: 'resource.k8s.io/v1', kind: 'ResourceSlice', metadata, spec } as never);
 }
-
-function installOn(api: ApiServer, nodeName: string, status: V1Pod['status'] = ready, driverName = testDriver): void {
-  const pod = buildPod(`netdra-${nodeName}-${driverName}`, { namespace: 'netdra', nodeName });
-  const labels = { 'app.kubernetes.io/name': 'netdra', 'app.kubernetes.io/version': '0.1.0' };
-  const image = 'registry:5000/netdra:0.2.0@sha256:0123';
-  const containers = [{ name: 'driver', image, args: ['run', `--driver-name=${driverName}`] }];
-  api.create({ ...pod, metadata: { ...pod.metadata, labels }, spec: { ...pod.spec, containers }, status });
-}
-
-const ready: V1Pod['status'] = { phase: 'Running', conditions: [{ type: 'Ready', status: 'True' }] };
 
 /** A claim with devices of a node, in use by a pod of its name unless `isFree`. */
 function allocate(api: ApiServer, name: string, devices: string[], { isFree = false, adminAccess = false } = {}): void {
@@ -390,108 +339,6 @@ describe('commands in the pod of the driver', () => {
     expect(await nodeOfClaim(cluster, testDriver, { namespace: 'default', name: 'new' }).catch(explain)).toMatch(
       /^claim default\/new has no device of sriov\.netdra\.dev \(kubectl describe/,
     );
-  });
-});
-
-describe('makeBundle', () => {
-  it('collects objects, tool output and logs without secrets, and lists what is missing', async () => {
-    await using bench = await startCluster();
-    using dir = tempDir();
-    const { api, cluster } = bench;
-    for (const node of ['node-1', 'node-2']) installOn(api, node);
-    api.edit<V1Pod>(
-      'Pod',
-      `netdra-node-1-${testDriver}`,
-      ({ spec }) => Object.assign(spec!.containers[0]!, { env: [{ name: 'PROXY_PASSWORD', value: 'hunter2' }] }),
-      'netdra',
-    );
-    const parameters = { cni: { etcd: { password: 'hunter2' }, url: 'https://joe:hunter2@etcd' } };
-    const config = [{ source: 'FromClaim' as const, parameters }];
-    api.create(buildClaim('a', { requests: [{ name: 'vf', devices: ['vf-0'] }], config }));
-    const token = 'eyJhbGciOi.eyJzdWIiOi.c2ln';
-    cluster.log = `{"msg":"GET","authorization":"Bearer abc.def"}\n{"token":"hunter2"} ${token}\n`;
-    cluster.answer = {
-      exitCode: 0,
-      stdout: JSON.stringify({ args: ['--password=hunter2'], device: 'vf-0' }),
-      stderr: '',
-    };
-    const out = join(dir.path, 'bundle');
-    const bundle = await makeBundle(cluster, { ...options, out, nodes: ['node-1'] });
-    expect(bundle.files).toEqual([
-      'claims.json',
-      'deviceclasses.json',
-      'missing.txt',
-      'networkdevicepolicies.json',
-      'nodenetworkdevices.json',
-      ...['claims.json', 'doctor.json', 'driver-debug.log', 'driver.log', 'inventory.json'].map(
-        (name) => `nodes/node-1/${name}`,
-      ),
-      'pods.json',
-      'resourceslices.json',
-      'status.json',
-    ]);
-    const texts = bundle.files.map((path) => readFileSync(join(out, path), 'utf8'));
-    expect(texts.filter((text) => /hunter2|eyJ|abc\.def/.test(text))).toEqual([]);
-    expect(JSON.parse(readFileSync(join(out, 'nodes/node-1/doctor.json'), 'utf8'))).toEqual({
-      args: ['--password=[removed]'],
-      device: 'vf-0',
-    });
-    expect(bundle.missing).toEqual(['nodes/node-1/driver-previous.log: previous terminated container not found']);
-    expect(statSync(out).mode & 0o777).toBe(0o700);
-    expect(await makeBundle(cluster, { ...options, out, nodes: [] }).catch(explain)).toMatch(
-      /^cannot make the folder .*bundle: EEXIST: .* \(name another folder with --out\)$/,
-    );
-    const never = join(dir.path, 'never');
-    expect(await makeBundle(cluster, { ...options, out: never, nodes: ['moon'] }).catch(explain)).toMatch(
-      /on node moon$/,
-    );
-    expect(existsSync(never)).toBe(false);
-  });
-
-  it.each([
-    ['many', 90_000, 'x'.repeat(20)],
-    ['long', 1_000, 'x'.repeat(8_000)],
-  ])('collects the end of a log of %s lines, and says that its beginning is missing', async (_, count, text) => {
-    await using bench = await startCluster();
-    using dir = tempDir();
-    const { api, cluster } = bench;
-    installOn(api, 'node-1');
-    cluster.log = Array.from({ length: count }, (_, index) => `{"line":${index},"msg":"${text}"}\n`).join('');
-    const out = join(dir.path, 'bundle');
-    const { missing } = await makeBundle(cluster, { ...options, out, nodes: [] });
-    const log = readFileSync(join(out, 'nodes/node-1/driver.log'), 'utf8');
-    const [first = '', ...others] = log.trimEnd().split('\n');
-    expect(JSON.parse(first).line).toBe(count - 1 - others.length);
-    expect(JSON.parse(others.at(-1) ?? '').line).toBe(count - 1);
-    expect(log.length).toBeLessThanOrEqual(4_000_000);
-    expect(missing).toContainEqual(expect.stringMatching(/^nodes\/node-1\/driver\.log: only its last \d+ lines$/));
-  });
-
-  it.each([
-    ['-----BEGIN EC PRIVATE KEY-----\nMHc\n-----END EC PRIVATE KEY-----', '[removed]'],
-    ['authorization: Basic am9lOng=', 'authorization: Basic [removed]'],
-    [
-      '{"cause":"{\\"password\\": \\"x y\\", \\"a\\": 1}"}',
-      '{"cause":"{\\"password\\": \\"[removed]\\", \\"a\\": 1}"}',
-    ],
-    ['api_key=abc&page=1', 'api_key=[removed]&page=1'],
-    [
-      'claim apps/fast-net: device 0000:3b:02.0, 02:00:00:00:00:01',
-      'claim apps/fast-net: device 0000:3b:02.0, 02:00:00:00:00:01',
-    ],
-  ])('turns %s', (text, redacted) => {
-    expect(redactText(text)).toBe(redacted);
-  });
-
-  it('keeps fields that only sound like secrets', () => {
-    const value = { secretRefs: ['a'], env: [{ name: 'NODE_NAME', value: 'n' }], tokens: { count: 3 }, uid: 'u-1' };
-    expect(redactObject(value)).toEqual(value);
-  });
-
-  it('removes values nested more than 64 levels deep', () => {
-    const deep = JSON.parse(`{"password":"hunter2","config":${'['.repeat(5_000)}${']'.repeat(5_000)},"uid":"u-1"}`);
-    const text = JSON.stringify(redactObject(deep));
-    expect(text).toMatch(/^\{"password":"\[removed\]","config":\[{63}"\[removed\]"\]{63},"uid":"u-1"\}$/);
   });
 });
 
