@@ -167,7 +167,7 @@ class Suite {
       `the cluster ${name} is still there. To look at it:`,
       `  export KUBECONFIG=${kubeconfig}`,
       '  kubectl get pods --all-namespaces',
-      `  kubectl logs --namespace ${driverNamespace} daemonset/netdra`,
+      `  kubectl logs --namespace ${driverNamespace} --selector app.kubernetes.io/name=netdra --prefix`,
       '  kubectl get resourceslices,resourceclaims --all-namespaces',
       '  kubectl get events --all-namespaces',
       `  ${engine} exec -it ${name}-control-plane bash`,

@@ -63,14 +63,14 @@ const others: Record<string, string[]> = {
     '--all-namespaces',
     '-A',
     '--raw=',
+    '--sort-by=',
   ],
   'kubectl annotate daemonset/netdra': ['--overwrite', '--namespace='],
   'kubectl label node': ['--overwrite'],
-  'kubectl logs': ['--namespace=', '-n=', '--tail=', '--container=', '-c=', '--since='],
+  'kubectl logs': ['--namespace=', '-n=', '--selector=', '--prefix', '--tail=', '--container=', '-c=', '--since='],
   'kubectl patch ndp': ['--subresource=', '--type=', '--patch='],
   'kubectl rollout restart': ['--namespace=', '-n='],
   'kubectl rollout status': ['--namespace=', '-n=', '--timeout='],
-  'kubectl rollout undo': ['--namespace=', '-n='],
   'kubectl uncordon': [],
   'kubectl wait': ['--for=', '--timeout=', '--namespace=', '-n=', '--all'],
   modprobe: [],
@@ -204,7 +204,15 @@ function findFormProblem(words: string[]): string | undefined {
     return `no check covers ${plain.slice(0, 3).join(' ')}: add it to test/unit/docs/check-command.ts`;
   const unknown = given.find(([name]) => !others[form]?.includes(name));
   if (unknown !== undefined) return `${form} has no option ${unknown[0]} that is known here`;
-  return findArgumentProblem(plain.slice(form.split(' ').length), given);
+  const names = plain.slice(form.split(' ').length);
+  return findPodProblem(form, names) ?? findArgumentProblem(names, given);
+}
+
+/** Of a workload, kubectl takes a ready pod: not the one whose log or container says why it is not ready. */
+function findPodProblem(form: string, names: readonly string[]): string | undefined {
+  const workload = names.find((name) => /^(daemonset|deployment|ds|deploy)s?\//.test(name));
+  if (workload === undefined || !/^kubectl (logs|exec)$/.test(form)) return undefined;
+  return `${form} takes any ready pod of ${workload}: name a pod, or use --selector`;
 }
 
 /** Files of the repository are there, and values are those that the chart has. */

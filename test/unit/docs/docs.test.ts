@@ -195,6 +195,8 @@ it.each([
   ['bash scripts/bootstrap.sh frobnicate it', 'no check covers frobnicate it'],
   ['kubectl get pods --frobnicate', 'kubectl get has no option --frobnicate'],
   ['kubectl apply --filename deploy/none.yaml', 'deploy/none.yaml is not there'],
+  ['kubectl logs --namespace netdra daemonset/netdra', 'takes any ready pod of daemonset/netdra'],
+  ['kubectl rollout undo', 'no check covers kubectl rollout undo'],
   ['helm install netdra deploy/helm/netdra --set image.tagg=1', 'the chart has no value image.tagg'],
   ['helm install netdra deploy/helm/netdra --set kubeletPlugin.logLevel=loud', 'the chart does not take'],
 ])('findCommandProblem reports the problem of %s', (line, problem) =>
