@@ -1,6 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { loadYaml } from '@kubernetes/client-node';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { renderErrors, renderReference, renderWrongInputs } from '../../../scripts/reference.ts';
 import { findCommandProblem } from './check-command.ts';
@@ -43,6 +44,12 @@ describe('every page', () => {
 
   it.each(pages)('%s links only to existing files and headings', (page) => {
     expect(findBrokenLinks(page, readFileSync(join(repo, page), 'utf8'))).toEqual([]);
+  });
+
+  it.each(pages)('%s names the chart in a registry as Chart.yaml does', (page) => {
+    const { name } = loadYaml<{ name: string }>(readFileSync(join(repo, 'deploy/helm/netdra/Chart.yaml'), 'utf8'));
+    const named = readFileSync(join(repo, page), 'utf8').matchAll(/oci:\/\/[\w.:-]+\/charts\/([\w-]+)/g);
+    expect([...named].map(([, each]) => each).filter((each) => each !== name)).toEqual([]);
   });
 
   // Decisions name what there was.
