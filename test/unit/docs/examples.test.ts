@@ -1,8 +1,9 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { loadAllYaml, type V1Container, type V1Pod } from '@kubernetes/client-node';
+import { loadAllYaml, type V1Container, type V1DeviceClass, type V1Pod } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
-import { repo } from './pages.ts';
+import { selectedKind } from '../../../src/cli/selected-kind.ts';
+import { listPages, readSnippets, repo } from './pages.ts';
 
 const read = (name: string) => readFileSync(join(repo, 'examples', name), 'utf8');
 const podsOf = (text: string) =>
@@ -42,6 +43,24 @@ describe('examples that need exclusive CPUs', () => {
 it('no example uses host-local, which assigns the same addresses on each node', () => {
   const names = readdirSync(join(repo, 'examples')).filter((name) => name.endsWith('.yaml'));
   expect(names.filter((name) => /type: host-local/.test(read(name)))).toEqual([]);
+});
+
+it.each([
+  ...readdirSync(join(repo, 'examples'))
+    .filter((name) => name.endsWith('.yaml'))
+    .map((name) => `examples/${name}`),
+  ...listPages(),
+])('%s has only classes that select either VFs or whole NICs', (path) => {
+  const texts = path.endsWith('.md')
+    ? readSnippets(path).flatMap(({ info, content }) => (info === 'yaml' ? [content] : []))
+    : [readFileSync(join(repo, path), 'utf8')];
+  const classes = texts
+    .flatMap((text) => loadAllYaml(text) as V1DeviceClass[])
+    .filter(({ kind }) => kind === 'DeviceClass');
+  const both = classes.filter(({ spec: { selectors = [] } }) =>
+    selectors.every(({ cel }) => selectedKind(cel?.expression ?? '') === undefined),
+  );
+  expect(both.map(({ metadata }) => metadata?.name)).toEqual([]);
 });
 
 interface Example {
