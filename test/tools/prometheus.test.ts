@@ -23,32 +23,38 @@ describe('promtool', () => {
   });
 
   it.each([
-    ['no-carrier', ['NetdraDevicesUnhealthy', 'NetdraNoFreeDevices']],
+    ['no-carrier', 0, ['NetdraDevicesUnhealthy', 'NetdraNoFreeDevices']],
+    // The policy says that the condition has no taint.
+    ['no-carrier', 8, []],
     // Planned work takes longer than the alerts wait.
-    ['operator-at-work', []],
-  ])('fires for a node whose devices are all in the condition %s: %j', (condition, alerts) => {
-    using dir = tempDir();
-    const labels = 'job="netdra", instance="worker-1:9797", node="worker-1"';
-    const test = {
-      interval: '1m',
-      input_series: [
-        { series: `netdra_devices_unhealthy{condition="${condition}", ${labels}}`, values: '8x30' },
-        { series: `netdra_devices_offered{${labels}}`, values: '8x30' },
-        { series: `netdra_devices_free{${labels}}`, values: '0x30' },
-      ],
-      promql_expr_test: [
-        {
-          expr: 'count by (alertname) (ALERTS{alertstate="firing"})',
-          eval_time: '20m',
-          exp_samples: alerts.map((name) => ({ labels: `{alertname="${name}"}`, value: 1 })),
-        },
-      ],
-    };
-    const path = join(dir.path, 'test.json');
-    const ruleFiles = [join(deploy, 'helm/netdra/alerts.yaml')];
-    writeFileSync(path, JSON.stringify({ rule_files: ruleFiles, evaluation_interval: '1m', tests: [test] }));
-    expect(promtool('test', 'rules', path)).toContain('SUCCESS');
-  });
+    ['operator-at-work', 0, []],
+  ])(
+    'fires for a node whose devices are all in the condition %s, and of which %i are free: %j',
+    (condition, free, alerts) => {
+      using dir = tempDir();
+      const labels = 'job="netdra", instance="worker-1:9797", node="worker-1"';
+      const test = {
+        interval: '1m',
+        input_series: [
+          { series: `netdra_devices_unhealthy{condition="${condition}", ${labels}}`, values: '8x30' },
+          { series: `netdra_devices_withheld{reason="${condition}", ${labels}}`, values: free === 0 ? '8x30' : '_x30' },
+          { series: `netdra_devices_offered{${labels}}`, values: '8x30' },
+          { series: `netdra_devices_free{${labels}}`, values: `${free}x30` },
+        ],
+        promql_expr_test: [
+          {
+            expr: 'count by (alertname) (ALERTS{alertstate="firing"})',
+            eval_time: '20m',
+            exp_samples: alerts.map((name) => ({ labels: `{alertname="${name}"}`, value: 1 })),
+          },
+        ],
+      };
+      const path = join(dir.path, 'test.json');
+      const ruleFiles = [join(deploy, 'helm/netdra/alerts.yaml')];
+      writeFileSync(path, JSON.stringify({ rule_files: ruleFiles, evaluation_interval: '1m', tests: [test] }));
+      expect(promtool('test', 'rules', path)).toContain('SUCCESS');
+    },
+  );
 
   it('has a unit test for every alert', () => {
     const { tests } = load(readFileSync(join(deploy, 'helm/alerts.test.yaml'), 'utf8')) as {

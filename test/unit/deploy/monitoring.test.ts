@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { loadYaml } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
+import { conditionNames } from '../../../src/driver/devices/device-conditions.ts';
 import { buildBusyMetrics } from './build-metrics.ts';
 
 const read = (path: string) => readFileSync(new URL(`../../../${path}`, import.meta.url), 'utf8');
@@ -102,6 +103,12 @@ describe('metrics in alerts and dashboards', () => {
     if (isOfAll) expect(rule.annotations.description).toContain('{{ or .Labels.node .Labels.instance }}');
     else expect(rule.annotations.summary).toContain('{{ or $labels.node $labels.instance }}');
     if (kept !== undefined) expect(kept).toContain('node');
+  });
+
+  it('cover each condition of devices by one alert, except planned work', () => {
+    const reasons = rules.flatMap(({ expr }) => [...expr.matchAll(/devices_withheld\{reason=~?"([^"]+)"/g)]);
+    const covered = reasons.flatMap(([, names = '']) => names.split('|'));
+    expect([...covered, 'operator-at-work'].sort()).toEqual([...conditionNames].sort());
   });
 
   it('have the buckets that the alert tests use', async () => {
