@@ -9,42 +9,32 @@ import {
   viewClaimFiles,
   viewFile,
 } from '../../../src/cli/metadata.ts';
-import { ClaimMetadata, layouts } from '../../../src/framework/metadata/index.ts';
-import { tempDir } from '../../doubles/temp-dir.ts';
+import type { ClaimMetadata } from '../../../src/framework/metadata/index.ts';
+import { Bench } from '../framework/metadata/bench.ts';
+import { driver } from '../framework/metadata/samples.ts';
 import { plainTerminal } from './plain-terminal.ts';
 
-const driver = 'sriov.netdra.dev';
 const claim = { namespace: 'apps', name: 'fast-net', uid: 'c-1' };
 const device = { driver, pool: 'node-1', name: '0000-3b-02-0' };
 const networkData = { interfaceName: 'net1', hardwareAddress: '02:00:00:00:00:01', ips: ['192.0.2.7/24'] };
 
-let dir: ReturnType<typeof tempDir>;
+const { pool, name } = device;
+const record = { claim, podUid: 'p-1', requests: { vf: { name: 'vf', devices: [{ pool, name }] } } };
+
+let bench: Bench;
 let metadata: ClaimMetadata;
-const dirs = () => ({
-  dataDir: join(dir.path, 'data'),
-  attributesDir: join(dir.path, 'attributes'),
-  downwardApiDir: join(dir.path, 'downward'),
-});
 beforeEach(async () => {
-  dir = tempDir();
-  metadata = new ClaimMetadata({
-    enabled: true,
-    ...dirs(),
-    driver,
-    cdiDir: join(dir.path, 'cdi'),
-    layouts: Object.values(layouts),
-  });
-  const { pool, name } = device;
-  const record = { claim, podUid: 'p-1', requests: { vf: { name: 'vf', devices: [{ pool, name }] } } };
+  bench = new Bench();
+  metadata = bench.start();
   await metadata.prepare(record, new Map([['vf', 'deferred' as const]]));
 });
-afterEach(() => dir[Symbol.dispose]());
+afterEach(() => bench[Symbol.dispose]());
 
 const update = () =>
   metadata.update(claim, 'vf', [
     { ...device, networkData, attributes: { vfIndex: { int: 0 }, driver: { string: 'iavf' } } },
   ]);
-const view = () => viewClaimFiles(driver, dirs(), 'apps/fast-net');
+const view = () => viewClaimFiles(driver, bench, 'apps/fast-net');
 const states = async () => Object.fromEntries((await view()).files.map(({ layout, state }) => [layout, state]));
 
 it('findClaim finds a claim by its name alone unless several namespaces have a claim of that name', () => {
@@ -75,17 +65,8 @@ describe('viewClaimFiles', () => {
 
   it("prints the state of a claim's start gate", async () => {
     const gate = { program: '/bin/netdra-gate', timeoutSeconds: 100 };
-    metadata = new ClaimMetadata({
-      enabled: true,
-      ...dirs(),
-      driver,
-      cdiDir: join(dir.path, 'cdi'),
-      layouts: [layouts.v1],
-      gate,
-    });
+    metadata = bench.start({ layouts: ['v1'], gate });
     expect((await view()).gate).toBeUndefined();
-    const { pool, name } = device;
-    const record = { claim, podUid: 'p-1', requests: { vf: { name: 'vf', devices: [{ pool, name }] } } };
     await metadata.prepare(record, new Map());
     const shown = async () => /^start gate: .*$/m.exec(formatClaimFiles(plainTerminal, await view()))?.[0];
     expect(await shown()).toBe('start gate: closed: containers wait');
@@ -127,19 +108,19 @@ describe('viewClaimFiles', () => {
   });
 
   it('reports that a claim is not prepared', async () => {
-    await expect(viewClaimFiles(driver, dirs(), 'apps/other')).rejects.toThrow(
+    await expect(viewClaimFiles(driver, bench, 'apps/other')).rejects.toThrow(
       'claim apps/other is not prepared on this node',
     );
   });
 });
 
 it('viewFile reports what is wrong with a file', async () => {
-  const path = join(dir.path, 'x.json');
+  const path = join(bench.path, 'x.json');
   writeFileSync(path, '{"apiVersion":"v1","kind":"Pod"}');
   const found = await viewFile(path);
   expect(isGood(found)).toBe(false);
   expect(formatFile(plainTerminal, found)).toMatch(
     /x\.json: not valid: metadata file .* cannot be decoded: no compatible/,
   );
-  expect((await viewFile(join(dir.path, 'none'))).problem).toMatch(/^cannot read metadata file .*ENOENT/);
+  expect((await viewFile(join(bench.path, 'none'))).problem).toMatch(/^cannot read metadata file .*ENOENT/);
 });

@@ -30,7 +30,14 @@ async function startBench() {
   const delayLists = (until: Promise<void>) => {
     delay = until;
   };
-  return { ...bench, list, labels, setLabel, delayLists };
+  /** Lets these pauses pass, each as soon as the list waits for nothing else. */
+  const pass = async (...pausesMs: number[]) => {
+    for (const pauseMs of pausesMs) {
+      await vi.waitFor(() => expect(clock.sleeping()).toEqual([pauseMs]));
+      clock.advance(pauseMs);
+    }
+  };
+  return { ...bench, list, labels, setLabel, delayLists, pass };
 }
 
 describe('FollowedList', () => {
@@ -83,8 +90,7 @@ describe('FollowedList', () => {
     await vi.waitFor(() => expect(own.clock.sleeping()).toEqual([6_000]));
     // The next watch fails, and after a pause of 1 s and half of 10 s so does the list.
     own.clock.advance(6_000);
-    await vi.waitFor(() => expect(own.clock.sleeping()).toEqual([6_000]));
-    own.clock.advance(6_000);
+    await own.pass(6_000);
     await vi.waitFor(() => expect(own.list.failure).toMatchObject({ httpStatus: 503 }));
     expect(own.list.objects?.size).toBe(1);
     away[Symbol.dispose]();
@@ -104,17 +110,11 @@ describe('FollowedList', () => {
     own.api.create(buildNode('a') as never);
     const away = own.api.failNext(path, 503, { times: Infinity });
     own.list.start();
-    for (const pauseMs of [1_500, 3_000, 6_000, 12_000, 24_000, 48_000, 90_000]) {
-      await vi.waitFor(() => expect(own.clock.sleeping()).toEqual([pauseMs]));
-      own.clock.advance(pauseMs);
-    }
+    await own.pass(1_500, 3_000, 6_000, 12_000, 24_000, 48_000, 90_000);
     await vi.waitFor(() => expect(own.clock.sleeping()).toEqual([90_000]));
     away[Symbol.dispose]();
     own.api.failNext(path, 403, { times: 2 });
-    for (const pauseMs of [90_000, 1_500, 3_000]) {
-      await vi.waitFor(() => expect(own.clock.sleeping()).toEqual([pauseMs]));
-      own.clock.advance(pauseMs);
-    }
+    await own.pass(90_000, 1_500, 3_000);
     await vi.waitFor(() => expect(own.list.objects?.size).toBe(1));
   });
 
@@ -122,10 +122,7 @@ describe('FollowedList', () => {
     await using own = await startBench();
     own.api.failNext(path, 403, { times: Infinity });
     own.list.start();
-    for (const pauseMs of [1_500, 3_000, 6_000, 12_000, 24_000, 48_000, 96_000, 192_000, 384_000, 450_000]) {
-      await vi.waitFor(() => expect(own.clock.sleeping()).toEqual([pauseMs]));
-      own.clock.advance(pauseMs);
-    }
+    await own.pass(1_500, 3_000, 6_000, 12_000, 24_000, 48_000, 96_000, 192_000, 384_000, 450_000);
   });
 
   it('reconnects soon after an occasional disconnect, and later each time if connections are short', async () => {
@@ -135,8 +132,7 @@ describe('FollowedList', () => {
       await own.api.until(() => own.api.watchCount === 1);
       own.clock.advance(afterMs);
       own.api.dropConnections();
-      await vi.waitFor(() => expect(own.clock.sleeping()).toEqual([pauseMs]));
-      own.clock.advance(pauseMs);
+      await own.pass(pauseMs);
     };
     for (let times = 0; times < 3; times++) await cut(300_000, 6_000);
     for (const pauseMs of [7_000, 9_000, 13_000]) await cut(1_000, pauseMs);
@@ -150,8 +146,7 @@ describe('FollowedList', () => {
     await own.api.until(() => own.api.watchCount === 1);
     using away = own.api.failNext(path, 503, { times: 1 });
     own.api.endWatches();
-    await vi.waitFor(() => expect(own.clock.sleeping()).toEqual([6_000]));
-    own.clock.advance(6_000);
+    await own.pass(6_000);
     await vi.waitFor(() => expect(own.clock.sleeping()).toEqual([6_000]));
     away[Symbol.dispose]();
     // The list is answered late, and has what there was when it was asked for.

@@ -14,19 +14,17 @@ import {
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import {
-  ClaimMetadata,
+  type ClaimMetadata,
   type ClaimRecord,
   type DeviceMetadata,
   inspectClaim,
-  layouts,
   type MetadataVersion,
   RecordFiles,
   readMetadataFile,
 } from '../../../../../src/framework/metadata/index.ts';
-import { tempDir } from '../../../../doubles/temp-dir.ts';
+import { Bench } from '../bench.ts';
+import { claim, driver } from '../samples.ts';
 
-const driver = 'sriov.netdra.dev';
-const claim = { namespace: 'default', name: 'fast-net', uid: '1a-uid' };
 const record: ClaimRecord = {
   claim,
   requests: { vf: { name: 'vf', devices: [{ pool: 'node-1', name: 'dev-1' }] } },
@@ -37,25 +35,17 @@ function deviceWith(ip: string): DeviceMetadata {
 }
 
 describe('ClaimMetadata', () => {
-  let dir: ReturnType<typeof tempDir>;
+  let bench: Bench;
   let metadata: ClaimMetadata;
   let file: string;
-  const open = (versions?: MetadataVersion[]) =>
-    new ClaimMetadata({
-      enabled: true,
-      driver,
-      dataDir: join(dir.path, 'data'),
-      cdiDir: join(dir.path, 'cdi'),
-      layouts: [layouts.v1, layouts.kep],
-      ...(versions && { versions }),
-    });
+  const open = (versions?: MetadataVersion[]) => bench.start({ layouts: ['v1', 'kep'], ...(versions && { versions }) });
 
   beforeEach(() => {
-    dir = tempDir();
+    bench = new Bench();
     metadata = open();
-    file = join(dir.path, 'data/dra-device-metadata/default_fast-net/vf/metadata.json');
+    file = join(bench.dataDir, 'dra-device-metadata/default_fast-net/vf/metadata.json');
   });
-  afterEach(() => dir[Symbol.dispose]());
+  afterEach(() => bench[Symbol.dispose]());
 
   it('writes the configured versions, but keeps the versions of a prepared claim', async () => {
     const textWith = async (versions: MetadataVersion[], uid: string) => {
@@ -66,8 +56,7 @@ describe('ClaimMetadata', () => {
     const [newer, older] = [await textWith(['v1beta1'], 'b-uid'), await textWith(['v1alpha1'], 'c-uid')];
     expect(newer + older).toBe(both);
     expect(older).toContain('metadata.resource.k8s.io/v1alpha1');
-    const dirs = { dataDir: join(dir.path, 'data'), attributesDir: dir.path, downwardApiDir: dir.path };
-    expect((await inspectClaim(driver, dirs, claim))?.files).toContainEqual(
+    expect((await inspectClaim(driver, bench, claim))?.files).toContainEqual(
       expect.objectContaining({ layout: 'v1', state: 'current' }),
     );
     expect((await textWith(['v1beta1'], 'c-uid')).trimEnd()).toBe(both.trimEnd());
@@ -76,7 +65,6 @@ describe('ClaimMetadata', () => {
 
   it('commits records of all claims of a call and changes of the driver together, leaving out failed claims', async () => {
     const steps: string[] = [];
-    const [dataDir, cdiDir] = [join(dir.path, 'data'), join(dir.path, 'cdi')];
     class NotedRecords extends RecordFiles {
       together(task: () => void): void {
         steps.push('begin');
@@ -88,14 +76,7 @@ describe('ClaimMetadata', () => {
         super.write(name, text);
       }
     }
-    metadata = new ClaimMetadata({
-      enabled: true,
-      driver,
-      dataDir,
-      cdiDir,
-      layouts: [layouts.v1],
-      records: new NotedRecords(dataDir),
-    });
+    metadata = bench.start({ layouts: ['v1'], records: new NotedRecords(bench.dataDir) });
     const claims = ['fast-net', 'slow-net', 'bad/name'].map((name) => ({
       record: { ...record, claim: { ...claim, name, uid: `${name[0]}-uid` } },
       contents: new Map(),
@@ -242,8 +223,7 @@ describe('ClaimMetadata', () => {
       writeFileSync(recordPath(), '');
       writeFileSync(file, readFileSync(file, 'utf8').slice(0, 50));
       const { ino } = statSync(otherFile());
-      const [dataDir, cdiDir] = [join(dir.path, 'data'), join(dir.path, 'cdi')];
-      metadata = new ClaimMetadata({ enabled: true, driver, dataDir, cdiDir, layouts: [layouts.v1] });
+      metadata = bench.start({ layouts: ['v1'] });
       await metadata.prepare(record, new Map([['vf', [deviceWith('192.0.2.2/24')]]]));
       expect([await generationOf(), (await readMetadataFile(otherFile())).generation]).toEqual([3, 3]);
       expect(statSync(otherFile()).ino).toBe(ino);
@@ -283,14 +263,14 @@ describe('ClaimMetadata', () => {
         const update = await metadata.update({ ...claim, uid }, 'vf', [deviceWith('192.0.2.1/24')]);
         expect(update).toMatchObject({ generation: 1 });
       }
-      expect(readdirSync(join(dir.path, 'cdi'))).toHaveLength(1);
+      expect(readdirSync(bench.cdiDir)).toHaveLength(1);
     });
 
     it.each([[''], ['{"schema":2}']])('can still unprepare the claim: %j', async (text) => {
       writeFileSync(recordPath(), text);
       await metadata.unprepare(claim);
-      expect(readdirSync(join(dir.path, 'data/dra-device-metadata'))).toEqual([]);
-      expect(readdirSync(join(dir.path, 'cdi'))).toEqual([]);
+      expect(readdirSync(join(bench.dataDir, 'dra-device-metadata'))).toEqual([]);
+      expect(readdirSync(bench.cdiDir)).toEqual([]);
     });
 
     it('keeps the claim when an earlier claim of the same name is removed', async () => {
