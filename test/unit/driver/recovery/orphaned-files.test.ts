@@ -3,12 +3,12 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { OrphanedFiles } from '../../../../src/driver/recovery/index.ts';
 import { Store, StoredRecords } from '../../../../src/driver/state/index.ts';
-import { CdiSpecs, ClaimMetadata, layouts } from '../../../../src/framework/metadata/index.ts';
+import { CdiSpecs, type ClaimMetadata } from '../../../../src/framework/metadata/index.ts';
 import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { testDriver } from '../../../doubles/objects.ts';
 import { storedClaim } from '../../../doubles/stored-claims.ts';
-import { tempDir } from '../../../doubles/temp-dir.ts';
+import { Bench } from '../../framework/metadata/bench.ts';
 
 const never = new AbortController().signal;
 
@@ -26,41 +26,29 @@ const ofOthers = {
 };
 
 describe('OrphanedFiles', () => {
-  let dir: ReturnType<typeof tempDir>;
+  let bench: Bench;
   let store: Store;
   let metadata: ClaimMetadata;
   let orphans: OrphanedFiles;
   let specs: CdiSpecs;
   let logger: RecordingLogger;
-  let [cdiDir, attributesDir, downwardApiDir] = ['', '', ''];
   const locks = new KeyedMutex();
-  const top = () => join(dir.path, 'dra-device-metadata');
+  const top = () => join(bench.dataDir, 'dra-device-metadata');
 
   beforeEach(() => {
-    dir = tempDir();
-    [cdiDir, attributesDir, downwardApiDir] = [
-      join(dir.path, 'cdi'),
-      join(dir.path, 'attributes'),
-      join(dir.path, 'etc'),
-    ];
+    bench = new Bench();
     logger = new RecordingLogger();
-    store = new Store(join(dir.path, 'state.db'));
-    metadata = new ClaimMetadata({
-      enabled: true,
-      driver: testDriver,
-      dataDir: dir.path,
-      cdiDir,
-      attributesDir,
-      downwardApiDir,
-      layouts: [layouts.v1, layouts['attributes-json'], layouts['downward-api']],
-      records: new StoredRecords({ store, dataDir: dir.path }),
+    store = new Store(join(bench.path, 'state.db'));
+    metadata = bench.start({
+      layouts: ['v1', 'attributes-json', 'downward-api'],
+      records: new StoredRecords({ store, dataDir: bench.dataDir }),
     });
-    specs = new CdiSpecs({ dir: cdiDir, driver: testDriver, class: 'device' });
+    specs = new CdiSpecs({ dir: bench.cdiDir, driver: testDriver, class: 'device' });
     orphans = new OrphanedFiles({ store, metadata, specs: [specs], locks, logger });
   });
   afterEach(() => {
     store[Symbol.dispose]();
-    dir[Symbol.dispose]();
+    bench[Symbol.dispose]();
   });
 
   /** Lays a claim down, with a file. */
@@ -85,6 +73,7 @@ describe('OrphanedFiles', () => {
   });
 
   it('removes files outside of claim directories whose claims are not in the store, and no other files', async () => {
+    const { cdiDir, attributesDir, downwardApiDir } = bench;
     const list = () =>
       [cdiDir, attributesDir, downwardApiDir].map((path) => readdirSync(path, { recursive: true }).sort());
     await layDown('kept');

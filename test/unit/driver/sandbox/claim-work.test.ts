@@ -8,13 +8,12 @@ import { MetadataWriter } from '../../../../src/driver/sandbox/metadata-writer.t
 import type { NumaResult } from '../../../../src/driver/sandbox/numa-placement.ts';
 import { Store } from '../../../../src/driver/state/index.ts';
 import type { Attachments, VfState } from '../../../../src/driver/vf/index.ts';
-import { ClaimMetadata, claimKey, formatDeviceKey, layouts } from '../../../../src/framework/metadata/index.ts';
+import { type ClaimMetadata, claimKey, formatDeviceKey } from '../../../../src/framework/metadata/index.ts';
 import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
-import { testDriver } from '../../../doubles/objects.ts';
 import { storedAttachment, storedClaim, storedDevice } from '../../../doubles/stored-claims.ts';
-import { tempDir } from '../../../doubles/temp-dir.ts';
+import { Bench } from '../../framework/metadata/bench.ts';
 
 describe('ClaimWork for the VFs of a claim', () => {
   const identity = { namespace: 'default', name: 'fast-net', uid: 'uid' };
@@ -29,7 +28,7 @@ describe('ClaimWork for the VFs of a claim', () => {
   });
   const never = new AbortController().signal;
 
-  let dir: ReturnType<typeof tempDir>;
+  let bench: Bench;
   let store: Store;
   let work: ClaimWork;
   let locks: KeyedMutex;
@@ -49,8 +48,8 @@ describe('ClaimWork for the VFs of a claim', () => {
   let alignment: NumaResult | undefined;
 
   beforeEach(async () => {
-    dir = tempDir();
-    store = new Store(join(dir.path, 'state.db'));
+    bench = new Bench();
+    store = new Store(join(bench.path, 'state.db'));
     pod = new Map([1, 2].map((index) => [`dev-${index}`, stateOf(index)]));
     detachErrors = new Map();
     calls = [];
@@ -58,14 +57,7 @@ describe('ClaimWork for the VFs of a claim', () => {
     steps = [];
     withdrawError = undefined;
     alignment = undefined;
-    metadata = new ClaimMetadata({
-      enabled: true,
-      driver: testDriver,
-      dataDir: dir.path,
-      cdiDir: join(dir.path, 'cdi'),
-      layouts: [layouts.v1],
-      gate: { program: '/opt/netdra-gate', timeoutSeconds: 100 },
-    });
+    metadata = bench.start({ layouts: ['v1'], gate: { program: '/opt/netdra-gate', timeoutSeconds: 100 } });
     const find = ({ name }: StoredDevice) => {
       const found = pod.get(name);
       if (found instanceof Error) throw found;
@@ -127,7 +119,7 @@ describe('ClaimWork for the VFs of a claim', () => {
   });
   afterEach(() => {
     store[Symbol.dispose]();
-    dir[Symbol.dispose]();
+    bench[Symbol.dispose]();
   });
 
   const progress = {
@@ -137,7 +129,7 @@ describe('ClaimWork for the VFs of a claim', () => {
   };
   const links = { changed: () => void steps.push('list again') };
   const serve = () => work.serve(identity, place, links as never, never, progress);
-  const claimDir = () => join(dir.path, 'dra-device-metadata', 'default_fast-net');
+  const claimDir = () => join(bench.dataDir, 'dra-device-metadata', 'default_fast-net');
   const gate = () => (existsSync(join(claimDir(), 'gate')) ? readFileSync(join(claimDir(), 'gate'), 'utf8') : 'none');
   const file = (request: string) => readFileSync(join(claimDir(), request, 'metadata.json'), 'utf8').trim();
   const dataOf = (index: number) => metadata.read(identity, `vf-${index}`)?.devices[0]?.networkData;

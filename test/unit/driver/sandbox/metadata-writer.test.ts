@@ -1,4 +1,3 @@
-import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { Metrics, observeFiles } from '../../../../src/app/ops/index.ts';
 import {
@@ -7,12 +6,11 @@ import {
   type MetadataWriterOptions,
 } from '../../../../src/driver/sandbox/metadata-writer.ts';
 import { readGate } from '../../../../src/framework/metadata/gate/gate.ts';
-import { ClaimMetadata, layouts } from '../../../../src/framework/metadata/index.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { testDriver } from '../../../doubles/objects.ts';
 import { storedDevice } from '../../../doubles/stored-claims.ts';
-import { tempDir } from '../../../doubles/temp-dir.ts';
+import { Bench } from '../../framework/metadata/bench.ts';
 
 const identity = { uid: 'u', namespace: 'apps', name: 'fast-net' };
 const device = storedDevice();
@@ -114,11 +112,10 @@ describe('MetadataWriter', () => {
   });
 
   it('keeps the start gate open for a pod that runs without files when a later prepare adds complete files', async () => {
-    using dir = tempDir();
+    using bench = new Bench();
     const gate = { program: '/opt/netdra-gate', timeoutSeconds: 100 };
     const start = (enabled: boolean) => {
-      const dirs = { dataDir: join(dir.path, 'data'), cdiDir: join(dir.path, 'cdi') };
-      const metadata = new ClaimMetadata({ driver: testDriver, ...dirs, layouts: [layouts.v1], enabled, gate });
+      const metadata = bench.start({ layouts: ['v1'], enabled, gate });
       const update: MetadataCalls['updateRequestMetadata'] = (...call) => metadata.update(...call);
       return { metadata, writer: open({ ...fakeFiles(0), updateRequestMetadata: update }).writer };
     };
@@ -126,25 +123,19 @@ describe('MetadataWriter', () => {
     const off = start(false);
     await off.metadata.prepare({ claim: identity, requests }, new Map());
     await off.writer.write(identity, 's1', readings);
-    expect(readGate(join(dir.path, 'data'), identity)).toEqual({ state: 'served', sandboxId: 's1' });
+    expect(readGate(bench.dataDir, identity)).toEqual({ state: 'served', sandboxId: 's1' });
     const on = start(true);
     await on.metadata.prepare({ claim: identity, requests }, new Map());
-    expect(readGate(join(dir.path, 'data'), identity)).toEqual({ state: 'served', sandboxId: 's1' });
+    expect(readGate(bench.dataDir, identity)).toEqual({ state: 'served', sandboxId: 's1' });
     expect(await on.metadata.read(identity, 'vf')).toMatchObject({ generation: 1 });
   });
 
   it('logs and counts only actual writes, even after a restart', async () => {
-    using dir = tempDir();
+    using bench = new Bench();
     const logger = new RecordingLogger();
     const metrics = new Metrics({ driver: testDriver, version: '1', metadataEnabled: true });
     const start = () => {
-      const dirs = { dataDir: join(dir.path, 'data'), cdiDir: join(dir.path, 'cdi') };
-      const metadata = new ClaimMetadata({
-        enabled: true,
-        driver: testDriver,
-        ...dirs,
-        layouts: [layouts.v1, layouts.kep],
-      });
+      const metadata = bench.start({ layouts: ['v1', 'kep'] });
       const update: MetadataCalls['updateRequestMetadata'] = (...call) => metadata.update(...call);
       const files = observeFiles({ ...fakeFiles(0), updateRequestMetadata: update }, metrics, systemClock);
       const options = { driver: testDriver, files, attributesOf: () => ({}), logger };
