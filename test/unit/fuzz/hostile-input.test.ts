@@ -59,7 +59,6 @@ async function startDriver(layoutNames: readonly LayoutName[] = ['v1', 'kep']) {
 }
 
 const it = itWith(() => startDriver());
-const device = { driver: testDriver, pool: 'node-1', name: 'dev-1' };
 
 const longName = `${'x'.repeat(247)}.example`;
 
@@ -90,15 +89,6 @@ it.each([
     expect(readFileSync(join(driver.bench.dir, 'beside.json'), 'utf8')).toBe('of another program');
   },
 );
-
-it('a claim with unusual valid names is prepared if a request is named like a member of every JavaScript object', async ({
-  own: driver,
-}) => {
-  const claim = driver.add('fast-net', { requests: [{ name: 'constructor', devices: ['dev-1'] }] });
-  const prepared = await driver.kubelet.nodePrepareResources([claim]);
-  expect(prepared.claims[claim.uid]).toMatchObject({ error: '', devices: [{ requestNames: ['constructor'] }] });
-  expect(await driver.helper.updateRequestMetadata(claim, 'constructor', [device])).toMatchObject({ generation: 1 });
-});
 
 /**
  * Parameters of a VFConfig that are so many bytes as JSON: `@` in the fields stands for what fills them up, `[@]` for

@@ -175,17 +175,6 @@ describe('names used in paths', () => {
 });
 
 describe('files and directories', () => {
-  it('can be read by every user', async () => {
-    await metadata.prepare(record, new Map());
-    await metadata.update(claim, 'vf', devices);
-    for (const file of bench.files()) {
-      expect(statSync(join(bench.path, file)).mode & 0o777).toBe(0o644);
-      for (let dir = dirname(file); dir !== '.'; dir = dirname(dir)) {
-        expect(statSync(join(bench.path, dir)).mode & 0o777).toBe(0o755);
-      }
-    }
-  });
-
   it('can be read by every user with a strict umask', async () => {
     const before = process.umask(0o077);
     try {
