@@ -1,6 +1,7 @@
 import { expect } from 'vitest';
-import { type LauncherFiles, pciAddressForLibvirt } from '../../../test/doubles/kubevirt.ts';
+import { pciAddressForLibvirt } from '../../../test/doubles/kubevirt.ts';
 import { buildPod, generateClaim } from '../../../test/doubles/objects.ts';
+import { launcherFiles } from '../../node/launcher-files.ts';
 import { exec, runContainer } from '../../node/pod.ts';
 import { packagedProgram } from '../image/package-programs.ts';
 import { classConfig, vfConfig } from '../vf-config.ts';
@@ -52,10 +53,7 @@ it('QEMU as user 107 opens the VF that KubeVirt reads from the file, and the PF 
     expect(exitCode, `${stdout}\n${stderr}`).toBe(0);
     return stdout;
   };
-  const files: LauncherFiles = {
-    list: async (dir) => (await run('ls', '-A', dir)).trim().split('\n'),
-    read: (path) => run('cat', path),
-  };
+  const files = launcherFiles({ id, exec: (...command) => exec(cri, id, command, 200) });
   const request = { claimName: 'nic', requestName: 'vf' };
   const pciAddress = await pciAddressForLibvirt(files, [{ name: 'nic' }], request);
   expect(pciAddress).toBe(vf.pciAddress);
