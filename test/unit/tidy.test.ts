@@ -1,12 +1,11 @@
 import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
+import { repository as repo } from '../../scripts/run-command.ts';
 import { schemaVersion } from '../../src/driver/state/store-schema.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 
-const repo = fileURLToPath(new URL('../../', import.meta.url));
 const longestFunction = 60;
 const longestFile = 350;
 /** `Pick` and `Omit`: what code needs of another part is an interface with a name of its own. */

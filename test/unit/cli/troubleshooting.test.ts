@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
+import { repository as repo } from '../../../scripts/run-command.ts';
 import {
   claimsCommand,
   doctorCommand,
@@ -12,7 +12,6 @@ import {
 } from '../../../src/cli/commands.ts';
 import { createProgram } from '../../../src/program.ts';
 
-const repo = fileURLToPath(new URL('../../../', import.meta.url));
 const page = readFileSync(join(repo, 'docs/troubleshooting.md'), 'utf8');
 const sources = ['src', 'nri', 'programs/src']
   .flatMap((folder) =>

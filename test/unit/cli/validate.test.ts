@@ -1,14 +1,13 @@
 import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
+import { repository as repo } from '../../../scripts/run-command.ts';
 import { type ValidateOptions, validateFiles } from '../../../src/cli/validate.ts';
 import { formatValidation } from '../../../src/cli/validate-reports.ts';
 import { testDriver } from '../../doubles/objects.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
 import { plainTerminal } from './plain-terminal.ts';
 
-const repo = fileURLToPath(new URL('../../../', import.meta.url));
 const options: ValidateOptions = { driverName: testDriver, openClaimFields: [] };
 
 /** Validates files with these texts, and gives the lines of the result; they are named by their number. */

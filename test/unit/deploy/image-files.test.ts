@@ -1,7 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, readlinkSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { listImageFiles, makeImageFiles } from '../../../deploy/image/image-files.ts';
 import {
@@ -15,9 +14,9 @@ import {
   programPath,
 } from '../../../deploy/image/layout.ts';
 import packageInfo from '../../../package.json' with { type: 'json' };
+import { repository as repo } from '../../../scripts/run-command.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
 
-const repo = fileURLToPath(new URL('../../../', import.meta.url));
 const names = Object.keys(architectures) as Architecture[];
 const architecture = names.find((name) => architectures[name] === process.arch) ?? 'amd64';
 

@@ -1,12 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { loadYaml, type V1DaemonSet } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
+import { repository as repo } from '../../../scripts/run-command.ts';
 import { buildMetrics } from './build-metrics.ts';
 import { findObject } from './manifest-objects.ts';
 
-const repo = fileURLToPath(new URL('../../../', import.meta.url));
 const [valuesPage = '', permissionsPage = '', metricsPage = ''] = ['values', 'permissions', 'metrics'].map((name) =>
   readFileSync(join(repo, `docs/${name}.md`), 'utf8'),
 );

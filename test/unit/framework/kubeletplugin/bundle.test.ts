@@ -2,13 +2,11 @@ import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { cpSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { build, type Format } from 'esbuild';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { repository as repo } from '../../../../scripts/run-command.ts';
 import { DraClient } from '../../../doubles/kubelet-dra-client.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
-
-const repo = fileURLToPath(new URL('../../../..', import.meta.url));
 
 const driver = `
 import { startKubeletPlugin } from './src/framework/kubeletplugin/index.ts';

@@ -2,14 +2,13 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { expect, it } from 'vitest';
+import { repository as repo } from '../../../../scripts/run-command.ts';
 import { ApiServer } from '../../../doubles/api-server.ts';
 import { DraClient } from '../../../doubles/kubelet-dra-client.ts';
 import { buildClaim, buildPod, testNode } from '../../../doubles/objects.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 
-const repo = fileURLToPath(new URL('../../../../', import.meta.url));
 const driver = 'scratch.example.com';
 /** Lets the example import the sources instead of an installed package. */
 const sources = `import { registerHooks } from 'node:module';

@@ -60,6 +60,13 @@ export async function startBench({ random = 0, ...options }: ApiServerOptions & 
       await poll(() => clock.sleeping().filter((ms) => ms === recheckMs)).toHaveLength(1);
       await poll(() => api.watchCount).toBe(1);
     },
+    /** Lets these pauses pass, each as soon as the publisher is in it. */
+    async pass(...pausesMs: number[]): Promise<void> {
+      for (const pauseMs of pausesMs) {
+        await poll(() => clock.sleeping()).toContain(pauseMs);
+        clock.advance(pauseMs);
+      }
+    },
     /** Lets the publisher's time pass, second by second, until something is so. @returns how many seconds it took */
     async passTime(isSo: () => boolean, limitSeconds = 600): Promise<number> {
       for (let seconds = 0; ; seconds++) {

@@ -58,10 +58,7 @@ describe('SlicePublisher on failures', () => {
     const broken = bench.api.failNext('POST /resourceslices', 500, { times: Infinity });
     const publisher = bench.start();
     publisher.publish(onePool(devices(1)));
-    for (const pauseMs of [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]) {
-      await poll(() => bench.clock.sleeping()).toContain(pauseMs);
-      bench.clock.advance(pauseMs);
-    }
+    await bench.pass(1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000);
     await poll(() => bench.clock.sleeping()).toContain(30_000);
     broken[Symbol.dispose]();
     expect(await bench.settle(() => publisher.publish(onePool(devices(2))))).toEqual(['POST']);
@@ -71,10 +68,7 @@ describe('SlicePublisher on failures', () => {
     await using bench = await startBench({ random: 0.5 });
     bench.api.failNext('POST /resourceslices', 500, { times: 2 });
     bench.start().publish(onePool(devices(1)));
-    for (const pauseMs of [1_500, 3_000]) {
-      await poll(() => bench.clock.sleeping()).toContain(pauseMs);
-      bench.clock.advance(pauseMs);
-    }
+    await bench.pass(1_500, 3_000);
     // And a tenth more than five minutes for the next look.
     await poll(() => bench.clock.sleeping()).toContain(330_000);
     // The API server ends all watches, as it does when it stops.
@@ -179,10 +173,7 @@ describe('SlicePublisher on failures', () => {
     bench.api.failNext('GET /resourceslices', 403, { times: Infinity, message: 'resourceslices is forbidden' });
     const publisher = bench.start();
     publisher.publish(onePool(devices(1)));
-    for (const pauseMs of [1_000, 2_000, 4_000, 8_000, 16_000]) {
-      await poll(() => bench.clock.sleeping()).toContain(pauseMs);
-      bench.clock.advance(pauseMs);
-    }
+    await bench.pass(1_000, 2_000, 4_000, 8_000, 16_000);
     await poll(() => bench.clock.sleeping()).toContain(300_000);
     expect(bench.errors.every((error) => isKubeError(error, 'api-forbidden'))).toBe(true);
     expect(bench.logger.lines[0]?.fields.reason).toMatch(/resourceslices is forbidden \(the driver's role lacks/);
@@ -192,10 +183,7 @@ describe('SlicePublisher on failures', () => {
     await using bench = await startBench();
     const away = bench.api.failNext('GET /resourceslices', 503, { times: Infinity });
     bench.start().publish(onePool(devices(1)));
-    for (const pauseMs of [1_000, 2_000, 4_000, 8_000, 16_000, 30_000]) {
-      await poll(() => bench.clock.sleeping()).toContain(pauseMs);
-      bench.clock.advance(pauseMs);
-    }
+    await bench.pass(1_000, 2_000, 4_000, 8_000, 16_000, 30_000);
     await poll(() => bench.clock.sleeping()).toContain(30_000);
     away[Symbol.dispose]();
     bench.api.failNext('GET /resourceslices', status);
@@ -208,10 +196,7 @@ describe('SlicePublisher on failures', () => {
   it('retries as often as before while unauthorized, until a new token is read', async ({ own: bench }) => {
     bench.api.failNext('GET /resourceslices', 401, { times: Infinity });
     bench.start().publish(onePool(devices(1)));
-    for (const pauseMs of [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]) {
-      await poll(() => bench.clock.sleeping()).toContain(pauseMs);
-      bench.clock.advance(pauseMs);
-    }
+    await bench.pass(1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000);
   });
 
   it('leaves the slices of the other instance in a rolling update alone, although the server drops fields', async ({

@@ -8,8 +8,7 @@ type Bench = Awaited<ReturnType<typeof startBench>>;
 async function disturb(bench: Bench, pauseMs: number, change: () => void): Promise<string[]> {
   return await bench.settle(async () => {
     change();
-    await poll(() => bench.clock.sleeping()).toContain(pauseMs);
-    bench.clock.advance(pauseMs);
+    await bench.pass(pauseMs);
   });
 }
 
