@@ -206,15 +206,6 @@ describe('SandboxRegistry', () => {
     expect([registry.find('s1'), registry.mayBeCurrent(facts('s1', 'p'))]).toEqual([undefined, false]);
   });
 
-  it('does not treat a sandbox as removed if it starts within the 10 s', async () => {
-    put('a', 'pod-s1', 's1');
-    registry.synchronize([], none);
-    registry.adopt(facts('s1'), false);
-    clock.advance(10_000);
-    await requeue(3);
-    expect(done.filter((each) => each.startsWith('detach'))).toEqual([]);
-  });
-
   it('serves a sandbox that it took for removed again once its VFs have left it', async () => {
     missSandbox();
     registry.requeueAll();
