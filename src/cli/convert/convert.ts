@@ -3,6 +3,7 @@ import * as yaml from 'js-yaml';
 import { yamlPlaces } from '../../driver/api/yaml-places.ts';
 import { explain } from '../../lib/errors.ts';
 import { findYamlProblem } from '../../lib/json-depth.ts';
+import { isNear } from '../strict-checks.ts';
 import { convertDevicePlugin, isDevicePluginConfig } from './device-plugin.ts';
 import { DraConverter } from './dra-objects.ts';
 import { Estate, type OutputObject } from './estate.ts';
@@ -35,6 +36,24 @@ const unsupported: Record<string, string> = {
 };
 /** Objects that need no counterpart. */
 const withoutCounterpart = ['SriovOperatorConfig'];
+/** Kinds that are converted or reported, by API group. `isWhole`: the group has no others. */
+const knownKinds: Record<string, { kinds: readonly string[]; isWhole?: true }> = {
+  'sriovnetwork.openshift.io': {
+    kinds: [
+      'SriovNetworkNodePolicy',
+      'SriovNetworkNodeState',
+      'SriovNetwork',
+      'SriovIBNetwork',
+      ...Object.keys(unsupported),
+      ...withoutCounterpart,
+    ],
+    isWhole: true,
+  },
+  'sriovnetwork.k8snetworkplumbingwg.io': { kinds: ['SriovResourcePolicy', 'DeviceAttributes'], isWhole: true },
+  'k8s.cni.cncf.io': { kinds: ['NetworkAttachmentDefinition'] },
+  'resource.k8s.io': { kinds: ['DeviceClass', 'ResourceClaim', 'ResourceClaimTemplate'] },
+};
+const nothing = 'has no object of another SR-IOV stack';
 
 /**
  * Converts objects of other SR-IOV stacks.
@@ -47,37 +66,48 @@ export async function convertFiles(
   const options = { driverName, resourcePrefix, takeOver };
   const report = new ConversionReport();
   const input: InputObject[] = [];
+  const empty: InputObject[] = [];
   let left = mostBytes;
   for (const file of files) {
-    const whole: InputObject = {
-      file,
-      placeOf: () => ({ line: 1, column: 1 }),
-      at: [],
-      kind: 'file',
-      name: file,
-      namespace: undefined,
-      value: {},
-    };
+    const whole = wholeFile(file);
     try {
       const text = await readBounded(file, left);
       left -= Buffer.byteLength(text);
-      input.push(...objectsIn(file, text));
+      const found = objectsIn(file, text);
+      input.push(...found);
+      if (!found.some(isForeign)) empty.push(whole);
     } catch (error) {
       report.lost(whole, [], `cannot be read: ${explain(error)}`, 'correct the file');
     }
   }
   const objects = convertObjects(input, report, options);
-  if (input.length > 0 && objects.length === 0 && report.isComplete) {
-    const [first] = input as [InputObject];
-    report.lost(
-      { ...first, kind: 'file', name: first.file, at: [] },
-      [],
-      'has no object of another SR-IOV stack',
-      'see docs/migration.md',
-    );
+  if (objects.length === 0 && report.isComplete) {
+    for (const file of files) report.lost(wholeFile(file), [], nothing, 'see docs/migration.md');
+  } else {
+    for (const file of empty) report.note(file, [], nothing);
   }
   const text = objects.map(formatObject).join('');
   return { yaml: text, objects: objects.length, remarks: report.remarks, isComplete: report.isComplete };
+}
+
+function wholeFile(file: string): InputObject {
+  const placeOf = () => ({ line: 1, column: 1 });
+  return { file, placeOf, at: [], kind: 'file', name: file, namespace: undefined, value: {} };
+}
+
+/** Returns whether an object is one of another SR-IOV stack, or has a kind that may be misspelled. */
+function isForeign(of: InputObject): boolean {
+  const isKnown = Object.values(knownKinds).some(({ kinds }) => kinds.includes(of.kind));
+  return isKnown || isDevicePluginConfig(of) || whyUnknown(of) !== undefined;
+}
+
+/** Returns what to do about an object whose kind is probably a mistake. */
+function whyUnknown({ kind, value: { apiVersion } }: InputObject): string | undefined {
+  const { kinds, isWhole } = knownKinds[String(apiVersion).split('/')[0] ?? ''] ?? { kinds: [] };
+  if (kinds.includes(kind)) return undefined;
+  const meant = kinds.find((each) => isNear(kind, each));
+  if (meant !== undefined) return `is ${meant} meant?`;
+  return isWhole ? 'leave it out, or correct its kind' : undefined;
 }
 
 async function readBounded(file: string, most: number): Promise<string> {
@@ -97,10 +127,14 @@ function objectsIn(file: string, text: string): InputObject[] {
     const problem = findYamlProblem(document, text);
     if (problem !== undefined) throw new Error(`document ${index + 1} ${problem}`);
     const placeOf = places[index] ?? (() => ({ line: 1, column: 1 }));
-    const { items } = Object(document);
+    const { kind, items } = Object(document);
+    // An empty list of a client in Go.
+    const isEmptyList = items === null && String(kind).endsWith('List');
     const objects: [unknown, PropertyKey[]][] = Array.isArray(items)
       ? items.map((item, at) => [item, ['items', at]])
-      : [[document, []]];
+      : isEmptyList
+        ? []
+        : [[document, []]];
     return objects.flatMap(([value, at]) => {
       if (typeof value !== 'object' || value === null || Array.isArray(value)) return [];
       const fields = { ...value } as Record<string, unknown>;
@@ -143,6 +177,8 @@ function convertObjects(
     const why = unsupported[each.kind];
     if (why !== undefined) report.lost(each, [], `${each.kind} has no counterpart`, why);
     if (withoutCounterpart.includes(each.kind)) report.note(each, [], 'needs no counterpart');
+    const todo = whyUnknown(each);
+    if (todo !== undefined) report.lost(each, [], `${each.kind} is no kind that netdra convert knows`, todo);
   }
   return assemble(estate, driverName);
 }

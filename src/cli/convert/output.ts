@@ -6,10 +6,11 @@ import { networkDevicePolicySchema } from '../../driver/api/policy-object.ts';
 import { checkSchema } from '../../driver/api/schema-faults.ts';
 import { kubernetesName, vfConfigSchema } from '../../driver/api/vf-config.ts';
 import type { VfConfig } from '../../driver/model/index.ts';
-import type { Estate, Network, OutputObject, PfRule, RuleForNodes } from './estate.ts';
+import type { Estate, Network, OutputObject, RuleForNodes } from './estate.ts';
 import { selectResource } from './expressions.ts';
 import { mergedConfig } from './networks.ts';
 import type { ConversionReport, InputObject } from './report.ts';
+import { covers, haveSamePf, mayOverlap } from './rule-overlap.ts';
 
 const apiVersion = 'netdra.dev/v1alpha1';
 /** Returns whether the device plugin's dialect accepts a resource name. */
@@ -53,7 +54,10 @@ function policies({ rules, report }: Estate): OutputObject[] {
   return groups.map((group) => {
     const [{ of, nodeSelector }] = group as [RuleForNodes];
     const inOrder = group.toSorted((one, other) => one.priority - other.priority);
-    for (const [index, each] of inOrder.entries()) reportHidden(report, each, inOrder.slice(index + 1));
+    for (const [index, each] of inOrder.entries()) {
+      reportHidden(report, each, inOrder.slice(index + 1));
+      reportIdle(report, each, inOrder.slice(0, index));
+    }
     const pfs = inOrder.map(({ rule }) => rule);
     const unique = pfs.filter((rule, index) => !pfs.slice(0, index).some((other) => isDeepStrictEqual(other, rule)));
     const isFirst = groups.findIndex(([each]) => each?.of.name === of.name) === groups.indexOf(group);
@@ -104,14 +108,20 @@ function reportHidden(report: ConversionReport, one: RuleForNodes, later: readon
   report.lost(one.of, ['data'], why, 'name different PFs (pfNames, rootDevices) or ranges of VFs for them');
 }
 
-function mayOverlap(one: PfRule, other: PfRule): boolean {
-  const selectors = [one, other].map(({ select, vfs, vfDriver }) => ({ ...select, vfs, vfDriver }));
-  const [a = {}, b = {}] = selectors as Record<string, string | string[] | undefined>[];
-  return Object.keys(a).every((field) => {
-    const [mine, theirs] = [a[field], b[field]];
-    if (mine === undefined || theirs === undefined) return true;
-    return !new Set([mine].flat()).isDisjointFrom(new Set([theirs].flat()));
-  });
+/** Reports a rule, or its number of VFs, that has no effect, since an earlier rule has its VFs, or its PF. */
+function reportIdle(report: ConversionReport, { of, rule }: RuleForNodes, earlier: readonly RuleForNodes[]): void {
+  const others = earlier.filter((each) => !isDeepStrictEqual(each.rule, rule));
+  const first = others.find((each) => each.narrowedBy === undefined && covers(each.rule, rule));
+  if (first !== undefined) {
+    const why = `has no effect: ${first.of.kind} ${first.of.name} comes first for the same VFs`;
+    report.lost(of, [], why, 'name different PFs or ranges of VFs in them (pfNames: ["ens1f0#0-3"]), or leave one out');
+    return;
+  }
+  const { numVfs } = rule;
+  const other = others.find((each) => each.rule.numVfs !== undefined && haveSamePf(each.rule, rule));
+  if (numVfs === undefined || other === undefined || other.rule.numVfs === numVfs) return;
+  const why = `${other.of.kind} ${other.of.name} sets ${other.rule.numVfs} for the same PF`;
+  report.lost(of, ['spec', 'numVfs'], why, 'give both the same number');
 }
 
 function networkObjects({ resources, report }: Estate, driver: string, network: Network): OutputObject[] {

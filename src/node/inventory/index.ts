@@ -7,7 +7,7 @@ export { linkIdentity, type NetworkDevice } from './device.ts';
 export { DevicePlugins, type GivenOut, judgeAll, kubeletCheckpoint } from './device-plugins.ts';
 export { type Exclusion, type ExclusionReason, type ExclusionVerdict, explainExclusion } from './exclusion.ts';
 export { Inventory, type InventoryOptions } from './inventory.ts';
-export { type InventoryPolicy, inventoryPolicySchema, policySpecSchema } from './inventory-policy.ts';
+export { type InventoryPolicy, inventoryPolicySchema, parseRange, policySpecSchema } from './inventory-policy.ts';
 export { emptyReport, type InventoryReport } from './inventory-report.ts';
 export {
   type ConditionReading,

@@ -171,7 +171,8 @@ function fits(wanted: string | string[] | undefined, value: string | undefined):
   return wanted === undefined || (value !== undefined && [wanted].flat().includes(value));
 }
 
-function parseRange(text: string): { first: number; last: number }[] {
+/** Parses valid indices and ranges of VFs: `0-3,6`. */
+export function parseRange(text: string): { first: number; last: number }[] {
   return text.split(',').map((part) => {
     const [first = 0, last = first] = part.split('-').map(Number);
     return { first, last };

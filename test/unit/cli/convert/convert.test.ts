@@ -72,6 +72,87 @@ describe('netdra convert', () => {
     expect((await convertText(external, { takeOver: true })).yaml).not.toContain('numVfs');
   });
 
+  it.each(['', 'apiVersion: v1\nkind: List\nitems: []\n', 'apiVersion: v1\nkind: PodList\nitems: null\n', 'a text'])(
+    'is incomplete without anything to convert: %j',
+    async (text) => {
+      const { isComplete, remarks, yaml } = await convertText(text);
+      expect([isComplete, yaml]).toEqual([false, '']);
+      expect(remarks).toMatch(/^in\.yaml:1:1: .*has no object of another SR-IOV stack/);
+    },
+  );
+
+  it('notes a file without anything to convert beside others', async () => {
+    using dir = tempDir();
+    const paths = ['policy.yaml', 'none.yaml'].map((name) => join(dir.path, name));
+    writeFileSync(paths[0]!, policy('{ resourceName: nic, nicSelector: { pfNames: [a] } }'));
+    writeFileSync(paths[1]!, 'apiVersion: v1\nkind: List\nitems: []\n');
+    const { isComplete, remarks } = await convertFiles(paths, options);
+    expect(isComplete).toBe(true);
+    expect(remarks).toMatchObject([
+      { level: 'note', file: paths[1], message: 'has no object of another SR-IOV stack' },
+    ]);
+  });
+
+  it.each([
+    [
+      'sriovnetwork.openshift.io/v1',
+      'SriovNetworkNodePolcy',
+      /SriovNetworkNodePolcy is no kind .* is SriovNetworkNodePolicy meant\?/,
+    ],
+    ['sriovnetwork.openshift.io/v1', 'SriovFuture', /SriovFuture is no kind that netdra convert knows: leave it out/],
+    ['k8s.cni.cncf.io/v1', 'NetworkAttachmentDefintion', /is NetworkAttachmentDefinition meant\?/],
+    ['resource.k8s.io/v1', 'ResourceClaimTemplat', /is ResourceClaimTemplate meant\?/],
+    ['k8s.cni.cncf.io/v1beta1', 'MultiNetworkPolicy', /^$/],
+    ['resource.k8s.io/v1', 'ResourceSlice', /^$/],
+    ['v1', 'Pod', /^$/],
+  ])(
+    'reports an object of %s with the kind %s only if that is probably a mistake',
+    async (apiVersion, kind, expected) => {
+      const other = `---\napiVersion: ${apiVersion}\nkind: ${kind}\nmetadata: { name: x }\n`;
+      const { remarks } = await convertText(policy('{ resourceName: nic, nicSelector: { pfNames: [a] } }') + other);
+      expect(remarks).toMatch(expected);
+    },
+  );
+
+  const second = (spec: string) => `---\n${policy(spec).replace('name: p', 'name: q')}`;
+  it.each([
+    ['the same PF', 'pfNames: [a]', 'pfNames: [a]'],
+    ['a part of its PFs', 'pfNames: [a, b]', 'pfNames: [b]'],
+    ['a part of its VFs', 'pfNames: ["a#0-7"]', 'pfNames: ["a#2-3"]'],
+    ['its PFs, selected more closely', 'vendor: "8086"', 'vendor: "8086", pfNames: [a]'],
+  ])('reports a policy without effect, since an earlier one has %s', async (_, one, other) => {
+    const { isComplete, remarks } = await convertText(
+      policy(`{ resourceName: one, numVfs: 16, nicSelector: { ${one} } }`) +
+        second(`{ resourceName: two, numVfs: 8, nicSelector: { ${other} } }`),
+    );
+    expect(isComplete).toBe(false);
+    expect(remarks).toMatch(/SriovNetworkNodePolicy sriov\/q: .*SriovNetworkNodePolicy p comes first for the same VFs/);
+  });
+
+  it.each([
+    ['pfNames: [a]', 'pfNames: [b]'],
+    ['pfNames: ["a#0-3"]', 'pfNames: ["a#4-7"]'],
+    ['pfNames: ["a#0-3"]', 'pfNames: [a]'],
+    ['pfNames: [a]', 'vendor: "8086"'],
+  ])('converts policies of which each has an effect: %s and %s', async (one, other) => {
+    const { isComplete } = await convertText(
+      policy(`{ resourceName: one, numVfs: 8, nicSelector: { ${one} } }`) +
+        second(`{ resourceName: two, numVfs: 8, nicSelector: { ${other} } }`),
+      { takeOver: true },
+    );
+    expect(isComplete).toBe(true);
+  });
+
+  it('reports the second number of VFs of a PF with --take-over', async () => {
+    const both =
+      policy('{ resourceName: one, numVfs: 16, nicSelector: { pfNames: ["a#0-3"] } }') +
+      second('{ resourceName: two, numVfs: 8, nicSelector: { pfNames: ["a#4-7"] } }');
+    expect((await convertText(both)).isComplete).toBe(true);
+    const { isComplete, remarks } = await convertText(both, { takeOver: true });
+    expect(isComplete).toBe(false);
+    expect(remarks).toMatch(/sriov\/q: spec\.numVfs: not converted: SriovNetworkNodePolicy p sets 16 for the same PF/);
+  });
+
   it('omits objects that the API server would reject', async () => {
     const { yaml, remarks } = await convertText(policy('{ resourceName: nic, nicSelector: { vendor: INTEL } }'));
     expect(yaml).not.toContain('NetworkDevicePolicy');
