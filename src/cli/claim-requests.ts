@@ -1,3 +1,4 @@
+import type { SchemaFault } from '../driver/api/schema-faults.ts';
 import { fieldsOf } from './multus/contract.ts';
 
 /** A request of a claim, or an alternative of its `firstAvailable`. */
@@ -30,6 +31,25 @@ export function requestsOf(devices: Record<string, unknown>): FileRequest[][] {
     return firstAvailable.flatMap((each, at) =>
       requestOf(`${name}/${fieldsOf(each).name}`, each, [...path, 'firstAvailable', at]),
     );
+  });
+}
+
+/** Finds names of requests in configurations and constraints that the API server refuses, since the claim has no such request. */
+export function findUnknownRequests(devices: Record<string, unknown>): SchemaFault[] {
+  const known = requestFields(devices).flatMap(({ name, firstAvailable }) => {
+    const alternatives = Array.isArray(firstAvailable) ? firstAvailable : [];
+    return [name, ...alternatives.map((each) => `${name}/${fieldsOf(each).name}`)];
+  });
+  return ['config', 'constraints'].flatMap((list) => {
+    const entries = devices[list];
+    return (Array.isArray(entries) ? entries : []).flatMap((entry, index) => {
+      const { requests } = fieldsOf(entry);
+      return (Array.isArray(requests) ? requests : []).flatMap((name, at): SchemaFault[] => {
+        const path = [list, index, 'requests', at];
+        const message = `${JSON.stringify(name)} is the name of no request of the claim, so the API server refuses it`;
+        return known.includes(name) ? [] : [{ field: path.join('.'), message, path }];
+      });
+    });
   });
 }
 

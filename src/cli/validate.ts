@@ -11,7 +11,9 @@ import { type ClosedField, mergeVfConfigs, type VfConfig } from '../driver/model
 import { explain } from '../lib/errors.ts';
 import { findYamlProblem } from '../lib/json-depth.ts';
 import { inventoryPolicySchema } from '../node/inventory/index.ts';
+import { classesInValues } from './chart-values.ts';
 import { type ConfigEntry, checkFileClaim, type FileClaim, type FileClass } from './claim-check.ts';
+import { findUnknownRequests } from './claim-requests.ts';
 import { fieldsOf } from './multus/contract.ts';
 import { MultusFiles } from './multus/files.ts';
 import { slipsIn } from './strict-checks.ts';
@@ -132,6 +134,8 @@ class Validator {
   #check(document: Document, value: unknown, path: readonly PropertyKey[]): void {
     const fields = fieldsOf(value);
     const { apiVersion, kind, items, inventoryPolicy } = fields;
+    const isValues =
+      kind === undefined && (Object.keys(fieldsOf(inventoryPolicy)).length > 0 || classesInValues(fields).length > 0);
     this.#multus.add(document, fields, path);
     if (Array.isArray(items)) {
       for (const [index, item] of items.entries()) this.#check(document, item, [...path, 'items', index]);
@@ -141,10 +145,8 @@ class Validator {
       this.#checkPolicy(document, value, path, networkDevicePolicySchema);
     } else if (kind === 'InventoryPolicy' || (kind === undefined && ('pfs' in fields || 'nics' in fields))) {
       this.#checkPolicy(document, value, path);
-    } else if (kind === undefined && Object.keys(fieldsOf(inventoryPolicy)).length > 0) {
-      // In values of the chart, which adds `apiVersion` and `kind`.
-      const policy = { apiVersion: 'netdra.dev/v1alpha1', kind: 'InventoryPolicy', ...fieldsOf(inventoryPolicy) };
-      this.#checkPolicy(document, policy, [...path, 'inventoryPolicy']);
+    } else if (isValues) {
+      this.#checkValues(document, fields, path);
     } else if (kind === 'ConfigMap') {
       for (const [key, text] of Object.entries(fieldsOf(fields.data)))
         this.#checkConfigMapEntry(document, text, [...path, 'data', key]);
@@ -155,13 +157,32 @@ class Validator {
     }
   }
 
+  /** Checks values of the chart, which adds `apiVersion` and `kind`. */
+  #checkValues(document: Document, fields: Record<string, unknown>, path: readonly PropertyKey[]): void {
+    const apiVersion = 'netdra.dev/v1alpha1';
+    const policy = fieldsOf(fields.inventoryPolicy);
+    if (Object.keys(policy).length > 0)
+      this.#checkPolicy(document, { apiVersion, kind: 'InventoryPolicy', ...policy }, [...path, 'inventoryPolicy']);
+    for (const { name, config, path: at } of classesInValues(fields)) {
+      const parameters = { apiVersion, kind: 'VFConfig', ...config };
+      const { faults = [] } = checkSchema(classConfigSchema, parameters, 'docs/vfconfig.md', 'vfConfig');
+      this.#report(document, faults, [...path, ...at]);
+      this.#result.checked++;
+      if (name === undefined || faults.length > 0) continue;
+      const configs = [{ opaque: { driver: this.#options.driverName, parameters } }];
+      this.#classes.set(name, { configs, isOurs: true });
+      this.#checkClass(document, configs, [...path, ...at], 'vfConfig');
+    }
+  }
+
   /** Checks the inventory policy that the chart keeps as text in a ConfigMap. Reports faults at the key. */
   #checkConfigMapEntry(document: Document, text: unknown, path: readonly PropertyKey[]): void {
     if (typeof text !== 'string') return;
-    if (!/^kind: *["']?InventoryPolicy\b/m.test(text)) {
-      const [, kind = ''] = /^kind: *["']?([^\s"']{1,64})/m.exec(text) ?? [];
-      if (this.#options.strict && /^(pfs|nics):|^apiVersion: *["']?netdra\.dev/m.test(text))
-        this.#reportKind(document, path, kind, ['InventoryPolicy']);
+    const [, kind = ''] = fieldPattern('kind', '([^\\s"\',}]{1,64})').exec(text) ?? [];
+    if (kind !== 'InventoryPolicy') {
+      const isSlip =
+        fieldPattern('(?:pfs|nics)', '').test(text) || fieldPattern('apiVersion', 'netdra\\.dev').test(text);
+      if (this.#options.strict && isSlip) this.#reportKind(document, path, kind, ['InventoryPolicy']);
       return;
     }
     try {
@@ -212,7 +233,8 @@ class Validator {
       const isOurs =
         configs.length > 0 || JSON.stringify(fieldsOf(spec).selectors ?? []).includes(this.#options.driverName);
       this.#classes.set(name, { configs, isOurs });
-      this.#checkClass(document, configs, [...path, 'spec', 'config']);
+      const at = [...path, 'spec', 'config', configs.length - 1, 'opaque', 'parameters'];
+      this.#checkClass(document, configs, at);
     } else if (kind === 'ResourceClaim' || kind === 'ResourceClaimTemplate') {
       const isTemplate = kind === 'ResourceClaimTemplate';
       if (isTemplate && fieldsOf(spec).spec === undefined) {
@@ -225,6 +247,7 @@ class Validator {
       const at = [...path, 'spec', ...(isTemplate ? ['spec'] : []), 'devices'];
       const devices = fieldsOf(fieldsOf(isTemplate ? fieldsOf(spec).spec : spec).devices);
       const configs = this.#configs(document, devices.config, vfConfigSchema, [...at, 'config']);
+      this.#report(document, findUnknownRequests(devices), at);
       if (configs === undefined) return;
       this.#claims.push({ document, at, namespace, name, devices, configs });
       if (isTemplate && configs.some(hasAddresses))
@@ -237,15 +260,21 @@ class Validator {
   /**
    * Reports contradictions that no claim of the class can resolve: settings are final unless they are `overridable` or the
    * driver opens them.
+   * @param path of the configuration at which they are reported
    */
-  #checkClass(document: Document, configs: readonly ConfigEntry[], path: readonly PropertyKey[]): void {
+  #checkClass(
+    document: Document,
+    configs: readonly ConfigEntry[],
+    path: readonly PropertyKey[],
+    field = 'parameters',
+  ): void {
     const settings = configs.map(({ opaque }) => opaque?.parameters as VfConfig & { overridable?: string[] });
     const open = [...this.#options.openClaimFields, ...settings.flatMap(({ overridable = [] }) => overridable)];
     if (open.some((field) => field === 'driver' || field === 'attach')) return;
     const isOpen = (problem: string) => open.some((field) => problem.split(/[^\w.]+/).includes(field));
     const problems = findContradictions(settings.reduce(mergeVfConfigs, {})).filter((problem) => !isOpen(problem));
-    const faults = problems.map((message) => ({ field: 'parameters', message, path: [] }));
-    this.#report(document, faults, [...path, configs.length - 1, 'opaque', 'parameters']);
+    const faults = problems.map((message) => ({ field, message, path: [] }));
+    this.#report(document, faults, path);
   }
 
   /** @returns the driver's configurations; `undefined` if one is invalid */
@@ -289,6 +318,11 @@ class Validator {
       this.#result.faults.push({ file, ...placeOf([...at, ...path]), field, message });
     }
   }
+}
+
+/** Returns a pattern for a field at the top of an object in YAML, or anywhere in JSON. */
+function fieldPattern(name: string, value: string): RegExp {
+  return new RegExp(`(?:^|[{,]\\s*)["']?${name}["']? *: *["']?${value}`, 'm');
 }
 
 function hasAddresses({ opaque }: ConfigEntry): boolean {

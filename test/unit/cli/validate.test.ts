@@ -147,6 +147,41 @@ describe('validateFiles', () => {
       /^0:3:3: pfs: a list is needed/,
     ],
     [
+      'a policy in a ConfigMap that is JSON',
+      configMap('{"apiVersion": "netdra.dev/v1alpha1", "kind": "InventoryPolicy",\n "pfs": 3}'),
+      /^0:4:3: pfs: a list is needed/,
+    ],
+    [
+      'a policy in a ConfigMap that is JSON in several lines',
+      configMap('{\n  "kind": "InventoryPolicy",\n  "apiVersion": "netdra.dev/v1alpha1",\n  "pfs": 3\n}'),
+      /^0:4:3: pfs: a list is needed/,
+    ],
+    [
+      'a configuration for a request that the claim does not have',
+      claim('c', 'mtu: 1500').replace('requests: [vf]', 'requests: [vff]'),
+      /^0:12:\d+: config\.0\.requests\.0: "vff" is the name of no request of the claim/,
+    ],
+    [
+      'a constraint for an alternative that the claim does not have',
+      `${claim('c', 'mtu: 1500', 'firstAvailable: [{ name: a, deviceClassName: c }]')}    constraints: [{ requests: [cpu, vf, vf/a, vf/b], matchAttribute: x/y }]\n`,
+      /constraints\.0\.requests\.3: "vf\/b" is the name of no request of the claim[\s\S]*\n1 objects checked, 1 faults/,
+    ],
+    [
+      'a class in values of the chart',
+      'deviceClasses:\n  more:\n    - name: a\n      vfConfig: { vf: { vlann: 3 } }\n',
+      /^0:4:\d+: vf: there is no field "vlann" here/,
+    ],
+    [
+      'a class in values of the chart that contradicts itself',
+      'deviceClasses:\n  more:\n    - { name: a, vfConfig: { attach: cni } }\n',
+      /^0:3:\d+: vfConfig: attach: "cni" needs/,
+    ],
+    [
+      "a class of the chart's own in its values",
+      'deviceClasses:\n  dpdk: { vf: { trust: "on" } }\n',
+      /^0:2:\d+: vf\.trust: /,
+    ],
+    [
       'a class without the network that it needs',
       deviceClass('c', 'attach: cni'),
       /^0:7:\d+: parameters: attach: "cni" needs/,
@@ -165,6 +200,14 @@ describe('validateFiles', () => {
     ['what is not YAML', 'kind: Pod\na: [1,\n', /^0:\d:\d+: document: is not valid YAML: /],
   ])('prints the location of a problem in %s', async (_, text, line) => {
     expect((await linesFor([text])).join('\n')).toMatch(line);
+  });
+
+  it('compares claims with classes in values of the chart', async () => {
+    const values = 'deviceClasses:\n  more:\n    - { name: tenant, vfConfig: { mtu: 9000 } }\n';
+    expect(await linesFor([claim('tenant', 'mtu: 1500'), values])).toEqual([
+      expect.stringMatching(/request vf: claim apps\/fast-net sets mtu to 1500, but its DeviceClass sets it to 9000/),
+      '2 objects checked, 1 faults',
+    ]);
   });
 
   it('compares claims with their class in any file, like the driver', async () => {
@@ -384,6 +427,7 @@ describe('validateFiles in strict mode', () => {
       /^0:4:3: kind: "InventoryPolicie"/,
     ],
     ['a ConfigMap whose policy has no kind', configMap('pfs: []'), /^0:4:3: kind: "" is not a kind/],
+    ['a ConfigMap whose policy in JSON has no kind', configMap('{"pfs": []}'), /^0:4:3: kind: "" is not a kind/],
     [
       'a file without anything of ours',
       'apiVersion: v1\nkind: Pod\n',

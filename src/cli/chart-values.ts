@@ -1,0 +1,28 @@
+import { fieldsOf } from './multus/contract.ts';
+
+/** Configuration of a DeviceClass in values of the chart. */
+export interface ValuesClass {
+  /** Name of the class; absent for a class of the chart, of which the values have only a part. */
+  name?: string;
+  /** Fields of a VFConfig, to which the chart adds `apiVersion` and `kind`. */
+  config: Record<string, unknown>;
+  /** Path of `config` in the values. */
+  path: PropertyKey[];
+}
+
+/** Returns the configurations of classes in values of the chart: those in `deviceClasses.more`, and `vf` of the chart's own. */
+export function classesInValues({ deviceClasses }: Record<string, unknown>): ValuesClass[] {
+  const { more, ...own } = fieldsOf(deviceClasses);
+  const added = (Array.isArray(more) ? more : []).flatMap((each, index): ValuesClass[] => {
+    const { name, vfConfig } = fieldsOf(each);
+    const path = ['deviceClasses', 'more', index, 'vfConfig'];
+    return isSet(vfConfig) ? [{ name: String(name), config: fieldsOf(vfConfig), path }] : [];
+  });
+  const ofChart = ['kernel', 'dpdk'].flatMap((key): ValuesClass[] => {
+    const { vf } = fieldsOf(own[key]);
+    return isSet(vf) ? [{ config: { vf }, path: ['deviceClasses', key] }] : [];
+  });
+  return [...added, ...ofChart];
+}
+
+const isSet = (value: unknown) => value !== undefined && value !== null;
