@@ -63,7 +63,10 @@ export async function makeBundle(cluster: Cluster, options: BundleOptions): Prom
   await writeObject('resourceslices.json', () => cluster.listResources('resourceslices', { fieldSelector }));
   await writeObject('nodenetworkdevices.json', () => cluster.listViews());
   await writeObject('networkdevicepolicies.json', () => cluster.listPolicies());
-  await writeObject('deviceclasses.json', () => cluster.listResources('deviceclasses'));
+  await writeObject('deviceclasses.json', async () => {
+    const classes = await cluster.listResources<{ spec?: object }>('deviceclasses');
+    return classes.filter(({ spec = {} }) => JSON.stringify(spec).includes(driverName));
+  });
   await writeObject('pods.json', () =>
     cluster.listPods(options.driverNamespace ?? defaultDriverNamespace, { labelSelector: options.selector }),
   );

@@ -2,19 +2,43 @@ import { maxJsonDepth } from '../../lib/json-depth.ts';
 
 const removed = '[removed]';
 
-const secretName = /passw(or)?d|secret|token|credential|private_?key|api_?key|authorization/i;
+const names = 'passw(?:or)?d|passphrase|pwd|secret|token|credential|private_?key|api_?key|access_?key';
+const secretName = new RegExp(`${names}|authorization`, 'i');
+/** A flag of a command whose next argument is a secret. */
+const secretFlag = new RegExp(`^--?[\\w-]*(?:${names})[\\w-]*$`, 'i');
+/** Fields of pods that only name a Secret. */
+const references = ['imagePullSecrets', 'secretKeyRef', 'secretRef', 'secretRefs'];
+
+/** Up to the closing quote, which has as many backslashes before it as the opening one; of a cut text, up to its end. */
+const quoted = (group: number) => `(\\\\*["'])[^\\n]*?(?:(?<!\\\\)\\${group}|$)`;
+const named = `(?:${names})[\\w-]*`;
 
 /** Patterns of secrets with a recognizable form. */
 const patterns: [RegExp, string][] = [
-  [/-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?-----END [A-Z ]*PRIVATE KEY-----/g, removed],
+  [/-----BEGIN [A-Z ]*PRIVATE KEY-----(?:(?!-----BEGIN)[\s\S])*?-----END [A-Z ]*PRIVATE KEY-----/g, removed],
   // JSON web tokens: header, content and signature.
   [/\beyJ[\w-]+\.[\w-]+\.[\w-]+/g, removed],
   [/\b(Bearer|Basic) +[\w.~+/=-]+/gi, `$1 ${removed}`],
   // User and password in a URL.
-  [/(\/\/)[^\s/@:]+:[^\s/@]+@/g, `$1${removed}@`],
+  [/(\/\/)[^\s/@"'\\]+@/g, `$1${removed}@`],
+  // `--token …`, and `"--token", "…"` in a list of arguments.
+  [new RegExp(`((?<![\\w-])--?[\\w-]*${named} +)(?!-)[^\\s"'\\\\,;]+`, 'gi'), `$1${removed}`],
+  [new RegExp(`((?<![\\w-])--?[\\w-]*${named}\\\\*["']\\s*,\\s*)${quoted(2)}`, 'gim'), `$1$2${removed}$2`],
+  // `"name": "DB_PASSWORD", "value": "…"` of an environment variable.
+  [
+    new RegExp(
+      `(name\\\\*["']\\s*:\\s*\\\\*["'][\\w.-]*?${named}\\\\*["']\\s*,\\s*\\\\*["']value\\\\*["']\\s*:\\s*)${quoted(2)}`,
+      'gim',
+    ),
+    `$1$2${removed}$2`,
+  ],
   // `password=…`, and `"password": "…"`, also in JSON nested in a string.
-  [/((?:passw(?:or)?d|secret|token|api_?key)\\?["']?\s*[=:]\s*)(\\?["'])(?:(?!\2).)*\2/gi, `$1$2${removed}$2`],
-  [/((?:passw(?:or)?d|secret|token|api_?key)\s*[=:]\s*)[^\s"'\\,;&}]+/gi, `$1${removed}`],
+  [new RegExp(`((?:${named}|authorization)\\\\*["']?\\s*[=:]\\s*)${quoted(2)}`, 'gim'), `$1$2${removed}$2`],
+  [
+    new RegExp(`(${named}\\\\*["']?\\s*[=:]\\s*)(?:\\[[^\\]\\n]*(?:\\]|$)|\\{[^}\\n]*(?:\\}|$))`, 'gim'),
+    `$1"${removed}"`,
+  ],
+  [new RegExp(`(${named}\\s*[=:]\\s*)(?!\\[removed)[^\\s"'\\\\,;&{}[\\]]+`, 'gi'), `$1${removed}`],
 ];
 
 /** Removes what looks like a secret from a text. */
@@ -23,21 +47,35 @@ export function redactText(text: string): string {
 }
 
 /**
- * Removes from an object what looks like a secret, by the name of a field or environment variable or by its form. Also cuts
- * deep nesting, so that no object of a tenant keeps other objects out of a bundle.
+ * Removes from an object what looks like a secret, by the name of a field, flag or environment variable or by its form, also
+ * in JSON in its texts. Also cuts deep nesting, so that no object of a tenant keeps other objects out of a bundle.
+ * @param isSecret whether the value is that of a secret field: no text or number in it stays
  */
-export function redactObject(value: unknown, depth = 0): unknown {
-  if (typeof value === 'string') return redactText(value);
+export function redactObject(value: unknown, depth = 0, isSecret = false): unknown {
+  if (isSecret && (typeof value === 'string' || typeof value === 'number')) return removed;
+  if (typeof value === 'string') return redactString(value, depth);
   if (typeof value !== 'object' || value === null) return value;
   if (depth === maxJsonDepth) return removed;
-  if (Array.isArray(value)) return value.map((each) => redactObject(each, depth + 1));
+  if (Array.isArray(value)) {
+    const isAfterFlag = (index: number) => typeof value[index - 1] === 'string' && secretFlag.test(value[index - 1]);
+    return value.map((each, index) => redactObject(each, depth + 1, isSecret || isAfterFlag(index)));
+  }
   const { name } = value as { name?: unknown };
   const isSecretEntry = typeof name === 'string' && secretName.test(name);
   return Object.fromEntries(
     Object.entries(value).map(([key, each]) => {
-      const isText = typeof each === 'string' || typeof each === 'number';
-      const isSecret = isText && (secretName.test(key) || (isSecretEntry && key === 'value'));
-      return [key, isSecret ? removed : redactObject(each, depth + 1)];
+      const isNamed = (secretName.test(key) && !references.includes(key)) || (isSecretEntry && key === 'value');
+      return [key, redactObject(each, depth + 1, isSecret || isNamed)];
     }),
   );
+}
+
+/** Such as the annotation `kubectl.kubernetes.io/last-applied-configuration`, which has the object as JSON. */
+function redactString(text: string, depth: number): string {
+  if (!/^\s*[[{]/.test(text)) return redactText(text);
+  try {
+    return JSON.stringify(redactObject(JSON.parse(text), depth + 1));
+  } catch {
+    return redactText(text);
+  }
 }

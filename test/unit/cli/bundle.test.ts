@@ -9,12 +9,24 @@ import { buildClaim, testDriver } from '../../doubles/objects.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
 import { installOn, options, startCluster } from './cluster-with-pods.ts';
 
+const removed = '[removed]';
+
 describe('makeBundle', () => {
   it('collects objects, tool output and logs without secrets, and lists what is missing', async () => {
     await using bench = await startCluster();
     using dir = tempDir();
     const { api, cluster } = bench;
     for (const node of ['node-1', 'node-2']) installOn(api, node);
+    for (const driver of [testDriver, 'gpu.example.com']) {
+      const spec = { selectors: [{ cel: { expression: `device.driver == "${driver}"` } }] };
+      const object = {
+        apiVersion: 'resource.k8s.io/v1',
+        kind: 'DeviceClass',
+        metadata: { name: `of-${driver}` },
+        spec,
+      };
+      api.create(object as never);
+    }
     api.edit<V1Pod>(
       'Pod',
       `netdra-node-1-${testDriver}`,
@@ -46,6 +58,10 @@ describe('makeBundle', () => {
       'resourceslices.json',
       'status.json',
     ]);
+    const classes = JSON.parse(readFileSync(join(out, 'deviceclasses.json'), 'utf8')) as {
+      metadata: { name: string };
+    }[];
+    expect(classes.map(({ metadata }) => metadata.name)).toEqual([`of-${testDriver}`]);
     const texts = bundle.files.map((path) => readFileSync(join(out, path), 'utf8'));
     expect(texts.filter((text) => /hunter2|eyJ|abc\.def/.test(text))).toEqual([]);
     expect(JSON.parse(readFileSync(join(out, 'nodes/node-1/doctor.json'), 'utf8'))).toEqual({
@@ -91,6 +107,20 @@ describe('makeBundle', () => {
       '{"cause":"{\\"password\\": \\"[removed]\\", \\"a\\": 1}"}',
     ],
     ['api_key=abc&page=1', 'api_key=[removed]&page=1'],
+    ['{"password":"abc\\"def","a":1}', '{"password":"[removed]","a":1}'],
+    [
+      '{"cause":"{\\"password\\":\\"abc\\\\\\"def\\",\\"a\\":1}"}',
+      '{"cause":"{\\"password\\":\\"[removed]\\",\\"a\\":1}"}',
+    ],
+    ['{"password":"cut off', '{"password":"[removed]"'],
+    ['{"tokens":["a","b"],"n":1}', '{"tokens":"[removed]","n":1}'],
+    ['{"secretKey":{"x":"y"},"n":1}', '{"secretKey":"[removed]","n":1}'],
+    ['{"args":["--token","abc","-v"]}', '{"args":["--token","[removed]","-v"]}'],
+    ['curl --proxy-password x --retry 3', 'curl --proxy-password [removed] --retry 3'],
+    ['curl --proxy-password=x --retry 3', 'curl --proxy-password=[removed] --retry 3'],
+    ['GET https://user-only@host/a', 'GET https://[removed]@host/a'],
+    ['{"name":"DB_PWD","value":"x y"}', '{"name":"DB_PWD","value":"[removed]"}'],
+    ['DB_PWD=x TZ=UTC', 'DB_PWD=[removed] TZ=UTC'],
     [
       'claim apps/fast-net: device 0000:3b:02.0, 02:00:00:00:00:01',
       'claim apps/fast-net: device 0000:3b:02.0, 02:00:00:00:00:01',
@@ -100,8 +130,27 @@ describe('makeBundle', () => {
   });
 
   it('keeps fields that only sound like secrets', () => {
-    const value = { secretRefs: ['a'], env: [{ name: 'NODE_NAME', value: 'n' }], tokens: { count: 3 }, uid: 'u-1' };
+    const env = [
+      { name: 'NODE_NAME', value: 'n' },
+      { name: 'DB_PWD', valueFrom: { secretKeyRef: { name: 'db', key: 'pwd' } } },
+    ];
+    const imagePullSecrets = [{ name: 'registry' }];
+    const value = { secretRefs: ['a'], env, imagePullSecrets, automountServiceAccountToken: false, uid: 'u-1' };
     expect(redactObject(value)).toEqual(value);
+  });
+
+  it.each<[string, unknown, unknown]>([
+    ['a list', { tokens: ['a', 'b'] }, { tokens: [removed, removed] }],
+    ['an object', { secretKey: { x: 'y', z: [1, true] } }, { secretKey: { x: removed, z: [removed, true] } }],
+    ['the argument after a flag', { args: ['--token', 'abc', '-v'] }, { args: ['--token', removed, '-v'] }],
+    ['a variable', [{ name: 'DB_PWD', value: 'x' }], [{ name: 'DB_PWD', value: removed }]],
+    [
+      'JSON in a text',
+      { 'kubectl.kubernetes.io/last-applied-configuration': '{"env":[{"name":"DB_PASSWORD","value":"x\\"y"}]}\n' },
+      { 'kubectl.kubernetes.io/last-applied-configuration': `{"env":[{"name":"DB_PASSWORD","value":"${removed}"}]}` },
+    ],
+  ])('removes a secret from %s', (_, value, expected) => {
+    expect(redactObject(value)).toEqual(expected);
   });
 
   it('removes values nested more than 64 levels deep', () => {
