@@ -56,7 +56,6 @@ export function describeRemoval(get: () => ReleaseSite): void {
     onTestFinished(async () => {
       // First the pod: without the driver it would not end.
       site.release('holder');
-      site.release('left');
       site.helm('uninstall', 'netdra', '--ignore-not-found', ...waitArguments);
       await removeNamespace(node);
     }, 600_000);
@@ -76,7 +75,6 @@ export function describeRemoval(get: () => ReleaseSite): void {
     const log = () => site.kubectl('logs', 'daemonset/netdra-remove', '--container=remove');
     await expect.poll(log, settled).toContain(`a driver answers on ${driverDir}/`);
     expectInstalled();
-    await uninstallTooEarly(site, log);
     // Like the socket of a killed driver, it stays without a listener.
     linkSync(join(driverDir, 'tools.sock'), join(driverDir, 'dra-killed.sock'));
 
@@ -109,22 +107,6 @@ function installAndUpgrade(site: ReleaseSite): void {
   site.holdReady('holder', { interfaceName: 'net1', addresses: ['192.0.2.7/24'] });
   site.helm('upgrade', 'netdra', chartDir, '--reuse-values', '--set=image.tag=e2e-next', ...waitArguments);
   site.release('holder');
-}
-
-/** Uninstalls below a pod with a claim, and follows docs/troubleshooting.md from there. @param log of the removing pod */
-async function uninstallTooEarly(site: ReleaseSite, log: () => string): Promise<void> {
-  site.holdReady('left', { interfaceName: 'net1', addresses: ['192.0.2.8/24'] });
-  site.helm('uninstall', 'netdra', ...waitArguments);
-  site.kubectl('delete', 'pod/left', '--wait=false');
-  // A new pod tries at once.
-  site.kubectl('delete', 'pods', '--selector=app.kubernetes.io/name=netdra-remove');
-  await expect.poll(log, settled).toContain(`state.db has claim ${driverNamespace}/left: install the driver again`);
-  expect(site.kubectl('get', 'pod/left')).toContain('Terminating');
-  const values = [...valueArguments(site.driver.values), '--set=image.tag=e2e-next'];
-  site.helm('install', 'netdra', chartDir, ...values, ...waitArguments);
-  await expect.poll(() => site.kubectl('get', 'pod/left'), settled).toContain('NotFound');
-  site.release('left');
-  site.kubectl('delete', 'pods', '--selector=app.kubernetes.io/name=netdra-remove');
 }
 
 /** @param path of the manifest for this cluster */
