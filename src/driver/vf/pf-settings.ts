@@ -21,7 +21,12 @@ export async function pfSettingsOf(
   facts: readonly Fact[],
 ): Promise<AdminSettings | undefined> {
   try {
-    return await vfs.adminInfo(device);
+    const info = await vfs.adminInfo(device);
+    // The PF has lost its interface since it reported or set the fact; some have none at any time.
+    const { pfAddress, before: { link: _own, ...before } = { vf: {} } } = device;
+    const isMissing = facts.some((fact) => isExpected[fact]({ ...device, before }));
+    if (info === undefined && pfAddress !== undefined && isMissing) throw UnknownVfStateError.withoutPf(pfAddress);
+    return info;
   } catch (error) {
     const isMissing = facts.some((fact) => isExpected[fact](device));
     if (isMissing || !(error instanceof UnknownVfStateError)) throw error;

@@ -86,6 +86,12 @@ export class UnknownVfStateError extends SriovError {
     this.reportsNone = reportsNone;
   }
 
+  static withoutPf(pfAddress: string): UnknownVfStateError {
+    const message = `the PF ${pfAddress} has no network interface, so the settings of its VFs are unknown`;
+    const hint = 'bind the kernel driver of the PF, and keep its interface in the network namespace of the driver';
+    return new UnknownVfStateError(message, { device: pfAddress, hint });
+  }
+
   /** @param reportsNone whether the PF reports no VF at all */
   static leftOut({ device, subject, pf }: UnreportedVf, reportsNone: boolean): UnknownVfStateError {
     const hint = 'either the VF is being reset, or the driver of the PF does not report it: the kernel log may say why';
@@ -103,6 +109,12 @@ export class UnknownVfStateError extends SriovError {
     const hint = unreadableHint(cause);
     return new UnknownVfStateError(message, { device, cause, mayPass: cause.retriable, hint });
   }
+}
+
+/** Returns the error of a function that the node does not have now. */
+export function missingFunction(device: string): SriovError {
+  const hint = 'it may be in error recovery: the kernel log says more';
+  return new SriovError('vf-missing', `${device} does not exist at present`, { device, retriable: true, hint });
 }
 
 /** Returns the error of a VF whose PF has no network interface. */

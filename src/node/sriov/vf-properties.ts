@@ -85,11 +85,7 @@ export class VfProperties {
    */
   async readAll(pfAddress: string): Promise<Map<number, VfChange>> {
     const pf = await this.#options.links.find(pfAddress);
-    if (pf === undefined) {
-      const message = `the PF ${pfAddress} has no network interface, so the settings of its VFs are unknown`;
-      const hint = 'bind the kernel driver of the PF, and keep its interface in the network namespace of the driver';
-      throw new UnknownVfStateError(message, { device: pfAddress, retriable: true, hint });
-    }
+    if (pf === undefined) throw UnknownVfStateError.withoutPf(pfAddress);
     const infos = await this.#lists.read(pf, {
       device: pfAddress,
       subject: 'its VFs',

@@ -7,7 +7,7 @@ import { storedDevice } from '../../../doubles/stored-claims.ts';
 
 const device = (more: Partial<StoredDevice>): StoredDevice =>
   storedDevice({ pciAddress: '0000:3b:02.0', pfAddress: '0000:3b:00.0', vfIndex: 0, name: '0000-3b-02-0', ...more });
-const answers = (answer: VfInfo | Error) => ({
+const answers = (answer: VfInfo | Error | undefined) => ({
   adminInfo: async () => {
     if (answer instanceof Error) throw answer;
     return answer;
@@ -53,6 +53,16 @@ describe('pfSettingsOf', () => {
     ['InfiniBand', { before: { vf: {}, link: link(guid) } }, ['vlan', 'hardwareAddress']],
   ])('returns nothing for a device that needs no setting: %s', async (_, more, facts) => {
     expect(await pfSettingsOf(answers(unknown), device(more), facts)).toBeUndefined();
+  });
+
+  it.each<[string, Partial<StoredDevice>, boolean]>([
+    ['a VLAN of the claim', { config: { vf: { vlan: 7 } } }, true],
+    ['an administrative MAC', { before: { vf: { hardwareAddress: own } } }, true],
+    ['only the MAC of its interface', { before: { vf: {}, link: link(own) } }, false],
+  ])('throws if the PF has lost its interface since it had a setting: %s', async (_, more, isMissing) => {
+    const settings = pfSettingsOf(answers(undefined), device(more), ['vlan', 'hardwareAddress']);
+    if (isMissing) await expect(settings).rejects.toMatchObject({ code: 'vf-state-unknown', device: '0000:3b:00.0' });
+    else expect(await settings).toBeUndefined();
   });
 
   it('rethrows other failures', async () => {
