@@ -98,6 +98,7 @@ export class DeviceResolver {
         request,
         offered,
         ...defined({ shareId, pfAddress, vfIndex, extendedResource, sharers }),
+        ...(this.#choosesAttach(claim, request, config) && { isAttachOfClaim: true as const }),
         config: extendedResource === undefined ? config : withVariables(config, extendedResource),
       };
     });
@@ -115,6 +116,11 @@ export class DeviceResolver {
     return results.map(({ pool, device: name, shareID: shareId, request }) => {
       return { pool, name, request, pciAddress: this.#find(claim, name).pciAddress, ...defined({ shareId }) };
     });
+  }
+
+  #choosesAttach(claim: AllocatedClaim, request: string, { attach }: VfConfig): boolean {
+    const ofClass = classConfigsOf(this.#options.driver, claim, request).findLast((each) => each.attach !== undefined);
+    return attach !== undefined && attach !== ofClass?.attach;
   }
 
   #resultsOf({ results }: AllocatedClaim) {

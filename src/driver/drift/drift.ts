@@ -47,11 +47,11 @@ function pinned(device: StoredDevice): string | undefined {
 }
 
 /**
- * Returns whether netdra restores a drift at the PF. It does not if a CNI plugin, or another component that attaches the
- * VF, may have set the value.
+ * Returns whether netdra restores a drift at the PF. It does not if the class lets a CNI plugin, or another component,
+ * attach the VF, which may have set the value. A claim cannot choose that, since every claim may set `attach`.
  */
-export function isRestorable({ config }: StoredDevice, { setting }: PfDrift, now: VfChange): boolean {
-  if ((config.attach ?? 'netlink') !== 'netlink') return false;
+export function isRestorable({ config, isAttachOfClaim }: StoredDevice, { setting }: PfDrift, now: VfChange): boolean {
+  if ((config.attach ?? 'netlink') !== 'netlink' && isAttachOfClaim !== true) return false;
   // A trusted VF may choose its MAC, and its PF reports that one.
   return setting !== 'hardwareAddress' || (config.vf?.trust ?? now.trust) !== true;
 }

@@ -6,7 +6,7 @@ import { formatDeviceKey } from '../../../../src/framework/metadata/index.ts';
 import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import { SriovError, type VfSnapshot } from '../../../../src/node/sriov/index.ts';
 import { buildPod } from '../../../doubles/objects.ts';
-import { allocated, fromClass } from './driver-bench.ts';
+import { allocated, fromClaim, fromClass } from './driver-bench.ts';
 import { bench, cdiFiles, deviceNodes, refusal, useDriverBench } from './driver-hooks.ts';
 
 useDriverBench();
@@ -251,6 +251,20 @@ describe('VFs of a claim', () => {
     bench.control.failures.clear();
     await bench.restoreAll();
     expect(bench.control.options.slice(1)).toEqual([{ changed: vf }, { changed: vf }]);
+  });
+
+  it('stores whether the claim or its class has chosen who attaches the VF', async () => {
+    const observe = { attach: 'observe' } as const;
+    const claims = [
+      allocated('claim', ['dev-1'], { config: [fromClass({ vf: { vlan: 100 } }), fromClaim(observe)] }),
+      allocated('class', ['dev-2'], { config: [fromClass(observe)] }),
+      allocated('neither', ['dev-3'], { config: [fromClass({ vf: { vlan: 100 } })] }),
+    ];
+    await bench.prepareAll(claims);
+    const chosen = bench.store
+      .claims()
+      .map(({ identity, devices: [device] }) => [identity.name, device?.isAttachOfClaim]);
+    expect(Object.fromEntries(chosen)).toEqual({ claim: true, class: undefined, neither: undefined });
   });
 
   it.each([{ attach: 'observe' }, { attach: 'cni', cni: { cniVersion: '1.0.0', name: 'n', type: 'sriov' } }])(

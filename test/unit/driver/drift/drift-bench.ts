@@ -62,7 +62,11 @@ export class DriftBench implements Disposable {
   }
 
   /** Prepares a VF as a claim asks, and puts it into a pod. */
-  async prepare(vfIndex: number, config: StoredDevice['config']): Promise<StoredDevice> {
+  async prepare(
+    vfIndex: number,
+    config: StoredDevice['config'],
+    more: Partial<StoredDevice> = {},
+  ): Promise<StoredDevice> {
     const address = this.card.address(vfIndex);
     const wanted = toVfWanted(config);
     const before = await this.control.snapshot(address, { wanted });
@@ -76,7 +80,7 @@ export class DriftBench implements Disposable {
       netnsPath: `/n${vfIndex}`,
     };
     const name = `vf${vfIndex}`;
-    const device = storedDevice({ ...address, name, config, before, access, attachment });
+    const device = storedDevice({ ...address, name, config, before, access, attachment, ...more });
     const identity = { uid: `u${vfIndex}`, namespace: 'default', name: `c${vfIndex}` };
     this.store.putClaim(storedClaim({ identity, podUids: [`p${vfIndex}`], devices: [device] }));
     this.lists = 0;

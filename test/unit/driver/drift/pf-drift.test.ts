@@ -104,7 +104,7 @@ describe('PfDriftSweep', () => {
     expect(bench.card.info(0)?.vlan).toBeUndefined();
   });
 
-  it("reports, but does not restore, settings that the claim's CNI plugin can change", async () => {
+  it("reports, but does not restore, settings that the class's CNI plugin can change", async () => {
     using bench = new DriftBench();
     await bench.prepare(0, { attach: 'cni', cni: { type: 'sriov' }, ...tenant });
     await bench.card.host.setVf(5, 0, { vlan: { id: 7 } });
@@ -118,6 +118,14 @@ describe('PfDriftSweep', () => {
       message: expect.stringContaining('vlan is 7 instead of 100: with attach cni, netdra leaves the setting as it is'),
     });
     expect(bench.counts).toEqual(['vlan reported']);
+  });
+
+  it('restores settings of the class even if the claim has chosen who attaches the VF', async () => {
+    using bench = new DriftBench();
+    await bench.prepare(0, { attach: 'observe', ...tenant }, { isAttachOfClaim: true });
+    await bench.card.host.setVf(5, 0, { vlan: { id: 0 } });
+    await bench.round();
+    expect(bench.card.info(0)?.vlan?.id).toBe(100);
   });
 
   it('reports, but does not restore, a MAC that a trusted VF has chosen', async () => {
