@@ -17,7 +17,7 @@ import {
 } from '../netlink/index.ts';
 import { DeviceNodes, type RdmaAccess } from './device-nodes.ts';
 import { type DriverBinding, hasNoInterface, isVfio } from './driver-binding.ts';
-import { SriovError, UnknownVfStateError } from './errors.ts';
+import { missingFunction, SriovError, UnknownVfStateError } from './errors.ts';
 import { appears, restoreInterface } from './function-interface.ts';
 import { limitsOf, type MtuLimit } from './mtu-limits.ts';
 import { assertNoVfProperties, propertiesOf, type VfPropertiesWanted } from './property-values.ts';
@@ -130,7 +130,8 @@ export class VfHardware {
    * Restores the VF, whatever changed it and whether its interface was moved back or returned by itself. Can be repeated,
    * and finishes an earlier attempt. A failed step does not stop the others; the failures are thrown at the end. Finally
    * reads the PF's settings back. They belong to the PF and survive the function: of a VF that no longer exists but that
-   * its PF still reports they are restored, too, and the rest is new when the VF returns.
+   * its PF still reports they are restored, too, and the rest is new when the VF returns. What the host had on a NIC that is
+   * missing is not restored until it returns.
    * @throws SriovError `restore-incomplete` with the properties; `vf` if the PF does not report the VF
    */
   async restore(
@@ -144,6 +145,8 @@ export class VfHardware {
       await task().catch((error: unknown) => failures.push(...toFailures(property, error)));
     };
     const isPresent = await this.#binding.isPresent(pciAddress);
+    if (!isPresent && before.link?.hostConfig !== undefined)
+      throw incomplete(pciAddress, [{ property: 'link.hostConfig', error: missingFunction(pciAddress) }]);
     if (!isPresent && !(await this.#isReported(address))) return;
     const { hardwareAddress, ...properties } = before.vf;
     const isReported = () => failures.every(({ property }) => property !== 'vf');
@@ -281,7 +284,8 @@ export class VfHardware {
   /** Returns whether the PF has settings for the VF, or cannot be asked. */
   async #isReported({ pfAddress, vfIndex }: VfAddress): Promise<boolean> {
     if (pfAddress === undefined || vfIndex === undefined) return false;
-    if ((await this.#links.find(pfAddress)) === undefined) return false;
+    // A PF without an interface keeps them until it can be asked.
+    if ((await this.#links.find(pfAddress)) === undefined) return await this.#binding.isPresent(pfAddress);
     try {
       return (await this.#properties.readAll(pfAddress)).has(vfIndex);
     } catch (error) {

@@ -1,3 +1,5 @@
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../../../src/lib/clock.ts';
 import type { EntryTable, RtnlConnection, VfChange } from '../../../../src/node/netlink/index.ts';
@@ -42,6 +44,19 @@ describe('VfHardware for a plain NIC', () => {
         /^cannot keep the configuration of the host on ensP \(#\d+\): it has 4096 or more routes$/,
       ),
       retriable: true,
+    });
+  });
+
+  it('is not restored while it is missing and the host had a configuration on it, which would be lost', async () => {
+    using node = new TestNode(withDriver('igb'));
+    const control = hardwareOf(node);
+    const [plain, kept] = [await control.snapshot(nic), await control.snapshot(nic, { withHostConfig: true })];
+    rmSync(join(node.root, 'bus/pci/devices', nic.pciAddress), { recursive: true });
+    await control.restore(nic, plain);
+    await expect(control.restore(nic, kept)).rejects.toMatchObject({
+      code: 'restore-incomplete',
+      properties: ['link.hostConfig'],
+      cause: { code: 'vf-missing' },
     });
   });
 

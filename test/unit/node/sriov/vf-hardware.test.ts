@@ -1,9 +1,9 @@
-import { renameSync } from 'node:fs';
+import { mkdirSync, renameSync, rmSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { explain } from '../../../../src/lib/errors.ts';
 import { NetlinkError } from '../../../../src/node/netlink/index.ts';
 import { DriverBinding, type VfWanted } from '../../../../src/node/sriov/index.ts';
-import { type SriovCard, type SriovCardOptions, vfAddress } from '../../../doubles/sriov-card.ts';
+import { pfAddress, type SriovCard, type SriovCardOptions, vfAddress } from '../../../doubles/sriov-card.ts';
 import { failure } from './failure.ts';
 import { openVf, openWithSnapshot } from './vf-bench.ts';
 
@@ -384,6 +384,24 @@ describe('a VF whose function is missing, as during error recovery, while its PF
       'could not be restored: vf',
     );
   });
+});
+
+it("a missing VF is not restored while the interface of its PF is missing, too, since the card keeps the claim's settings", async () => {
+  const { card, hardware, address, before } = await openWithSnapshot();
+  const claimed = { vlan: { id: 100 } };
+  await hardware.configure(address, { vf: claimed }, before);
+  renameSync(card.path('bus/pci/devices', vfAddress(0)), `${card.root}/away`);
+  mkdirSync(card.path('bus/pci/devices', pfAddress));
+  const { links, link } = card.host;
+  card.host.links = async (keys) => (await links(keys)).filter(({ name }) => name !== 'pf0');
+  card.host.link = async (key) => {
+    const found = await link(key);
+    return found?.name === 'pf0' ? undefined : found;
+  };
+  const restore = () => hardware.restore(address, before, { changed: claimed });
+  expect(await failure(restore())).toMatch(/could not be restored: vf.*has no network interface/s);
+  rmSync(card.path('bus/pci/devices', pfAddress), { recursive: true });
+  await restore();
 });
 
 describe('a VF bound to vfio-pci before its claim', () => {
