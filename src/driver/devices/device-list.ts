@@ -76,7 +76,7 @@ export class DeviceList implements AsyncDisposable {
       deviceAt: (pciAddress) => this.#known.at(pciAddress),
       assertListed: () => this.#known.assertListed(),
       onHungChange: (hung) => this.#hungChanged(hung),
-      onRatesRefused: (pciAddress, isFinal) => this.#inventory.ratesRefused(pciAddress, isFinal),
+      onRatesRefused: (refusal) => this.#inventory.ratesRefused(refusal),
     });
     const { sysfs, isSimulated: simulated } = this.vfs;
     const vfSwitch = new VfActivation({ sysfs, connection: host, clock });

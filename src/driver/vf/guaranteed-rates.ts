@@ -1,23 +1,23 @@
 import { intercept } from '../../lib/intercept.ts';
+import type { RatesRefusal } from '../../node/inventory/index.ts';
 import { SriovError } from '../../node/sriov/index.ts';
 import type { VfControl } from './host-vfs.ts';
 
 /**
  * Makes errors about rates of a guarantee name the inventory policy, since the authors of class and claim have not written
  * them.
- * @param onRefused called with the PCI address of a VF whose card refused rates, and whether for good; returns the field of
- * the inventory policy that requests them, `undefined` if none does
+ * @param onRefused called when a card has refused the rates of a VF; returns the field of the inventory policy that requests
+ * them, `undefined` if none does
  */
-export function namingPolicy(
-  control: VfControl,
-  onRefused: (pciAddress: string, isFinal: boolean) => string | undefined,
-): VfControl {
+export function namingPolicy(control: VfControl, onRefused: (refusal: RatesRefusal) => string | undefined): VfControl {
   return intercept<VfControl>(control, (call) => {
     if (call.name !== 'configure') return call.next();
-    const [{ pciAddress }] = call.args;
+    const [{ pciAddress }, { vf: { rate = {} } = {} }] = call.args;
     return call.next().catch((error: unknown) => {
       if (!(error instanceof SriovError) || !error.properties.includes('rate')) throw error;
-      const field = onRefused(pciAddress, !error.retriable);
+      const isUnsupported = error.code === 'property-unsupported';
+      const because = error.retriable ? 'temporary' : isUnsupported ? 'unsupported' : 'value';
+      const field = onRefused({ pciAddress, rate, because });
       if (field === undefined) throw error;
       const { code, message, cause, device, properties, retriable } = error;
       const rates = field.endsWith('.burst') ? 'minimum rates' : 'rates';

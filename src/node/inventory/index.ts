@@ -17,4 +17,5 @@ export {
   linkConditions,
 } from './link-conditions.ts';
 export { explainNothingOffered } from './nothing-offered.ts';
+export type { RatesRefusal } from './refused-rates.ts';
 export type { HeldDevices, HeldFacts } from './survey.ts';

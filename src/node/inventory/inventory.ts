@@ -19,6 +19,7 @@ import {
 } from './inventory-policy.ts';
 import { addProblem, emptyReport, type InventoryReport, isGone } from './inventory-report.ts';
 import { type ConditionReading, readConditions, VfsInPods } from './link-conditions.ts';
+import { isOfClaim, type RatesRefusal, RefusedRates } from './refused-rates.ts';
 import { SteadyFacts } from './steady-facts.ts';
 import { type HeldDevices, ofPf, type Remembered, type Seen, Survey, type SurveyedNode, withoutVfs } from './survey.ts';
 
@@ -74,8 +75,7 @@ export class Inventory {
   #report: InventoryReport = emptyReport();
   readonly #inPods = new VfsInPods();
   readonly #steady = new SteadyFacts();
-  /** PFs that have refused the rates of guarantees, by policy: another policy is tried anew. */
-  readonly #refusals = new WeakMap<InventoryPolicy, ReadonlySet<string>>();
+  readonly #refused = new RefusedRates();
 
   constructor(options: InventoryOptions) {
     this.#options = options;
@@ -136,20 +136,21 @@ export class Inventory {
   }
 
   /**
-   * Records that a card has refused the rates of a VF: from the next scan on, VFs of its PF with a guarantee are excluded.
-   * @param isFinal whether the card refuses them for good; one whose port is down may accept them later
-   * @returns the field of the policy that requires the rates; `undefined`: none does
+   * Records that a card has refused the rates of a VF: from the next scan on, VFs of its PF with a guarantee are excluded,
+   * until the port has another speed unless the card has no such rates. One whose port is down may accept them later.
+   * @returns the field of the policy that requires the rates; `undefined`: none does, or the claim has chosen others
    */
-  ratesRefused(pciAddress: string, isFinal: boolean): string | undefined {
+  ratesRefused(refusal: RatesRefusal): string | undefined {
+    const { pciAddress, because } = refusal;
     const found = this.#found.find(({ vfs }) => vfs.some((each) => each.pciAddress === pciAddress));
     const vf = found?.vfs.find((each) => each.pciAddress === pciAddress);
     const rule = vf && rulesForPf(this.#policy, found!.pf).find((each) => coversVf(each, vf));
-    if (rule?.bandwidth === undefined) return undefined;
+    if (rule?.bandwidth === undefined || isOfClaim(rule, refusal)) return undefined;
     const { pciAddress: pfAddress } = found!.pf;
     const isDown = this.#report.readings.some(
       (each) => each.isPresent && each.pciAddress === pfAddress && ['no-carrier', 'pf-down'].includes(each.condition),
     );
-    if (isFinal && !isDown) this.#refusals.set(this.#policy, new Set([...this.refusals, refusalOf(pfAddress, rule)]));
+    if (because !== 'temporary' && !isDown) this.#refused.add(this.#policy, found!.pf, rule, because);
     return this.#fieldOf(rule);
   }
 
@@ -158,7 +159,7 @@ export class Inventory {
    * than before.
    */
   get refusals(): ReadonlySet<string> {
-    return this.#refusals.get(this.#policy) ?? new Set();
+    return this.#refused.of(this.#policy);
   }
 
   get #policy(): InventoryPolicy {
@@ -238,7 +239,7 @@ export class Inventory {
     const rule = rules.find((each) => coversVf(each, vf));
     const common = this.#common(vf, rule, survey);
     const { linkSpeedMbps } = vf;
-    const refusesRates = rule !== undefined && this.refusals.has(refusalOf(pfAddress, rule));
+    const refusesRates = rule !== undefined && this.#refused.has(this.#policy, pf, rule);
     const bandwidth = bandwidthOf(rule, { linkSpeedMbps, driver: pf.driver, refusesRates });
     const refusal = bandwidth !== undefined && 'reason' in bandwidth ? bandwidth : undefined;
     const field = rule !== undefined && refusal?.reason === 'rates-unsupported' ? { field: this.#fieldOf(rule) } : {};
@@ -315,11 +316,6 @@ function wantedVfs({ pf, rules, usage }: PfInPolicy, { held }: Scan): number {
   const { numVfs = 0, allowInUse = false } = rules.find((rule) => rule.numVfs !== undefined) ?? {};
   const isInUse = held.has(pf.pciAddress) || (usage !== undefined && !allowInUse);
   return isInUse ? 0 : numVfs;
-}
-
-/** A card without minimum rates may still accept maximum rates. */
-function refusalOf(pfAddress: string, { bandwidth }: PfRule): string {
-  return `${pfAddress} ${bandwidth?.burst ? 'minimum' : 'maximum'}`;
 }
 
 function warningsOf({ pfs = [], nics = [] }: InventoryPolicy, { matched, selectable }: Scan): string[] {

@@ -12,6 +12,7 @@ import { explain, NetdraError } from '../../../../src/lib/errors.ts';
 import { textFiles } from '../../../../src/lib/text-files.ts';
 import type { InventoryPolicy } from '../../../../src/node/inventory/index.ts';
 import { NetlinkError, type RtnlConnection } from '../../../../src/node/netlink/index.ts';
+import type { VfWanted } from '../../../../src/node/sriov/index.ts';
 import { fullPipe } from '../../../doubles/full-pipe.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
 import { testDriver } from '../../../doubles/objects.ts';
@@ -70,8 +71,8 @@ describe('DeviceList for a card that rejects guaranteed rates', () => {
     };
     return { ...node.connection, link, setVf } as unknown as RtnlConnection;
   };
-  const refuse = async (source: DeviceList) => {
-    const error = await source.vfs.control.configure(vf, wanted, before).catch((thrown: unknown) => thrown);
+  const refuse = async (source: DeviceList, asked: VfWanted = wanted) => {
+    const error = await source.vfs.control.configure(vf, asked, before).catch((thrown: unknown) => thrown);
     return explain(error);
   };
 
@@ -98,6 +99,27 @@ describe('DeviceList for a card that rejects guaranteed rates', () => {
     // Another policy is tried anew.
     writePolicy(rules(', portMbps: 50000'));
     await tick(clock, 1);
+    expect(source.offered()).toHaveLength(3);
+  });
+
+  it.each([
+    ['EINVAL', 3],
+    ['EOPNOTSUPP', 0],
+  ])('offers the VFs again after %s once the port has another speed: %i VFs', async (errno, offered) => {
+    const source = await scanned(writePolicy(rules(', burst: true')), { host: refusing(errno) });
+    await refuse(source);
+    await source.scan();
+    expect(source.offered()).toEqual([]);
+    writeFileSync(join(node.root, 'bus/pci/devices', vf.pfAddress, 'net/ens785f0np0/speed'), '10000');
+    await source.scan();
+    expect(source.offered()).toHaveLength(offered);
+  });
+
+  it('blames and excludes nothing if the claim has chosen the maximum rate beside a guaranteed minimum', async () => {
+    const source = await scanned(writePolicy(rules(', burst: true')), { host: refusing('EINVAL') });
+    const asked = { vf: { rate: { minMbps: 1_000, maxMbps: 3_000 } } };
+    expect(await refuse(source, asked)).not.toContain('inventory policy');
+    await source.scan();
     expect(source.offered()).toHaveLength(3);
   });
 
