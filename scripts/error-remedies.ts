@@ -3,7 +3,10 @@
  * more about the case.
  */
 export const remedies: Record<string, string> = {
+  'address-held':
+    'Wait until the claim that the message names is gone, or the NetworkAddress is deleted. Delete the pod of a lost node.',
   'address-invalid': 'Write `--http-address` as `HOST:PORT` or `:PORT`, with an IPv6 host in brackets.',
+  'address-pool-unusable': 'Create, correct or extend the NetworkAddressPool, as the message says.',
   'address-unavailable': 'Choose another `http.port`, or end the process that listens there.',
   'allocation-mismatch': 'Delete the claim and its pod, so that the scheduler allocates it with the current class.',
   'api-conflict': 'Wait: the driver repeats the write.',

@@ -1,11 +1,11 @@
 /**
- * Renders deploy/manifests/netdra.yaml from the chart, and the chart's rules and the schema of its policy from the schemas of the
+ * Renders deploy/manifests/netdra.yaml from the chart, and the chart's rules and the schemas of its definitions from the schemas of the
  * driver: `npm run manifests`.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { renderRules } from '../deploy/admission/rules.ts';
-import { renderPolicyDefinition } from '../deploy/helm/policy-definition.ts';
+import { definitions, renderDefinition } from '../deploy/helm/definitions.ts';
 import { renderValuesSchema } from '../deploy/helm/values-schema.ts';
 import { renderManifest } from '../e2e/release/chart.ts';
 import { fetchHelm } from '../e2e/release/helm.ts';
@@ -16,7 +16,8 @@ import { run } from './packages/run.ts';
 try {
   await fetchHelm(cacheFolder(process.env), (line) => console.error(`netdra: ${line}`));
   writeFileSync(new URL('../deploy/helm/netdra/vfconfig-rules.yaml', import.meta.url), renderRules());
-  writeFileSync(new URL('../deploy/helm/netdra/policy-schema.yaml', import.meta.url), renderPolicyDefinition());
+  for (const [file, spec] of Object.entries(definitions))
+    writeFileSync(new URL(`../deploy/helm/netdra/${file}`, import.meta.url), renderDefinition(spec));
   const valuesSchema = fileURLToPath(new URL('../deploy/helm/netdra/values.schema.json', import.meta.url));
   writeFileSync(valuesSchema, renderValuesSchema(readFileSync(valuesSchema, 'utf8')));
   run('biome', ['format', '--write', valuesSchema]);

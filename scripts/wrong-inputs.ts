@@ -42,7 +42,7 @@ export const wrongInputs: readonly WrongInput[] = [
   ]),
   inFile('a kind that netdra does not have', object('netdra.dev/v1alpha1', 'Policy', ''), [
     1,
-    'kind: "Policy" is not a kind of this API: use one of InventoryPolicy, NetworkDevicePolicy, NodeNetworkDevices',
+    'kind: "Policy" is not a kind of this API: use one of InventoryPolicy, NetworkAddress, NetworkAddressLease, NetworkAddressPool, NetworkDevicePolicy, NodeNetworkDevices',
   ]),
   inFile(
     'a group with a slip',

@@ -44,6 +44,9 @@ const places = {
   Deployment: ['/apis/apps/v1', 'deployments'],
   Node: ['/api/v1', 'nodes'],
   DaemonSet: ['/apis/apps/v1', 'daemonsets'],
+  NetworkAddress: ['/apis/netdra.dev/v1alpha1', 'networkaddresses'],
+  NetworkAddressLease: ['/apis/netdra.dev/v1alpha1', 'networkaddressleases'],
+  NetworkAddressPool: ['/apis/netdra.dev/v1alpha1', 'networkaddresspools'],
   NetworkDevicePolicy: ['/apis/netdra.dev/v1alpha1', 'networkdevicepolicies'],
   RuntimeClass: ['/apis/node.k8s.io/v1', 'runtimeclasses'],
 } as const;
@@ -61,6 +64,8 @@ const clusterScoped: Kind[] = [
   'DeviceClass',
   'DeviceTaintRule',
   'Namespace',
+  'NetworkAddressLease',
+  'NetworkAddressPool',
   'NetworkDevicePolicy',
   'Node',
   'ResourceSlice',

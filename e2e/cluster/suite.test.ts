@@ -1,3 +1,4 @@
+import { describeAddressPools } from './cases/address-pools.ts';
 import { describeAlphaGates } from './cases/alpha-gates.ts';
 import { describeDefaultNetwork } from './cases/default-network.ts';
 import { describeExampleDriver } from './cases/example-driver.ts';
@@ -37,6 +38,7 @@ describeCluster(
     driver = await InstalledDriver.install(node, {
       simulate,
       cni: true,
+      addressPools: true,
       listAttributes: programs.alpha,
       // The check after each test waits for state that only reconciliation restores.
       extraArgs: [`--boot-id-path=${bootIdPath}`, '--reconcile-interval=10'],
@@ -59,6 +61,7 @@ describeCluster(
     if (programs.alpha) describeAlphaGates(get, () => node);
     describeSlowDevices(get, () => node);
     describeWhereabouts(get, () => node);
+    describeAddressPools(get, () => node);
     describeDefaultNetwork(get, () => node, simulate);
     describeFaults(get, () => node);
     describeStorm(get, () => node);

@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { text as readAll } from 'node:stream/consumers';
 import * as yaml from 'js-yaml';
+import { networkAddressPoolSchema } from '../driver/api/address-pool.ts';
 import { classConfigSchema } from '../driver/api/class-config.ts';
 import { findContradictions } from '../driver/api/config-rules.ts';
 import { networkDevicePolicySchema } from '../driver/api/policy-object.ts';
@@ -61,7 +62,14 @@ const start: TextPlace = { line: 1, column: 1 };
 const resourceKinds = ['DeviceClass', 'ResourceClaim', 'ResourceClaimTemplate', 'ResourceSlice'];
 const otherResourceKinds = ['DeviceTaintRule', 'ResourcePoolStatusRequest'];
 /** Object kinds of netdra.dev; a VFConfig is part of other objects. */
-const ownKinds = ['InventoryPolicy', 'NetworkDevicePolicy', 'NodeNetworkDevices'];
+const ownKinds = [
+  'InventoryPolicy',
+  'NetworkAddress',
+  'NetworkAddressLease',
+  'NetworkAddressPool',
+  'NetworkDevicePolicy',
+  'NodeNetworkDevices',
+];
 
 /**
  * Checks files without a cluster: inventory policies, NetworkDevicePolicies and policies in values of the chart, and the
@@ -141,6 +149,10 @@ class Validator {
       for (const [index, item] of items.entries()) this.#check(document, item, [...path, 'items', index]);
     } else if (String(apiVersion).startsWith('resource.k8s.io/')) {
       this.#checkResource(document, fields, path);
+    } else if (kind === 'NetworkAddressPool') {
+      this.#result.checked++;
+      const { faults = [] } = checkSchema(networkAddressPoolSchema, value, 'docs/address-pools.md');
+      this.#report(document, faults, path);
     } else if (kind === 'NetworkDevicePolicy') {
       this.#checkPolicy(document, value, path, networkDevicePolicySchema);
     } else if (kind === 'InventoryPolicy' || (kind === undefined && ('pfs' in fields || 'nics' in fields))) {

@@ -61,6 +61,11 @@ export const resources: readonly Resource[] = [
     kind: 'NodeNetworkDevices',
     namespaced: false,
   },
+  ...[
+    { plural: 'networkaddresspools', kind: 'NetworkAddressPool', namespaced: false },
+    { plural: 'networkaddresses', kind: 'NetworkAddress', namespaced: true },
+    { plural: 'networkaddressleases', kind: 'NetworkAddressLease', namespaced: false },
+  ].map((each) => ({ group: 'netdra.dev', version: 'v1alpha1', ...each })),
   {
     group: 'netdra.dev',
     version: 'v1alpha1',

@@ -210,6 +210,7 @@ const fields: Record<string, fc.Arbitrary<unknown>> = {
     { maxLength: 3 },
   ),
   neighbors: fc.array(mostly(withUnknown(some({ address: addressTexts, macAddress: macTexts }))), { maxLength: 3 }),
+  addressPool: withUnknown(some({ name: kubernetesName, key: kubernetesName })),
   slaac: withUnknown(some({ waitSeconds: number(0, 30), defaultRoute: fc.boolean() })),
   allMulticast: fc.boolean(),
   promiscuous: fc.boolean(),

@@ -51,6 +51,7 @@ const everythingOn = {
   inventoryPolicy: { pfs: [{ select: { vendor: '8086' }, numVfs: 8 }] },
   serviceMonitor: { enabled: true, labels: { release: 'prometheus' } },
   prometheusRule: { enabled: true },
+  addressPools: { enabled: true },
   sriovOperator: { enabled: true },
   networkPolicy: { enabled: true },
   openshift: { securityContextConstraints: true },
@@ -357,6 +358,20 @@ describe('the chart', () => {
       expect(mentions({ enabled: false })).toEqual([]);
     },
   );
+
+  it('renders objects for address pools only with addressPools.enabled, and the CustomResourceDefinitions once per cluster', () => {
+    const mentions = (addressPools: object) =>
+      renderObjects({ values: { addressPools } })
+        .filter((object) => /networkaddress/.test(JSON.stringify(object)))
+        .map(({ kind, metadata }) => `${kind} ${metadata?.name}`);
+    const roles = ['ClusterRole netdra', 'ClusterRole netdra-viewer'];
+    const definitions = ['addresses', 'addressleases', 'addresspools'].map(
+      (each) => `CustomResourceDefinition network${each}.netdra.dev`,
+    );
+    expect(mentions({ enabled: true }).sort()).toEqual([...roles, ...definitions].sort());
+    expect(mentions({ enabled: true, createDefinitions: false }).sort()).toEqual(roles);
+    expect(mentions({})).toEqual([]);
+  });
 
   it('lets the driver read what the SR-IOV operator does only with sriovOperator.enabled', () => {
     const mentions = (enabled: boolean) =>

@@ -34,7 +34,7 @@ const rooms: Record<string, readonly string[]> = {
 const driverFloors = [
   ['model'],
   ['api', 'events', 'state'],
-  ['dialects', 'vf'],
+  ['addresses', 'dialects', 'vf'],
   ['claims', 'devices', 'drift'],
   ['nodeview', 'policy', 'sandbox'],
   ['recovery'],

@@ -17,7 +17,17 @@ const head = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig' };
 /** It opens everything, so that refusals are about the form only. */
 const openClass = {
   ...head,
-  overridable: ['attach', 'ipam', 'keepHostConfig', 'slaac', 'cni', 'networkAttachmentDefinition', 'sysctls'],
+  overridable: [
+    'attach',
+    'ipam',
+    'keepHostConfig',
+    'addressPool.name',
+    'addressPool.key',
+    'slaac',
+    'cni',
+    'networkAttachmentDefinition',
+    'sysctls',
+  ],
   limits: { routes: ['0.0.0.0/0', '::/0'] },
 };
 const className = 'open';
@@ -56,7 +66,7 @@ function refusalOf(error: unknown): string {
 
 /** Checks that a policy does not make: combinations of fields of claim and class, and rules of the plugins. */
 const beyondForm =
-  /needs attach|needs either|needs an interface|cannot be combined with attach|needs vf\.vlan|must not be above|no interface that|source is|in neighbors\[|keeps neighbors only|kernel already has a route| twice|keepHostConfig takes|is IPv6|slaac: sysctls sets/;
+  /needs attach|needs either|needs an interface|cannot be combined with (attach|addressPool)|needs a name, which|needs vf\.vlan|must not be above|no interface that|source is|in neighbors\[|keeps neighbors only|kernel already has a route| twice|keepHostConfig takes|is IPv6|slaac: sysctls sets/;
 
 /** The driver's reason to refuse a claim's parameters for their form; `undefined` if it accepts them. */
 function byDriver(parameters: object): string | undefined {

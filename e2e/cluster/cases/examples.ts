@@ -21,6 +21,8 @@ const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter(
 
 /** Kinds of other projects, which the test API servers do not have. */
 const foreignKinds = ['VirtualMachineInstance', 'NetworkAttachmentDefinition'];
+/** Kinds that not every installation of the chart has; other cases create them. */
+const optionalKinds = ['NetworkAddressPool'];
 
 const readExample = (file: string) => readFileSync(new URL(file, folder), 'utf8');
 /** Whether its pod polls a device: without CPUs of its own it would share them, and numa: require would not apply. */
@@ -30,7 +32,7 @@ const needsOwnCpus = (file: string) => /dpdk-testpmd|hugepages|numa: require/.te
 function loadExample({ namespace }: Cluster, file: string): KubernetesObject[] {
   const objects = loadAllYaml(readExample(file)) as KubernetesObject[];
   return objects.map((object) =>
-    ['DeviceClass', 'NetworkDevicePolicy', 'RuntimeClass'].includes(object.kind ?? '')
+    ['DeviceClass', 'NetworkAddressPool', 'NetworkDevicePolicy', 'RuntimeClass'].includes(object.kind ?? '')
       ? object
       : { ...object, metadata: { ...object.metadata, namespace } },
   );
@@ -135,7 +137,7 @@ export function describeExamples(get: GetCluster): void {
         const isDistinct = JSON.stringify(objects).includes('"distinctAttribute"');
         const gate = 'DRAConsumableCapacity';
         skip(isDistinct && !(await cluster.features()).has(gate), `the feature gate ${gate} is off`);
-        const known = objects.filter(({ kind = '' }) => !foreignKinds.includes(kind));
+        const known = objects.filter(({ kind = '' }) => ![...foreignKinds, ...optionalKinds].includes(kind));
         expect(known).not.toEqual([]);
         // A pod whose runtime class does not exist is refused; not every cluster has those of the examples.
         await using stack = new AsyncDisposableStack();

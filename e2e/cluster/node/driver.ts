@@ -26,6 +26,8 @@ export interface DriverOptions {
   extraArgs?: readonly string[];
   /** Whether it may run the node's CNI plugins, as in `cni.enabled`. Default: no. */
   cni?: boolean;
+  /** Whether claims may have addresses of pools, as in `addressPools.enabled`. Default: no. */
+  addressPools?: boolean;
   /** As `kubeletPlugin.listAttributes`. */
   listAttributes?: boolean;
 }
@@ -52,7 +54,7 @@ export class InstalledDriver {
    * @throws CommandError
    */
   static async prepare(node: RealNode, options: DriverOptions): Promise<InstalledDriver> {
-    const { simulate, extraArgs = [], cni: enabled = false, listAttributes = false } = options;
+    const { simulate, extraArgs = [], cni: enabled = false, addressPools = false, listAttributes = false } = options;
     const { registry, runtime } = node;
     registry.push(locateDriverImage(cacheDir), 'netdra:e2e');
     await provideConsumerImage(runtime.dir, runtime.provideImage);
@@ -68,7 +70,7 @@ export class InstalledDriver {
       ...directories,
       ...seccompOf(process.env),
     };
-    return new InstalledDriver(node, { image, cni, kubeletPlugin });
+    return new InstalledDriver(node, { image, cni, kubeletPlugin, addressPools: { enabled: addressPools } });
   }
 
   /** Also installs the chart and waits until the driver is ready. @throws CommandError */

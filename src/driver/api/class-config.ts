@@ -1,5 +1,6 @@
 import * as z from 'zod';
 import { claimFields } from '../model/index.ts';
+import { poolLabel } from './address-pool.ts';
 import { kubernetesName, network, vfConfigSchema } from './vf-config.ts';
 
 const labelText = z.string().max(317);
@@ -36,6 +37,11 @@ const limits = z
       )
       .max(64)
       .describe('Allowed values of vf.vlan in claims, if the class makes it overridable.')
+      .optional(),
+    addressPools: z
+      .array(poolLabel)
+      .max(64)
+      .describe('Allowed values of addressPool.name in claims, if the class makes it overridable.')
       .optional(),
     addressRanges: z.array(network).max(64).describe('Networks that must contain the addresses of claims.').optional(),
     routes: z

@@ -39,6 +39,11 @@ const chosenElsewhere = [
     what: 'slaac, with which routers choose',
   },
   {
+    field: 'addressPool.name',
+    isAsked: ({ addressPool }: VfConfig) => addressPool?.name !== undefined,
+    what: 'addressPool.name, with which a pool chooses',
+  },
+  {
     field: 'attach',
     isAsked: ({ attach }: VfConfig) => attach === 'observe',
     what: 'attach to observe, with which another component chooses',
@@ -152,11 +157,15 @@ function checkElsewhere(claim: AllocatedClaim, limits: ClassLimits, { field, wha
 }
 
 function checkConfigLimits(claim: AllocatedClaim, config: VfConfig, limits: ClassLimits): void {
-  const { vf, addresses = [] } = config;
-  const { vlanRanges, addressRanges, maxAddresses } = limits;
+  const { vf, addresses = [], addressPool } = config;
+  const { vlanRanges, addressPools, addressRanges, maxAddresses } = limits;
   const vlan = vf?.vlan;
   if (vlan !== undefined && vlanRanges !== undefined && !vlanRanges.some((range) => isInRange(vlan, range))) {
     throw overLimit(claim, 'vlanRanges', `sets vf.vlan to ${vlan}`, vlanRanges.join(', '));
+  }
+  const pool = addressPool?.name;
+  if (pool !== undefined && addressPools?.includes(pool) === false) {
+    throw overLimit(claim, 'addressPools', `sets addressPool.name to ${pool}`, addressPools.join(', '));
   }
   if (addressRanges !== undefined) {
     const outside = addresses.map(hostOf).find((host) => !isInOne(parseCidr(host), addressRanges));

@@ -17,6 +17,7 @@ const netlinkOnly = [
   'interfaceName',
   'mtu',
   'addresses',
+  'addressPool',
   'slaac',
   'keepHostConfig',
   ...interfaceSettings,
@@ -35,6 +36,7 @@ export function findContradictions(config: VfConfig): string[] {
     ...driverProblems(config),
     ...bondProblems(config),
     ...hostConfigProblems(config),
+    ...addressPoolProblems(config),
     ...dhcpProblems(config),
     ...propertyProblems(config),
     ...routeProblems(config),
@@ -93,8 +95,17 @@ function bondProblems({ bond, attach = 'netlink' }: VfConfig): string[] {
 /** With the configuration of the host, the NIC itself has the host's addresses, and no others. */
 function hostConfigProblems(config: VfConfig): string[] {
   if (config.keepHostConfig !== true) return [];
-  return asked(config, ['addresses', 'slaac', 'ipam', 'bond']).map((field) => {
+  return asked(config, ['addresses', 'addressPool', 'slaac', 'ipam', 'bond']).map((field) => {
     return `${field}: is ${JSON.stringify(config[field])}, but keepHostConfig takes the addresses of the host`;
+  });
+}
+
+/** The addresses of a pool are the only ones that the interface gets, and the members of a bond have different ones. */
+function addressPoolProblems(config: VfConfig): string[] {
+  const { addressPool } = config;
+  if (addressPool === undefined) return [];
+  return asked(config, ['addresses', 'ipam', 'bond']).map((field) => {
+    return `${field}: cannot be combined with addressPool ${JSON.stringify(addressPool)}`;
   });
 }
 

@@ -104,6 +104,8 @@ export function classConfigsOf(driver: string, claim: AllocatedClaim, request: s
 /** @throws DriverError `config-invalid` for combinations that are not allowed; CniError */
 function checkWhole(claim: AllocatedClaim, config: VfConfig): void {
   const problems = [...findContradictions(config), ...primaryProblems(claim, config)];
+  if (config.addressPool !== undefined && config.addressPool.name === undefined)
+    problems.push('addressPool: needs a name, which neither claim nor DeviceClass sets');
   if (problems.length > 0) throw invalidConfig(claim, problems);
   parseCni(claim, config);
 }
@@ -186,6 +188,7 @@ export function configForDevice(config: VfConfig, subject: string, index: number
   if (count > 1) {
     if (config.bond === undefined && config.addresses?.length)
       throw single('addresses', 'use one request for each device with static addresses');
+    if (config.addressPool) throw single('addressPool', 'use one request for each device');
     if (config.macAddress) throw single('macAddress', 'use one request for each device with a MAC address of its own');
     if (interfaceName && !interfaceName.includes('%d')) throw single('interfaceName', 'put %d into the name');
   }

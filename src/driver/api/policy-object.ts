@@ -6,7 +6,7 @@ const operatorRule = 'values are needed with In and NotIn, and only there';
 
 /**
  * `spec` of a NetworkDevicePolicy: an inventory policy and the nodes that it selects. The CustomResourceDefinition is
- * generated from it (deploy/helm/policy-definition.ts), so that the API server refuses what the driver would.
+ * generated from it (deploy/helm/definitions.ts), so that the API server refuses what the driver would.
  */
 export const networkDevicePolicySpec = policySpecSchema.extend({
   nodeSelector: labelSelector

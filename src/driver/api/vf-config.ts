@@ -8,6 +8,7 @@ import {
   type Rule,
 } from '../../node/netlink/index.ts';
 import {
+  type AddressPoolConfig,
   attachModes,
   type OffloadSizes,
   type RouteConfig,
@@ -15,6 +16,7 @@ import {
   type VfConfig,
   type VfSettings,
 } from '../model/index.ts';
+import { poolLabel } from './address-pool.ts';
 import { bond } from './bond-config.ts';
 import { deviceFiles } from './device-files-config.ts';
 import { dialectsSchema } from './dialects-config.ts';
@@ -189,6 +191,15 @@ const offloadLimits = z
   } satisfies FieldsOf<OffloadSizes>)
   .describe('Bytes of the largest packets that the kernel passes to the interface, or makes of received ones.');
 
+const addressPool = z
+  .strictObject({
+    name: poolLabel.describe('The NetworkAddressPool.').optional(),
+    key: poolLabel
+      .describe('Who keeps the addresses, unique in the namespace. Default: the pod of a StatefulSet.')
+      .optional(),
+  } satisfies FieldsOf<AddressPoolConfig>)
+  .describe('One address of each IP version from a NetworkAddressPool, and a MAC address, which stay.');
+
 const slaac = z
   .strictObject({
     waitSeconds: z
@@ -254,6 +265,7 @@ export const vfConfigSchema = z.strictObject({
     .max(16)
     .describe('Interface addresses with prefix length, IPv4 and IPv6.')
     .optional(),
+  addressPool: addressPool.optional(),
   slaac: slaac.optional(),
   routes: z.array(route).max(64).describe('Routes through the VF.').optional(),
   rules: z.array(rule).max(64).describe('Which traffic of the pod uses which routing table.').optional(),

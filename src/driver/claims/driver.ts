@@ -19,6 +19,7 @@ import { DeviceWork, type DeviceWorkOptions } from './device-work.ts';
 import { checkGuarantees } from './guarantees.ts';
 import { checkGroups, groupsOf } from './iommu-groups.ts';
 import { checkNesting } from './nesting.ts';
+import { type PoolAddressesOptions, withPoolAddresses } from './pool-addresses.ts';
 import { PrepareProgress, type PrepareProgressOptions } from './prepare-progress.ts';
 import { type PrepareWork, storedOf, toWork } from './prepare-work.ts';
 import { checkPorts } from './shared-ports.ts';
@@ -28,6 +29,7 @@ export interface DriverOptions
   extends DeviceResolverOptions,
     PrepareProgressOptions,
     ContainerSpecsOptions,
+    PoolAddressesOptions,
     DeviceWorkOptions {
   store: Store;
   /** Compares an allocation with its sources: see `checkAllocation`. */
@@ -150,6 +152,7 @@ export class Driver implements DraPlugin {
     await this.#checkOthers(work, isNew);
     if (work.devices.length > 0) checkSinglePod(claim);
     this.#checkNuma(work);
+    work.devices = await withPoolAddresses(claim, work.devices, this.#options, signal);
     if (known === undefined || (known.allocation === allocation && known.state !== 'unpreparing')) return;
     // Either it was allocated again while it was prepared, and must keep nothing of its earlier devices; or its unprepare
     // was cut short, perhaps during the reset of a VF.

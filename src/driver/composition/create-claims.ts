@@ -3,6 +3,7 @@ import { CdiSpecs, type ClaimMetadata } from '../../framework/metadata/index.ts'
 import type { SlicePublisher } from '../../framework/resourceslice/index.ts';
 import { shared } from '../../lib/shared.ts';
 import { parseCidr } from '../../node/netlink/index.ts';
+import { AddressAllocator } from '../addresses/index.ts';
 import {
   checkAllocation,
   createKubeNamespaceReader,
@@ -58,6 +59,8 @@ export function createClaims(
     attributesOf: (pciAddress) => devices.attributesOf(pciAddress),
     networkAttachments: createKubeNetworkAttachmentReader(kube),
     namespaces: createKubeNamespaceReader(kube),
+    addressPools: new AddressAllocator({ kube, resources, node: nodeName, random }),
+    pods: resources,
     cni: settings.cni,
     judgeOthers: (of) => devices.judgeOthers(of),
     checkAllocation: (claim) => checkAllocation(driver, classes, claim),

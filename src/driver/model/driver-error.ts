@@ -32,7 +32,11 @@ export type DriverErrorCode =
   /** The claim is reserved for several pods, which its devices cannot serve. */
   | 'claim-shared'
   /** The NetworkAttachmentDefinition that the config names is missing, may not be read, or has no configuration. */
-  | 'network-attachment-unusable';
+  | 'network-attachment-unusable'
+  /** The NetworkAddressPool that the config names is missing or invalid, or has no free address. */
+  | 'address-pool-unusable'
+  /** Another claim uses the addresses of the key, or their owner is not that of the claim's pod. */
+  | 'address-held';
 
 /** Why a claim cannot be prepared or unprepared. */
 export class DriverError extends NetdraError<DriverErrorCode> {}

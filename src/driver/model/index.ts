@@ -19,6 +19,7 @@ export {
   type UnrestoredVf,
 } from './stored.ts';
 export {
+  type AddressPoolConfig,
   type AttachMode,
   attachModes,
   type BondConfig,

@@ -97,6 +97,13 @@ export interface RouteConfig {
   metric?: number | undefined;
 }
 
+/** The NetworkAddressPool that assigns an address of each IP version, and who keeps them. */
+export interface AddressPoolConfig {
+  name?: string | undefined;
+  /** Unique in the claim's namespace. Absent: the pod of a StatefulSet keeps them. */
+  key?: string | undefined;
+}
+
 /** Addresses and routes that routers of the network give the interface. */
 export interface SlaacConfig {
   /** How long containers wait for the first address, s; 0: they do not wait. */
@@ -125,6 +132,7 @@ export interface VfConfig {
   mtu?: number | undefined;
   macAddress?: string | undefined;
   addresses?: string[] | undefined;
+  addressPool?: AddressPoolConfig | undefined;
   slaac?: SlaacConfig | undefined;
   routes?: RouteConfig[] | undefined;
   /** Policy routing of the pod's network namespace. */
@@ -152,10 +160,10 @@ export const interfaceSettings = [
   'offloadLimits',
 ] as const satisfies readonly (keyof VfConfig)[];
 
-/** Merges two configurations. Fields of `over` win, as do its entries of `vf` and `sysctls`. */
+/** Merges two configurations. Fields of `over` win, as do its entries of `vf`, `sysctls` and `addressPool`. */
 export function mergeVfConfigs(base: VfConfig, over: VfConfig): VfConfig {
   const merged = { ...base, ...over };
-  for (const field of ['vf', 'sysctls'] as const) {
+  for (const field of ['vf', 'sysctls', 'addressPool'] as const) {
     const both = { ...base[field], ...over[field] };
     if (Object.keys(both).length > 0) Object.assign(merged, { [field]: both });
   }

@@ -19,6 +19,7 @@ export {
   type Cidr,
   canonicalCidr,
   formatCidr,
+  formatIpAddress,
   isNetwork,
   isUnicast,
   isWithin,

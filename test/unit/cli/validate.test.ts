@@ -119,6 +119,11 @@ describe('validateFiles', () => {
       policyObject('{ matchExpressions: [{ key: a, operator: In }] }'),
       /^0:5:3: .*: values are needed with In/m,
     ],
+    [
+      'an address pool',
+      'apiVersion: netdra.dev/v1alpha1\nkind: NetworkAddressPool\nmetadata: { name: p }\nspec: { ranges: [{ network: 192.0.2.0/24, last: 192.0.3.1 }] }\n',
+      /^0:4:\d+: spec\.ranges\.0\.last: must be an address of the network/m,
+    ],
     ['a claim', claim('c', 'mtu: big'), /^0:18:13: mtu: a whole number is needed$/m],
     [
       'what only classes have',

@@ -9,7 +9,7 @@ import type {
 } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
 import { renderRules } from '../../../deploy/admission/rules.ts';
-import { renderPolicyDefinition } from '../../../deploy/helm/policy-definition.ts';
+import { definitions, renderDefinition } from '../../../deploy/helm/definitions.ts';
 import { findObject, manifestObjects } from './manifest-objects.ts';
 
 const daemonSet = findObject<V1DaemonSet>('DaemonSet');
@@ -75,9 +75,9 @@ describe('deploy/manifests/netdra.yaml', () => {
     expect(rules).toBe(renderRules());
   });
 
-  it("has the driver's schema of policies", () => {
-    const schema = readFileSync(new URL('../../../deploy/helm/netdra/policy-schema.yaml', import.meta.url), 'utf8');
-    expect(schema).toBe(renderPolicyDefinition());
+  it.each(Object.entries(definitions))("has the driver's schema in %s", (file, spec) => {
+    const schema = readFileSync(new URL(`../../../deploy/helm/netdra/${file}`, import.meta.url), 'utf8');
+    expect(schema).toBe(renderDefinition(spec));
   });
 
   it('grants permission for exactly the requests that the driver sends to the API server', () => {

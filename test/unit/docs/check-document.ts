@@ -1,5 +1,6 @@
 import { loadAllYaml } from '@kubernetes/client-node';
 import type * as z from 'zod';
+import { networkAddressPoolSchema } from '../../../src/driver/api/address-pool.ts';
 import { classConfigSchema } from '../../../src/driver/api/class-config.ts';
 import { findContradictions } from '../../../src/driver/api/config-rules.ts';
 import { networkDevicePolicySchema } from '../../../src/driver/api/policy-object.ts';
@@ -23,6 +24,7 @@ const kubernetesTypes: Record<string, string> = {
   'v1 ConfigMap': 'V1ConfigMap',
   'v1 Namespace': 'V1Namespace',
   'v1 Pod': 'V1Pod',
+  'v1 ResourceQuota': 'V1ResourceQuota',
 };
 
 /** Kinds of other projects, which pages show as what users come from. The only check is that they are objects. */
@@ -61,8 +63,8 @@ export function findValuePathProblem(setting: string): string | undefined {
     const nested = path.split('.').reduceRight<unknown>((value, key) => ({ [key]: value }), leaf);
     return checkValues(nested).success;
   };
-  // Helm makes numbers of digits.
-  const isTaken = fits(text) || (/^\d+$/.test(text) && fits(Number(text)));
+  // Helm makes numbers of digits, and truth values of their words.
+  const isTaken = fits(text) || (/^(\d+|true|false)$/.test(text) && fits(JSON.parse(text)));
   return isTaken ? undefined : `the chart does not take ${setting}`;
 }
 
@@ -91,6 +93,7 @@ function findObjectProblems(object: SomeObject): string[] {
   if (name === 'netdra.dev/v1alpha1 VFConfig') return findVfConfigProblems(object);
   if (name === 'netdra.dev/v1alpha1 InventoryPolicy') return describe(inventoryPolicySchema.safeParse(object));
   if (name === 'netdra.dev/v1alpha1 NetworkDevicePolicy') return describe(networkDevicePolicySchema.safeParse(object));
+  if (name === 'netdra.dev/v1alpha1 NetworkAddressPool') return describe(networkAddressPoolSchema.safeParse(object));
   const valuesPath = chartValues[name];
   if (valuesPath !== undefined) return describe(checkValues(valueAt(object, valuesPath)));
   const type = kubernetesTypes[name];

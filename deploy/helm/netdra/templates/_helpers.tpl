@@ -102,3 +102,15 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- $host := include "netdra.httpHost" . -}}
 {{- if eq $host "::" }}::1{{ else if eq $host "0.0.0.0" }}127.0.0.1{{ else }}{{ $host }}{{ end -}}
 {{- end -}}
+
+{{- /*
+Not empty if the release may create a CustomResourceDefinition that stays when a release goes: it is its own, or there is none.
+Arguments: the root context, the name of the definition.
+*/ -}}
+{{- define "netdra.mayDefine" -}}
+{{- $root := index . 0 }}
+{{- $found := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" (index . 1) }}
+{{- $owner := dig "metadata" "annotations" dict ($found | default dict) }}
+{{- $isOurs := and (eq (dig "meta.helm.sh/release-name" "" $owner) $root.Release.Name) (eq (dig "meta.helm.sh/release-namespace" "" $owner) $root.Release.Namespace) }}
+{{- if or (not $found) $isOurs }}true{{ end }}
+{{- end }}

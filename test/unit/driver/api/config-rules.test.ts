@@ -125,6 +125,14 @@ describe('findContradictions', () => {
       { keepHostConfig: true, addresses: ['192.0.2.1/24'], bond: { name: 'bond0' } },
       /: addresses: is \["192\.0\.2\.1\/24"\], but keepHostConfig takes the addresses of the host; bond: is \{"name":"bond0"\}, but/,
     ],
+    ...[{ addresses: ['192.0.2.1/24'] }, { ipam: { type: 'static' } }, { bond: { name: 'bond0' } }].map(
+      (other): [object, RegExp] => [
+        { addressPool: { name: 'lan' }, ...other },
+        new RegExp(`: ${Object.keys(other)[0]}: cannot be combined with addressPool \\{"name":"lan"\\}`),
+      ],
+    ),
+    [{ attach: 'observe', addressPool: { name: 'lan' } }, /: addressPool: cannot be combined with attach "observe"$/],
+    [{ keepHostConfig: true, addressPool: { name: 'lan' } }, /: addressPool: is \{"name":"lan"\}, but keepHostConfig/],
     [{ keepHostConfig: true, slaac: { waitSeconds: 0 } }, /: slaac: is \{"waitSeconds":0\}, but keepHostConfig takes/],
     [{ keepHostConfig: true, ipam: { type: 'dhcp' } }, /: ipam: is \{"type":"dhcp"\}, but keepHostConfig takes/],
     [{ ipam: { type: 'dhcp' }, driver: 'vfio-pci' }, /: ipam: type dhcp needs an interface, and vfio-pci gives none$/],

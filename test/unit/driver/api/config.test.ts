@@ -51,6 +51,10 @@ const samples: {
       [{ destination: '198.51.100.0/24', nextHops: [{ gateway: '192.0.2.1' }, { gateway: '192.0.2.2', weight: 3 }] }],
     ],
   },
+  addressPool: {
+    values: [{ name: 'lan', key: 'db' }, { name: 'wan' }],
+    merged: { name: 'wan', key: 'db' },
+  },
   slaac: { values: [{ waitSeconds: 0 }, { waitSeconds: 30, defaultRoute: true }] },
   sysctls: {
     values: [
@@ -175,6 +179,8 @@ const valuesOf = {
   networkAttachmentDefinition: [{ name: 'prod' }, { name: 'mine' }],
   'networkAttachmentDefinition.namespace': ['infra', 'other'],
   'bond.mode': ['802.3ad', 'balance-rr'],
+  'addressPool.name': ['lan', 'wan'],
+  'addressPool.key': ['db', 'web'],
 } as Record<ClaimField, [unknown, unknown]>;
 
 /** A configuration with one field, and what it does not make sense without. */
@@ -185,6 +191,7 @@ function configOf(field: ClaimField, value: unknown): object {
     return { vf: { ...vlan, [inner]: value } };
   }
   if (outer === 'bond' && inner !== undefined) return { bond: { name: 'bond0', [inner]: value } };
+  if (outer === 'addressPool' && inner !== undefined) return { addressPool: { name: 'lan', [inner]: value } };
   if (inner !== undefined) return { attach: 'cni', networkAttachmentDefinition: { name: 'prod', [inner]: value } };
   return { ...(field === 'cni' || field === 'networkAttachmentDefinition' ? { attach: 'cni' } : {}), [field]: value };
 }
@@ -255,8 +262,13 @@ describe('class settings', () => {
 describe('restricted fields', () => {
   it.each(closedFields)('%s is reserved for the class unless the class or the operator opens it', (field) => {
     const fields = configOf(field, valuesOf[field][0]);
-    const opened = [field, ...(field.endsWith('.namespace') ? (['networkAttachmentDefinition'] as const) : [])];
-    const needed: ClosedField[] = field === 'vf.qos' || field === 'vf.vlanProto' ? [...opened, 'vf.vlan'] : opened;
+    const beside: Partial<Record<ClosedField, ClosedField>> = {
+      'networkAttachmentDefinition.namespace': 'networkAttachmentDefinition',
+      'vf.qos': 'vf.vlan',
+      'vf.vlanProto': 'vf.vlan',
+      'addressPool.key': 'addressPool.name',
+    };
+    const needed = [field, beside[field] ?? field];
     expect(resolve([fromClass(fields)])).toEqual(fields);
     expect(() => resolve([fromClaim(fields)])).toThrow(`claim default/fast-net may not set `);
     const others = closedFields.filter((other) => other !== field);

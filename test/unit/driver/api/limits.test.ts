@@ -45,6 +45,24 @@ describe('class limits', () => {
     for (const each of allowed) expect(resolve([each, fromClaim(fields)], ['keepHostConfig'])).toEqual(fields);
   });
 
+  it('reject pools that the operator opened, unless the class itself opens them, and those that it does not name', () => {
+    const fields = { addressPool: { name: 'lan' } };
+    const ranges = { addressRanges: ['192.0.2.0/24'] };
+    expect(() => resolve([fromClass({ limits: ranges }), fromClaim(fields)], ['addressPool.name'])).toThrow(
+      'claim default/fast-net sets addressPool.name, with which a pool chooses addresses and routes, and limits.addressRanges',
+    );
+    const overridable = ['addressPool.name'];
+    const [named, others] = [['lan'], ['wan', 'dmz']].map((addressPools) => ({ ...ranges, addressPools }));
+    for (const limits of [ranges, named])
+      expect(resolve([fromClass({ limits, overridable }), fromClaim(fields)])).toEqual(fields);
+    expect(() => resolve([fromClass({ limits: others, overridable }), fromClaim(fields)])).toThrow(
+      'claim default/fast-net sets addressPool.name to lan, and limits.addressPools of its DeviceClass is wan, dmz',
+    );
+    expect(() => resolve([fromClaim({ addressPool: { key: 'db' } })], ['addressPool.key'])).toThrow(
+      'addressPool: needs a name, which neither claim nor DeviceClass sets',
+    );
+  });
+
   it('reject settings that let routers assign addresses, unless the class itself opens them', () => {
     const limits = { addressRanges: ['192.0.2.0/24'] };
     const acceptRa = 'net.ipv6.conf.IFNAME.accept_ra';

@@ -46,6 +46,7 @@ describe('docs/vfconfig.md', () => {
       vf,
       bond,
       networkAttachmentDefinition,
+      addressPool,
       ...plain
     } = vfConfigSchema.shape;
     const nested = (name: string, shape: object) => Object.keys(shape).map((field) => `${name}.${field}`);
@@ -53,6 +54,7 @@ describe('docs/vfconfig.md', () => {
       ...Object.keys(plain),
       ...nested('vf', vf.unwrap().shape),
       ...nested('bond', bond.unwrap().shape),
+      ...nested('addressPool', addressPool.unwrap().shape),
       ...nested('networkAttachmentDefinition', networkAttachmentDefinition.unwrap().shape),
     ];
     expect(rows.map(({ name }) => name).sort()).toEqual(fields.sort());

@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { allCni, type CniRules } from '../../../../src/driver/api/cni-rules.ts';
 import { Driver, type NetworkAttachmentReader } from '../../../../src/driver/claims/index.ts';
+import type { PoolAddressesOptions } from '../../../../src/driver/claims/pool-addresses.ts';
 import { DialectFiles } from '../../../../src/driver/dialects/index.ts';
 import type { StoredDevice } from '../../../../src/driver/model/index.ts';
 import { restoreVfs } from '../../../../src/driver/recovery/index.ts';
@@ -165,12 +166,17 @@ export class DriverBench implements Disposable {
   /** Thrown when the device of that name is detached. */
   readonly releaseErrors = new Map<string, Error>();
 
-  constructor(networkAttachments: NetworkAttachmentReader = noAttachments, cni: CniRules = allCni) {
+  constructor(
+    networkAttachments: NetworkAttachmentReader = noAttachments,
+    cni: CniRules = allCni,
+    pools: PoolAddressesOptions = noPools,
+  ) {
     this.driver = new Driver({
       driver: testDriver,
       store: this.store,
       inventory: { pool: testNode, find: (name) => this.#find(name) },
       networkAttachments,
+      ...pools,
       control: this.control,
       withdrawMetadata: async ({ name }) => void this.control.calls.push(`withdraw ${name}`),
       isShownByContainers: () => this.isShownByContainers,
@@ -245,6 +251,11 @@ export class DriverBench implements Disposable {
 
 const noAttachments: NetworkAttachmentReader = {
   readNetworkAttachment: () => Promise.reject(new Error('no claim of this test names a NetworkAttachmentDefinition')),
+};
+
+const noPools: PoolAddressesOptions = {
+  addressPools: { assign: () => Promise.reject(new Error('no claim of this test has a pool')) },
+  pods: { readPod: () => Promise.reject(new Error('no claim of this test has a pool')) },
 };
 
 export function vfOf(name: string): NetworkDevice | undefined {

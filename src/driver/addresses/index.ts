@@ -1,0 +1,1 @@
+export { AddressAllocator, type AddressWish, type AllocatorOptions, type AssignedAddresses } from './allocator.ts';

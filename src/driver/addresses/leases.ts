@@ -1,0 +1,136 @@
+import {
+  isKubeError,
+  type KubeList,
+  type KubeRequests,
+  listAll,
+  type ResourceApi,
+} from '../../framework/kube/index.ts';
+import { formatIpAddress } from '../../node/netlink/index.ts';
+import {
+  addressPath,
+  apiVersion,
+  leaseName,
+  type NetworkAddress,
+  type NetworkAddressLease,
+  pathOf,
+  poolLabelKey,
+} from './objects.ts';
+
+export interface LeasesOptions {
+  kube: KubeRequests;
+  resources: { readClaim: ResourceApi['readClaim'] };
+  /** Name of this node. */
+  node: string;
+}
+
+/** Who leases: a NetworkAddress, for a request of a claim in its namespace. */
+export interface Lessee {
+  holder: NetworkAddressLease['spec']['holder'];
+  claim: NetworkAddressLease['spec']['claim'];
+}
+
+/**
+ * Result of an attempt: `leased`; `changed` if another node was faster, so that a next attempt may have another result; or the
+ * lease of another holder, or of another claim of the same holder, that is still in use.
+ */
+export type LeaseResult = 'leased' | 'changed' | NetworkAddressLease;
+
+/** The leases of all addresses, each of which changes only from the version that was read. */
+export class Leases {
+  readonly #options: LeasesOptions;
+
+  constructor(options: LeasesOptions) {
+    this.#options = options;
+  }
+
+  /** Confirms the lease of an address that its holder has, or makes it anew. @throws KubeError */
+  async confirm(pool: string, octets: Uint8Array, lessee: Lessee, signal: AbortSignal): Promise<LeaseResult> {
+    const known = await this.#read(leaseName(pool, octets), signal);
+    return known === undefined
+      ? await this.lease(pool, octets, lessee, signal)
+      : await this.#renew(known, lessee, signal);
+  }
+
+  /** Leases an address that may be free. @throws KubeError */
+  async lease(pool: string, octets: Uint8Array, lessee: Lessee, signal: AbortSignal): Promise<LeaseResult> {
+    const { kube, node } = this.#options;
+    const name = leaseName(pool, octets);
+    const address = formatIpAddress(octets);
+    const spec: NetworkAddressLease['spec'] = { pool, address, node, ...lessee };
+    const metadata = { name, labels: { [poolLabelKey]: pool } };
+    const body = { apiVersion, kind: 'NetworkAddressLease', metadata, spec };
+    const path = pathOf('networkaddressleases');
+    const created = await unlessChanged(kube.request({ method: 'POST', path, body, signal }));
+    if (created !== undefined) return 'leased';
+    const known = await this.#read(name, signal);
+    return known === undefined ? 'changed' : await this.#renew(known, lessee, signal);
+  }
+
+  /** Returns all leases of a pool. @throws KubeError */
+  async list(pool: string, signal: AbortSignal): Promise<NetworkAddressLease[]> {
+    const path = pathOf('networkaddressleases');
+    return await listAll((page) => {
+      const query = { labelSelector: `${poolLabelKey}=${pool}`, ...page };
+      return this.#options.kube.request<KubeList<NetworkAddressLease>>({ method: 'GET', path, query, signal });
+    });
+  }
+
+  async #read(name: string, signal: AbortSignal): Promise<NetworkAddressLease | undefined> {
+    const path = pathOf('networkaddressleases', name);
+    return await unlessMissing(this.#options.kube.request<NetworkAddressLease>({ method: 'GET', path, signal }));
+  }
+
+  /** Takes a lease, unless it is in use. */
+  async #renew(known: NetworkAddressLease, lessee: Lessee, signal: AbortSignal): Promise<LeaseResult> {
+    const { kube, node } = this.#options;
+    const isOwn = known.spec.holder.uid === lessee.holder.uid;
+    const isSame = isSameClaim(known, lessee);
+    if (isOwn && isSame) return 'leased';
+    if (!isOwn && !(await this.#isReleased(known, signal))) return known;
+    if (!isSame && (await this.#isUsed(known, signal))) return known;
+    const body = { ...known, spec: { ...known.spec, node, ...lessee } };
+    const path = pathOf('networkaddressleases', known.metadata.name);
+    const renewed = await unlessChanged(kube.request({ method: 'PUT', path, body, signal }));
+    return renewed === undefined ? 'changed' : 'leased';
+  }
+
+  /** Returns whether the holder is gone, or has other addresses: of two nodes that chose addresses for it, one was faster. */
+  async #isReleased({ spec: { address, holder } }: NetworkAddressLease, signal: AbortSignal): Promise<boolean> {
+    const path = addressPath(holder.namespace, holder.name);
+    const found = await unlessMissing(this.#options.kube.request<NetworkAddress>({ method: 'GET', path, signal }));
+    if (found?.metadata.uid !== holder.uid) return true;
+    const { addresses } = found.spec;
+    return addresses !== undefined && !addresses.some((cidr) => cidr.split('/')[0] === address);
+  }
+
+  /** Returns whether the claim of a lease may be in a pod. */
+  async #isUsed({ spec: { holder, claim } }: NetworkAddressLease, signal: AbortSignal): Promise<boolean> {
+    const found = await unlessMissing(this.#options.resources.readClaim(holder.namespace, claim.name, signal));
+    return found?.metadata?.uid === claim.uid && (found.status?.reservedFor ?? []).length > 0;
+  }
+}
+
+function isSameClaim({ spec: { holder, claim } }: NetworkAddressLease, lessee: Lessee): boolean {
+  const isOfClaim = claim.uid === lessee.claim.uid && claim.request === lessee.claim.request;
+  return isOfClaim && holder.namespace === lessee.holder.namespace;
+}
+
+/** Returns `undefined` if the object exists already, or is not at the version of the write, or is gone. @throws KubeError */
+export async function unlessChanged<T>(write: Promise<T>): Promise<T | undefined> {
+  try {
+    return await write;
+  } catch (error) {
+    if (isKubeError(error, 'api-conflict', 'api-not-found')) return undefined;
+    throw error;
+  }
+}
+
+/** @throws KubeError, except for an object that does not exist */
+export async function unlessMissing<T>(read: Promise<T>): Promise<T | undefined> {
+  try {
+    return await read;
+  } catch (error) {
+    if (isKubeError(error, 'api-not-found')) return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,100 @@
+import { AddressFamily, type Cidr, parseCidr } from '../../node/netlink/index.ts';
+import type { AddressPoolSpec } from '../api/address-pool.ts';
+
+/** Addresses of each family that a pool assigns at most: its leases are as many objects of the API server. */
+export const mostAddresses = 4_096;
+
+export const families = [AddressFamily.ipv4, AddressFamily.ipv6] as const;
+
+/** Consecutive addresses of one family, as numbers; both ends belong to it. */
+interface Interval {
+  first: bigint;
+  last: bigint;
+}
+
+interface Free extends Interval {
+  /** Of the network that they are in. */
+  prefixLength: number;
+}
+
+/** The addresses of one family that a pool assigns, by numbers from 0 up. */
+export class PoolAddresses {
+  readonly size: number;
+  readonly #family: AddressFamily;
+  readonly #free: Free[];
+
+  /** Takes time by the number of ranges and exclusions, not by their sizes. */
+  constructor({ ranges, exclude = [] }: AddressPoolSpec, family: AddressFamily) {
+    this.#family = family;
+    const taken = exclude.map(parseBlock).filter((block) => block.family === family);
+    const free: Free[] = [];
+    for (const range of ranges) {
+      const network = parseBlock(range.network);
+      if (network.family !== family) continue;
+      const { prefixLength } = network;
+      const whole = {
+        first: range.first === undefined ? network.first : parseBlock(range.first).first,
+        last: range.last === undefined ? network.last : parseBlock(range.last).last,
+      };
+      const reserved = reservedIn(network);
+      const others = [...taken, ...reserved, ...free];
+      free.push(...without(whole, others).map((interval) => ({ ...interval, prefixLength })));
+    }
+    this.#free = free;
+    const count = free.reduce((sum, { first, last }) => sum + (last - first + 1n), 0n);
+    this.size = Number(count < mostAddresses ? count : BigInt(mostAddresses));
+  }
+
+  /** @param index below `size` @returns an address with the prefix length of its network */
+  at(index: number): Cidr {
+    let left = BigInt(index);
+    for (const { first, last, prefixLength } of this.#free) {
+      const count = last - first + 1n;
+      if (left < count) return { family: this.#family, octets: toOctets(first + left, this.#family), prefixLength };
+      left -= count;
+    }
+    throw new RangeError(`the pool has no address ${index}`);
+  }
+}
+
+/** Returns what interfaces cannot have: network and broadcast address, or the anycast address of routers (RFC 4291, 2.6.1). */
+function reservedIn({ family, prefixLength, first, last }: Block): Interval[] {
+  if (family === AddressFamily.ipv6) return prefixLength < 127 ? [{ first, last: first }] : [];
+  if (prefixLength >= 31) return [];
+  return [
+    { first, last: first },
+    { first: last, last },
+  ];
+}
+
+function without(whole: Interval, taken: readonly Interval[]): Interval[] {
+  let rest = whole.first <= whole.last ? [whole] : [];
+  for (const { first, last } of taken) {
+    rest = rest.flatMap((each) => {
+      if (last < each.first || first > each.last) return [each];
+      const before = { first: each.first, last: first - 1n };
+      const after = { first: last + 1n, last: each.last };
+      return [before, after].filter((part) => part.first <= part.last);
+    });
+  }
+  return rest;
+}
+
+interface Block extends Interval {
+  family: AddressFamily;
+  prefixLength: number;
+}
+
+/** @param text an address, or a network */
+function parseBlock(text: string): Block {
+  const cidr = text.includes('/') ? text : `${text}/${text.includes(':') ? 128 : 32}`;
+  const { family, octets, prefixLength } = parseCidr(cidr);
+  const first = BigInt(`0x${Buffer.from(octets).toString('hex')}`);
+  const hostBits = BigInt(8 * octets.length - prefixLength);
+  return { family, prefixLength, first, last: first + (1n << hostBits) - 1n };
+}
+
+function toOctets(value: bigint, family: AddressFamily): Uint8Array {
+  const length = family === AddressFamily.ipv4 ? 4 : 16;
+  return Uint8Array.from(Buffer.from(value.toString(16).padStart(2 * length, '0'), 'hex'));
+}

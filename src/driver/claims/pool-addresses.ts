@@ -1,0 +1,117 @@
+import { createHash } from 'node:crypto';
+import { isKubeError, type KubeErrorCode, type OwnerReference, type ResourceApi } from '../../framework/kube/index.ts';
+import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
+import { baseRequest } from '../../framework/metadata/index.ts';
+import type { AddressAllocator, AddressWish } from '../addresses/index.ts';
+import { poolLabel } from '../api/address-pool.ts';
+import { refusal, type StoredDevice } from '../model/index.ts';
+
+const hints: Partial<Record<KubeErrorCode, string>> = {
+  'api-unserved': 'install the CustomResourceDefinitions of the chart: its value addressPools.enabled',
+  'api-forbidden':
+    'raise the ResourceQuota of the namespace, or give the driver the permissions of the chart, as the cause says',
+};
+
+export interface PoolAddressesOptions {
+  addressPools: { assign: AddressAllocator['assign'] };
+  pods: { readPod: ResourceApi['readPod'] };
+}
+
+/**
+ * Returns the devices with addresses and MAC of their pools. Done at prepare, and stored with the claim: nothing later depends on
+ * the API server.
+ * @throws DriverError `address-pool-unusable`, `address-held`, `config-invalid`
+ */
+export async function withPoolAddresses(
+  claim: AllocatedClaim,
+  devices: StoredDevice[],
+  { addressPools, pods }: PoolAddressesOptions,
+  signal: AbortSignal,
+): Promise<StoredDevice[]> {
+  const all: StoredDevice[] = [];
+  for (const device of devices) {
+    const { name: pool, key } = device.config.addressPool ?? {};
+    if (pool === undefined) {
+      all.push(device);
+      continue;
+    }
+    const assign = async () => {
+      const stable = key === undefined ? await statefulPodOf(claim, device, pods, signal) : { key, name: key };
+      return await addressPools.assign(toWish(claim, device, pool, stable), signal);
+    };
+    const { addresses, macAddress } = await assign().catch((cause: unknown) => {
+      if (!isKubeError(cause)) throw cause;
+      const problem = `: request ${device.request} gets no address of NetworkAddressPool ${pool}`;
+      throw refusal(claim, 'address-pool-unusable', problem, { cause, retriable: true, hint: hints[cause.code] });
+    });
+    // IPoIB has no MAC address that could be set.
+    const isEthernet = (device.offered.linkType ?? 'ethernet') === 'ethernet';
+    all.push({ ...device, config: { ...(isEthernet && { macAddress }), ...device.config, addresses } });
+  }
+  return all;
+}
+
+interface StableKey {
+  key: string;
+  name: string;
+  owner?: OwnerReference;
+}
+
+function toWish(
+  { identity }: AllocatedClaim,
+  { request }: StoredDevice,
+  pool: string,
+  { key, name, owner }: StableKey,
+): AddressWish {
+  const { namespace, name: claimName, uid } = identity;
+  // Of all that the name stands for: the readable part may be the same for two claims of a pod, or two pools.
+  const hash = createHash('sha256').update(`${pool} ${key}`).digest('hex').slice(0, 16);
+  return { namespace, claim: { name: claimName, uid, request }, pool, key, name: `${name}-${hash}`, owner };
+}
+
+/**
+ * Returns the key of a StatefulSet's pod. Pod and claim have their names from their controllers, so that the next pod of this name has
+ * the same key.
+ * @throws DriverError `config-invalid` for all other pods; KubeError
+ */
+async function statefulPodOf(
+  claim: AllocatedClaim,
+  { request }: StoredDevice,
+  pods: PoolAddressesOptions['pods'],
+  signal: AbortSignal,
+): Promise<StableKey> {
+  const { identity, object, podClaimName, podUids } = claim;
+  const refuse = (problem: string) => {
+    const hint =
+      'set addressPool.key, which the class has to open, or give a StatefulSet a ResourceClaimTemplate for its pods';
+    return refusal(claim, 'config-invalid', `: addressPool of request ${request} has no key, and ${problem}`, { hint });
+  };
+  const podOwner = controllerOf(object.metadata?.ownerReferences, 'v1', 'Pod');
+  if (podOwner === undefined || !poolLabel.safeParse(podClaimName).success || !podUids.includes(podOwner.uid)) {
+    throw refuse('the claim is not from a template of its pod');
+  }
+  const pod = await pods.readPod(identity.namespace, podOwner.name, signal);
+  if (pod.metadata?.uid !== podOwner.uid) throw refuse(`pod ${podOwner.name} got replaced`);
+  const owner = controllerOf(pod.metadata.ownerReferences, 'apps/v1', 'StatefulSet');
+  if (owner === undefined || !isPodOf(owner.name, podOwner.name)) {
+    throw refuse(`pod ${podOwner.name} is not of a StatefulSet`);
+  }
+  if (!poolLabel.safeParse(podOwner.name).success) {
+    throw refuse(`the name of pod ${podOwner.name} has a dot, or more than 63 characters`);
+  }
+  const key = `${podOwner.name}/${podClaimName}/${baseRequest(request)}`;
+  const { apiVersion, kind, name, uid } = owner;
+  return { key, name: podOwner.name, owner: { apiVersion, kind, name, uid } };
+}
+
+function isPodOf(statefulSet: string, pod: string): boolean {
+  return pod.startsWith(`${statefulSet}-`) && /^\d+$/.test(pod.slice(statefulSet.length + 1));
+}
+
+function controllerOf(
+  owners: readonly OwnerReference[] | undefined,
+  apiVersion: string,
+  kind: string,
+): OwnerReference | undefined {
+  return owners?.find((each) => each.controller === true && each.apiVersion === apiVersion && each.kind === kind);
+}

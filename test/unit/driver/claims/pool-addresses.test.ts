@@ -1,0 +1,146 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { AddressWish } from '../../../../src/driver/addresses/index.ts';
+import { DriverError } from '../../../../src/driver/model/index.ts';
+import { KubeError, type OwnerReference } from '../../../../src/framework/kube/index.ts';
+import type { AllocatedClaim } from '../../../../src/framework/kubeletplugin/index.ts';
+import { explain } from '../../../../src/lib/errors.ts';
+import { allocated, DriverBench, fromClass } from './driver-bench.ts';
+
+const addresses = ['192.0.2.7/24', '2001:db8::7/64'];
+const macAddress = '02:00:00:00:00:07';
+const statefulSet = { apiVersion: 'apps/v1', kind: 'StatefulSet', name: 'web', uid: 'set-1', controller: true };
+
+describe('Driver with addressPool', () => {
+  let bench: DriverBench;
+  /** What the pool was asked for. */
+  let wishes: AddressWish[];
+  let failure: Error | undefined;
+  /** Owners of the pod that has the claim. */
+  let owners: OwnerReference[];
+  let podUid: string | undefined;
+
+  beforeEach(() => {
+    wishes = [];
+    failure = undefined;
+    podUid = undefined;
+    owners = [statefulSet];
+    bench = new DriverBench(undefined, undefined, {
+      addressPools: {
+        assign: async (wish) => {
+          wishes.push(wish);
+          if (failure !== undefined) throw failure;
+          return { addresses, macAddress };
+        },
+      },
+      pods: { readPod: async () => ({ metadata: { uid: podUid ?? 'unknown', ownerReferences: owners } }) },
+    });
+  });
+  afterEach(() => bench[Symbol.dispose]());
+
+  const claimWith = (fields: object, request = 'vf') =>
+    allocated('c', ['dev-1'], { requests: [{ name: request, devices: ['dev-1'] }], config: [fromClass(fields)] });
+
+  /** As the controller makes it from a template for a pod. */
+  function templateClaim(pod: string, fields: object = { addressPool: { name: 'lan' } }): AllocatedClaim {
+    const claim = claimWith(fields);
+    podUid = claim.podUids[0] ?? '';
+    const owner = { apiVersion: 'v1', kind: 'Pod', name: pod, uid: podUid, controller: true };
+    Object.assign(claim.object.metadata ?? {}, { ownerReferences: [owner] });
+    return { ...claim, podClaimName: 'net' };
+  }
+
+  async function refused(claim: AllocatedClaim): Promise<string> {
+    const result = await bench.prepare(claim);
+    if (result?.error === undefined) throw new Error('the claim was prepared');
+    return explain(result.error);
+  }
+
+  const stored = ({ identity }: AllocatedClaim) => bench.store.claim(identity.uid)?.devices[0]?.config;
+
+  it('stores addresses and MAC of the pool, and asks again only for an unprepared claim', async () => {
+    const claim = templateClaim('web-0');
+    for (let call = 0; call < 2; call++) expect(await bench.prepare(claim)).toEqual({ devices: [] });
+    expect(wishes).toEqual([
+      {
+        namespace: 'default',
+        claim: { name: 'c', uid: claim.identity.uid, request: 'vf' },
+        pool: 'lan',
+        key: 'web-0/net/vf',
+        name: expect.stringMatching(/^web-0-[0-9a-f]{16}$/),
+        owner: { apiVersion: 'apps/v1', kind: 'StatefulSet', name: 'web', uid: 'set-1' },
+      },
+    ]);
+    expect(stored(claim)).toMatchObject({ addresses, macAddress });
+    expect(bench.control.calls).toContain(`apply 0000:00:00.1 {"vf":{"hardwareAddress":"${macAddress}"}}`);
+    await bench.unprepare(claim);
+    await bench.prepare(claim);
+    expect(wishes).toHaveLength(2);
+    expect(wishes[1]).toEqual(wishes[0]);
+  });
+
+  it('keeps the addresses of a key without an owner, and another MAC of the class', async () => {
+    const own = { macAddress: '02:00:00:00:00:99', addressPool: { name: 'lan', key: 'db' } };
+    const claim = claimWith(own);
+    await bench.prepare(claim);
+    expect(wishes).toMatchObject([{ key: 'db', name: expect.stringMatching(/^db-[0-9a-f]{16}$/), owner: undefined }]);
+    expect(stored(claim)).toMatchObject({ addresses, macAddress: '02:00:00:00:00:99' });
+  });
+
+  it('gives the same key of two pools different names', async () => {
+    await bench.prepare(claimWith({ addressPool: { name: 'lan', key: 'db' } }));
+    const other = allocated('d', ['dev-2'], { config: [fromClass({ addressPool: { name: 'wan', key: 'db' } })] });
+    await bench.prepare(other);
+    expect(new Set(wishes.map(({ name }) => name)).size).toBe(2);
+  });
+
+  it.each<[string, (claim: AllocatedClaim) => unknown, string]>([
+    ['not from a template', (claim) => Object.assign(claim, { podClaimName: undefined }), 'is not from a template'],
+    [
+      'named after no claim of a pod',
+      (claim) => Object.assign(claim, { podClaimName: '../x' }),
+      'is not from a template',
+    ],
+    ['of a pod that it is not reserved for', (claim) => Object.assign(claim, { podUids: ['other'] }), 'is not from a'],
+    ['of a pod that got replaced', () => (podUid = 'other'), 'pod web-0 got replaced'],
+    ['of a plain pod', () => (owners = []), 'pod web-0 is not of a StatefulSet'],
+    ['of a pod that only names a set', () => (owners = [{ ...statefulSet, controller: false }]), 'is not of a'],
+    ['of a ReplicaSet', () => (owners = [{ ...statefulSet, kind: 'ReplicaSet' }]), 'is not of a StatefulSet'],
+    ['of another kind StatefulSet', () => (owners = [{ ...statefulSet, apiVersion: 'x/v1' }]), 'is not of a'],
+    ['of a set with another name', () => (owners = [{ ...statefulSet, name: 'we' }]), 'is not of a StatefulSet'],
+  ])('refuses a claim without key that is %s', async (_what, change, problem) => {
+    const claim = templateClaim('web-0');
+    change(claim);
+    const text = await refused(claim);
+    expect(text).toMatch(/^claim default\/c: addressPool of request vf has no key, and /);
+    expect(text).toContain(problem);
+    expect(wishes).toEqual([]);
+    expect(stored(claim)).toBeUndefined();
+  });
+
+  it('refuses pods whose names cannot be in a key', async () => {
+    owners = [{ ...statefulSet, name: 'web.x' }];
+    expect(await refused(templateClaim('web.x-0'))).toContain('the name of pod web.x-0 has a dot');
+    owners = [{ ...statefulSet, name: 'w'.repeat(70) }];
+    expect(await refused(templateClaim(`${'w'.repeat(70)}-0`))).toContain('or more than 63 characters');
+  });
+
+  it('refuses a request for several devices', async () => {
+    const claim = allocated('c', ['dev-1', 'dev-2'], {
+      config: [fromClass({ addressPool: { name: 'lan', key: 'a' } })],
+    });
+    expect(await refused(claim)).toContain('addressPool: can be set for one device only');
+  });
+
+  it('changes no VF while the pool gives no address, and says why', async () => {
+    const claim = claimWith({ addressPool: { name: 'lan', key: 'db' } });
+    failure = new DriverError('address-held', 'another claim has it', { retriable: true });
+    expect(await refused(claim)).toBe('another claim has it');
+    failure = new KubeError('api-unserved', 'GET /apis/netdra.dev: 404');
+    expect(await refused(claim)).toMatch(
+      /^claim default\/c: request vf gets no address of NetworkAddressPool lan.*GET .*CustomResourceDefinitions of the chart/s,
+    );
+    expect(bench.control.calls).toEqual([]);
+    failure = undefined;
+    expect(await bench.prepare(claim)).toEqual({ devices: [] });
+  });
+});
