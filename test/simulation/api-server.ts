@@ -16,6 +16,7 @@ import { ApiStatusError } from '../doubles/api-server-status.ts';
 import { type ObjectInput, ObjectStore, resourceOf, type StoreChange, wireCopy } from '../doubles/api-server-store.ts';
 import { PastStore } from './past-store.ts';
 import type { ClaimPlan } from './plan.ts';
+import { hasPool, Pools, poolName } from './pools.ts';
 import { epochMs, type Process, type Simulator } from './simulator.ts';
 
 export const driverName = 'sriov.netdra.dev';
@@ -80,6 +81,7 @@ export class ApiServer {
   isBehind = false;
   /** Whether watches show several changes of an object as one, and end without those that came meanwhile. */
   skipsStates = false;
+  readonly pools: Pools;
   readonly #simulator: Simulator;
   readonly #store: ObjectStore;
   readonly #requests: ApiRequests;
@@ -92,6 +94,10 @@ export class ApiServer {
     const now = () => new Date(epochMs + simulator.nowMs);
     this.#store = new ObjectStore({ newUid: () => `uid-${++this.#uidCount}`, now });
     this.#requests = new ApiRequests(this.#store);
+    this.pools = new Pools(this.#store, ({ name, uid }) => {
+      const claim = this.claims.get(name);
+      return claim?.uid === uid && claim.reservedFor.length > 0;
+    });
     this.#store.onChange((change) => this.#changes.push({ ...change, atMs: simulator.nowMs }));
     this.#store.create(nodes, undefined, { metadata: { name: nodeName, uid: `uid-${nodeName}` } });
     this.#store.onChange(({ resource, before, after }) => {
@@ -154,6 +160,7 @@ export class ApiServer {
   add(claim: SimClaim): void {
     if (this.claims.has(claim.name)) return;
     this.claims.set(claim.name, claim);
+    if (hasPool(claim.plan)) this.pools.create();
     const deviceClass = toClass(claim);
     const { name } = deviceClass.metadata;
     if (this.#store.find(classes, undefined, name) === undefined) this.#store.create(classes, undefined, deviceClass);
@@ -336,8 +343,9 @@ function classOf({ name }: SimClaim): string {
   return `class-of-${name}`;
 }
 
-function configOf({ plan: { config } }: SimClaim) {
-  const parameters = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig', ...config };
+function configOf({ name: key, plan }: SimClaim) {
+  const pool = hasPool(plan) ? { addressPool: { name: poolName, key } } : {};
+  const parameters = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig', ...plan.config, ...pool };
   return { opaque: { driver: driverName, parameters } };
 }
 

@@ -126,6 +126,7 @@ export class Checks {
     this.kept = new KeptSettings(node, onViolation);
     this.model = new HostModel(node, onViolation);
     this.returns = new Returns(node, onViolation);
+    node.apiServer.pools.onViolation = (message) => onViolation('pool-address', message);
     node.cni.onOther = (message) => onViolation('other-attachment', message);
     node.kernel.observers.push({
       moved: (link, from, to, by) => this.#moved(link, from, to, by),
@@ -754,7 +755,7 @@ export class Checks {
       return;
     }
     if (!this.#changed.has(sandbox.id)) {
-      this.#checkSettings(where, vf, link, sandbox, claim.plan);
+      this.#checkSettings(where, vf, link, sandbox, this.#node.apiServer.pools.planOf(claim));
       this.#checkAttributes(where, vf, link, document);
     }
     const ready = [...link.used.addresses.values()].filter(({ tentative }) => !tentative).map(({ cidr }) => cidr);

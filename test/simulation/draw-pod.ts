@@ -13,6 +13,7 @@ export function drawSeveral(tape: Tape, pod: PodPlan): PodPlan {
     routes: _4,
     rules: _5,
     neighbors: _6,
+    addressPool: _7,
     ...config
   } = first.config as Record<string, unknown>;
   const isOneRequest = tape.chance(0.2, 'several');
@@ -66,6 +67,19 @@ export function drawProperties(tape: Tape, pods: PodPlan[]): PodPlan[] {
         ethtool: { rings: { rx: 512 } },
       };
       return { ...claim, config: { ...claim.config, vf, ...(hasRoute && settings) } };
+    }),
+  }));
+}
+
+/** Some claims have the addresses of a pool in place of their own. */
+export function drawPool(tape: Tape, pods: PodPlan[]): PodPlan[] {
+  if (!tape.chance(0.2, 'pool')) return pods;
+  return pods.map((pod) => ({
+    ...pod,
+    claims: pod.claims.map((claim) => {
+      const { addresses, ...config } = claim.config as { addresses?: string[]; ipam?: object };
+      const isPooled = claim.attach === 'netlink' && claim.vfs === 1 && config.ipam === undefined && !claim.isBond;
+      return isPooled && tape.chance(0.9, 'pool') ? { ...claim, config: { ...config, addressPool: {} } } : claim;
     }),
   }));
 }

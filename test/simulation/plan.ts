@@ -17,6 +17,7 @@ import {
   drawMoreOfPod,
   drawNames,
   drawPod,
+  drawPool,
   drawProperties,
   drawReuse,
   drawSeveral,
@@ -363,13 +364,16 @@ function drawMore(tape: Tape, plan: Pick<Plan, 'pods' | 'faults' | 'slowShare'>)
     reusesNames,
     hasIpv6,
     settings: drawSettings(tape),
-    pods: drawSlaac(
+    pods: drawPool(
       tape,
-      drawProperties(
+      drawSlaac(
         tape,
-        drawCpus(tape, tape.chance(0.25, 'more') ? pods.map((pod, index) => drawMoreOfPod(tape, pod, index)) : pods),
+        drawProperties(
+          tape,
+          drawCpus(tape, tape.chance(0.25, 'more') ? pods.map((pod, index) => drawMoreOfPod(tape, pod, index)) : pods),
+        ),
+        hasIpv6,
       ),
-      hasIpv6,
     ),
   };
 }

@@ -44,7 +44,8 @@ export type ChoiceKind =
   | 'inside'
   | 'stale'
   | 'skip'
-  | 'others';
+  | 'others'
+  | 'pool';
 
 /**
  * The source of every decision of a schedule: which fault, which delay, which order. A schedule is a function of its tape
