@@ -1,0 +1,133 @@
+import { beforeAll, describe, expect, it, vi } from 'vitest';
+import { AddressAllocator, type AddressWish } from '../../../src/driver/addresses/index.ts';
+import type { NetworkAddress } from '../../../src/driver/addresses/objects.ts';
+import { explain } from '../../../src/lib/errors.ts';
+import { buildClaim, buildPod } from '../../../test/doubles/objects.ts';
+import type { ApiCluster, ApiUser } from './api-cluster.ts';
+
+const root = '/apis/netdra.dev/v1alpha1';
+const paths = { pools: `${root}/networkaddresspools`, addresses: `${root}/namespaces/default/networkaddresses` };
+const nodes = ['pool-a', 'pool-b', 'pool-c'];
+const { signal } = new AbortController();
+let cluster: ApiCluster;
+let drivers: ApiUser[];
+
+const pool = (name: string, spec: object) => ({
+  apiVersion: 'netdra.dev/v1alpha1',
+  kind: 'NetworkAddressPool',
+  metadata: { name },
+  spec,
+});
+/** The API server's answer to a pool that is not stored. */
+const answer = (spec: object, name = 'checked') =>
+  cluster.admin.client
+    .request({
+      method: 'POST',
+      path: paths.pools,
+      query: { dryRun: 'All', fieldValidation: 'Strict' },
+      body: pool(name, spec),
+    })
+    .then(() => 'accepted', explain);
+
+/** A claim that is reserved for a pod, which wants the addresses of a key. */
+async function wishOf(name: string, key: string, of: string): Promise<AddressWish> {
+  const claim = buildClaim(name, { requests: [{ name: 'vf', devices: ['vf-0'] }], pods: [buildPod(`${name}-pod`)] });
+  const { uid: _, ...metadata } = claim.metadata;
+  const { metadata: created } = await cluster.createClaim({ ...claim, metadata } as typeof claim);
+  return {
+    namespace: 'default',
+    claim: { name, uid: created.uid, request: 'vf' },
+    pool: of,
+    key,
+    name: `${key}-${of}`,
+  };
+}
+
+const allocatorOn = (index: number) => {
+  const { client: kube, resources } = drivers[index] as ApiUser;
+  return new AddressAllocator({ kube, resources, node: nodes[index] ?? '', random: Math.random });
+};
+
+/** @param get a cluster with the chart's objects, with address pools */
+export function describeAddressPools(get: () => ApiCluster): void {
+  describe('NetworkAddressPools', () => {
+    beforeAll(async () => {
+      cluster = get();
+      drivers = await Promise.all(nodes.map((node) => cluster.driverOn(node)));
+      const ranges = [{ network: '192.0.2.0/24' }];
+      await vi.waitFor(async () => expect(await answer({ ranges })).toBe('accepted'), 20_000);
+    });
+
+    it.each<[string, object]>([
+      ['spec.ranges: Required', {}],
+      ['spec.ranges: Invalid value', { ranges: [] }],
+      ['network: must be a network', { ranges: [{ network: '192.0.2.1/24' }] }],
+      ['network: must be a network', { ranges: [{ network: '192.0.2.1' }] }],
+      ['network: must be a network', { ranges: [{ network: '0.0.0.0/0' }] }],
+      ['network: must be a network', { ranges: [{ network: 'ff02::/64' }] }],
+      ['first: must be an address of', { ranges: [{ network: '192.0.2.0/24', first: '192.0.3.1' }] }],
+      ['last: must be an address of', { ranges: [{ network: '192.0.2.0/24', last: '2001:db8::1' }] }],
+      ['last: must be an address of', { ranges: [{ network: '192.0.2.0/24', last: 'x' }] }],
+      ['spec.exclude: .*must be an address, or', { ranges: [{ network: '192.0.2.0/24' }], exclude: ['192.0.2.1/24'] }],
+      ['unknown field "spec.gateway"', { ranges: [{ network: '192.0.2.0/24' }], gateway: '192.0.2.1' }],
+    ])('are rejected by the API server with %s', async (message, spec) => {
+      expect(await answer(spec)).toMatch(new RegExp(message));
+    });
+
+    it('are rejected with a dot in their name, and accepted with both IP versions', async () => {
+      const ranges = [{ network: '192.0.2.0/24', first: '192.0.2.9' }, { network: '2001:db8::/64' }];
+      const spec = { ranges, exclude: ['192.0.2.10', '2001:db8::/120'] };
+      expect(await answer(spec)).toBe('accepted');
+      expect(await answer(spec, 'a.b')).toContain('the name must be lower case letters');
+    });
+
+    it('give each key of three nodes addresses of its own, all at once, and no more than there are', async () => {
+      const range = { network: '198.51.100.0/24', first: '198.51.100.1', last: '198.51.100.12' };
+      await cluster.create(pool('shared', { ranges: [range, { network: '2001:db8:51::/64' }] }));
+      const wishes = await Promise.all(
+        Array.from({ length: 12 }, (_, index) => wishOf(`many-${index}`, `key-${index}`, 'shared')),
+      );
+      const assign = async (wish: AddressWish, index: number) => {
+        const node = allocatorOn(index % nodes.length);
+        // As the kubelet: some find all addresses of the moment in use by attempts that another node then gives up.
+        return await vi.waitFor(() => node.assign(wish, signal), { timeout: 60_000, interval: 100 });
+      };
+      const given = await Promise.all(wishes.map(assign));
+      expect(new Set(given.flatMap(({ addresses }) => addresses)).size).toBe(24);
+      expect(new Set(given.map(({ macAddress }) => macAddress)).size).toBe(12);
+      const again = await Promise.all(wishes.map((wish, index) => allocatorOn((index + 1) % 3).assign(wish, signal)));
+      expect(again).toEqual(given);
+      await expect(allocatorOn(0).assign(await wishOf('late', 'late', 'shared'), signal)).rejects.toMatchObject({
+        code: 'address-pool-unusable',
+      });
+    });
+
+    it('give two nodes that prepare claims of one key at once the same addresses, one after the other', async () => {
+      await cluster.create(pool('single', { ranges: [{ network: '203.0.113.0/24' }] }));
+      const wishes = [await wishOf('twin-0', 'twin', 'single'), await wishOf('twin-1', 'twin', 'single')];
+      const results = await Promise.allSettled(wishes.map((wish, index) => allocatorOn(index).assign(wish, signal)));
+      const winner = results.findIndex(({ status }) => status === 'fulfilled');
+      expect(results.filter(({ status }) => status === 'rejected')).toMatchObject([
+        { reason: { code: 'address-held' } },
+      ]);
+      const [first, second] = [wishes[winner], wishes[1 - winner]] as [AddressWish, AddressWish];
+      const path = `/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/${first.claim.name}`;
+      const given = await allocatorOn(winner).assign(first, signal);
+      await cluster.admin.client.request({ method: 'DELETE', path });
+      expect(await allocatorOn(2).assign(second, signal)).toEqual(given);
+    });
+
+    it('have addresses that do not change, and that the driver cannot delete', async () => {
+      const path = `${paths.addresses}/twin-single`;
+      const { client } = drivers[0] as ApiUser;
+      const stored = await client.request<NetworkAddress>({ method: 'GET', path });
+      const change = (spec: object) =>
+        client.request({ method: 'PUT', path, body: { ...stored, spec: { ...stored.spec, ...spec } } }).catch(explain);
+      expect(await change({ addresses: ['203.0.113.99/24'] })).toContain('addresses do not change');
+      expect(await change({ macAddress: '02:00:00:00:00:01' })).toContain('macAddress does not change');
+      expect(await change({ key: 'other' })).toContain('pool and key do not change');
+      expect(await client.request({ method: 'DELETE', path }).catch(explain)).toContain('cannot delete resource');
+      expect(cluster.kubectl('get', 'naddr', 'twin-single')).toContain(stored.spec.addresses?.[0]);
+    });
+  });
+}
