@@ -85,9 +85,15 @@ function driverProblems(config: VfConfig): string[] {
   return driver === undefined || driver === 'kernel' ? [] : findUserSpaceProblems(config, driver);
 }
 
-function bondProblems({ bond, attach = 'netlink' }: VfConfig): string[] {
+function bondProblems({ bond, attach = 'netlink', vf }: VfConfig): string[] {
   if (bond === undefined) return [];
   const problems = attach === 'netlink' ? [] : [`bond: ${bond.name} cannot be combined with attach "${attach}"`];
+  // LACP looks for a partner beside the link.
+  const looksAtLinks = bond.arpInterval === undefined && bond.mode !== '802.3ad';
+  if (vf?.linkState === 'enable' && looksAtLinks)
+    problems.push(
+      `vf.linkState: "enable" keeps the link up when the port has none, so that bond ${bond.name}, which checks links by miimon, never fails over: leave it out, or set bond.arpInterval`,
+    );
   const target = findRepeated(bond.arpTargets ?? []);
   return target === undefined ? problems : [...problems, `bond: arpTargets of ${bond.name} has ${target} twice`];
 }

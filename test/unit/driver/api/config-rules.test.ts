@@ -120,6 +120,10 @@ describe('findContradictions', () => {
       { attach: 'cni', cni: chain('a'), bond: { name: 'bond0' } },
       /: bond: bond0 cannot be combined with attach "cni"$/,
     ],
+    [
+      { vf: { linkState: 'enable' }, bond: { name: 'bond0' } },
+      /: vf\.linkState: "enable" keeps the link up .* bond bond0, which checks links by miimon, never fails over/,
+    ],
     [{ driver: 'vfio-pci', bond: { name: 'bond0' } }, /: bond: bond0 cannot be combined with driver "vfio-pci"$/],
     [
       { keepHostConfig: true, addresses: ['192.0.2.1/24'], bond: { name: 'bond0' } },
