@@ -73,14 +73,14 @@ export class EventWriter implements EventReporter, AsyncDisposable {
     this.#limit = new RateLimit({ ...perObject, clock: options.clock });
   }
 
-  report(report: EventReport): void {
-    if (this.#background.signal.aborted) return;
+  report(report: EventReport): boolean {
+    if (this.#background.signal.aborted) return false;
     const nowMs = this.#options.clock.nowMs();
     this.#forgetOld(nowMs);
     const note = formatNote(report.note);
     const key = JSON.stringify([report.regarding.uid, report.related?.uid, report.type, report.reason, note]);
     const entry = this.#entries.get(key) ?? this.#begin(key, { ...report, note });
-    if (entry === undefined) return;
+    if (entry === undefined) return false;
     entry.count++;
     entry.lastSeen = new Date();
     entry.lastSeenMs = nowMs;
@@ -89,6 +89,7 @@ export class EventWriter implements EventReporter, AsyncDisposable {
       (signal) => this.#run(key, signal),
       () => this.#isDue(key),
     );
+    return true;
   }
 
   /** Number of tracked events. */

@@ -27,8 +27,8 @@ export interface EventReport extends EventText {
 }
 
 export interface EventReporter {
-  /** Queues the event and returns at once. */
-  report(event: EventReport): void;
+  /** Queues the event and returns at once. @returns whether it was accepted: there is a limit for different ones */
+  report(event: EventReport): boolean;
 }
 
 /** An event as it is sent. Source: events.k8s.io/v1 `Event`. */

@@ -191,12 +191,12 @@ export class FailureEvents {
     const keyOf = ({ name, subject }: CardFault) => `${subject} ${name}`;
     const notes = conditions.map((each): [string, string] => [keyOf(each), each.message]);
     const isOver = (known: CardFault) => !conditions.some((each) => keyOf(each) === keyOf(known));
-    for (const { name, subject } of this.#cards.filter(isOver)) {
+    const unreported = this.#cards.filter(isOver).filter(({ name, subject }) => {
       const note = `${subject} has recovered from ${name}`;
       const regarding = nodeReference(node);
-      this.#writer.report({ regarding, type: 'Normal', reason: 'DeviceHealthy', action: 'Watching', note });
-    }
-    this.#cards = conditions;
+      return !this.#writer.report({ regarding, type: 'Normal', reason: 'DeviceHealthy', action: 'Watching', note });
+    });
+    this.#cards = [...conditions, ...unreported];
     this.#reportOnNode(node, { reason: 'DeviceUnhealthy', action: 'Watching' }, notes);
   }
 
@@ -215,14 +215,17 @@ export class FailureEvents {
     this.#reportOnNode(node, { reason: 'SlicesNotPublished', action: 'Publishing' }, notes);
   }
 
-  /** Reports each problem once, until it is over. @param notes current problems, by a key for each */
+  /**
+   * Reports each problem once, until it is over; one that is over the limit for events, the next time. @param notes current
+   * problems, by a key for each
+   */
   #reportOnNode(node: string, what: { reason: string; action: string }, notes: [key: string, note: string][]): void {
     const known = this.#ofNode.get(what.reason);
     const regarding = nodeReference(node);
-    for (const [key, note] of notes) {
-      if (known?.has(key) !== true) this.#writer.report({ regarding, type: 'Warning', ...what, note });
-    }
-    this.#ofNode.set(what.reason, new Set(notes.map(([key]) => key)));
+    const reported = notes.filter(
+      ([key, note]) => known?.has(key) === true || this.#writer.report({ regarding, type: 'Warning', ...what, note }),
+    );
+    this.#ofNode.set(what.reason, new Set(reported.map(([key]) => key)));
   }
 
   #podsOf(uids: string[]): PodName[] {

@@ -48,7 +48,7 @@ export class DriftBench implements Disposable {
     this.store = this.#stack.use(new Store(join(this.#stack.use(tempDir()).path, 'state.db')));
     const events = new FailureEvents({
       report: ({ reason, regarding, note }) =>
-        this.events.push(`${reason} ${regarding.kind} ${regarding.name}: ${note}`),
+        this.events.push(`${reason} ${regarding.kind} ${regarding.name}: ${note}`) > 0,
     });
     events.sandboxSeen({ id: 's0', namespace: 'default', name: 'app', uid: 'p0' });
     this.report = new DriftReport({

@@ -17,9 +17,16 @@ const claim = {
   object: { status: { reservedFor: [{ resource: 'pods', name: 'web-0', uid: 'p-1' }] } },
 } as unknown as AllocatedClaim;
 
-function record() {
+/** @param isAccepted whether an event is within the limit */
+function record(isAccepted: (report: EventReport) => boolean = () => true) {
   const reports: EventReport[] = [];
-  const events = new FailureEvents({ report: (report) => void reports.push(report) });
+  const events = new FailureEvents({
+    report(report) {
+      const is = isAccepted(report);
+      if (is) reports.push(report);
+      return is;
+    },
+  });
   /** `ResourceClaim fast-net DeviceLost` */
   const reported = () => reports.map(({ regarding: { kind, name }, reason }) => `${kind} ${name} ${reason}`);
   return { events, reports, reported };
@@ -203,6 +210,28 @@ describe('FailureEvents', () => {
     // The API server is away, and an event could not be written either.
     events.slicesNotPublished('node-1', new KubeError('api-unreachable', 'no answer', { retriable: true }));
     expect(reported()).toHaveLength(6);
+  });
+
+  it('reports problems of the node that are over the limit for events, and their ends, as soon as there is room', () => {
+    let room = 1;
+    const { events, reports } = record(() => room-- > 0);
+    const faults = ['ens1', 'ens2'].map((subject) => ({
+      name: 'no-carrier',
+      subject,
+      message: `${subject} has no carrier`,
+    }));
+    const notes = () => reports.splice(0).map(({ note }) => note);
+    const look = (count: number, current = faults) => {
+      room = count;
+      events.cardsUnhealthy('node-1', current);
+      return notes();
+    };
+    expect([look(1), look(0), look(2), look(2)]).toEqual([['ens1 has no carrier'], [], ['ens2 has no carrier'], []]);
+    expect([look(1, []), look(2, []), look(2, [])]).toEqual([
+      ['ens1 has recovered from no-carrier'],
+      ['ens2 has recovered from no-carrier'],
+      [],
+    ]);
   });
 
   it('reports a hung device on the node, once, with its path and remedy', () => {
