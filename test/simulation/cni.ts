@@ -71,6 +71,7 @@ export class CniNode {
 interface CniCache {
   cachedAttachments(): Promise<{ attachments: CachedAttachment[]; problems: CniError[] }>;
   deleteCached(cached: CachedAttachment, options: { signal: AbortSignal }): Promise<void>;
+  releaseCached(cached: CachedAttachment, options: { signal: AbortSignal }): Promise<void>;
 }
 
 /** The driver's CNI runner as seen from outside: a plugin is slow, fails, or hangs until it is killed. */
@@ -151,6 +152,10 @@ class Plugins implements CniPlugins, CniCache {
       if (cached.kind === 'chain') this.#detach(cached.attachment);
       this.#node.entries.delete(keyOf(cached.kind, cached.attachment));
     });
+  }
+
+  async releaseCached({ kind, attachment }: CachedAttachment, { signal }: { signal: AbortSignal }): Promise<void> {
+    await this.#run('IPAM DEL of the cache', signal, () => void this.#node.entries.delete(keyOf(kind, attachment)));
   }
 
   /** Plugins find what they have to undo by all that they get: a DEL repeats its ADD. */

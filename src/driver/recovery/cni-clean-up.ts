@@ -8,7 +8,7 @@ import { cniInterfaceName } from '../vf/cni-attacher.ts';
 const budgetMs = 30_000;
 
 export interface CniCleanUpOptions {
-  runner: Pick<CniRunner, 'cachedAttachments' | 'deleteCached'>;
+  runner: Pick<CniRunner, 'cachedAttachments' | 'deleteCached' | 'releaseCached'>;
   store: StoredClaims;
   clock: Clock;
   logger: Logger;
@@ -17,6 +17,7 @@ export interface CniCleanUpOptions {
 /**
  * Deletes CNI attachments of sandboxes that no longer have a prepared VF: the driver was killed between the DEL and the
  * removal of its cache entry, or a failed ADD could not be undone. The runner's cache has every attachment that was begun.
+ * If a claim has the device by now, only addresses are released.
  *
  * This replaces the verb GC of CNI 1.1, which deletes everything in a network that its caller does not name: a network of a
  * NetworkAttachmentDefinition has other users on the node, such as Multus.
@@ -76,6 +77,12 @@ export class CniCleanUp implements AsyncDisposable {
     await this.#running;
   }
 
+  #isHeld({ attachment: { deviceId } }: CachedAttachment): boolean {
+    return this.#options.store
+      .claims()
+      .some(({ devices }) => devices.some(({ pciAddress }) => pciAddress === deviceId));
+  }
+
   #isInUse({ attachment: { containerId, ifName } }: CachedAttachment): boolean {
     const devices = this.#options.store.claims().flatMap((claim) => claim.devices);
     return devices.some(
@@ -89,7 +96,9 @@ export class CniCleanUp implements AsyncDisposable {
     const fields = { network: network.name, sandbox: containerId, interface: ifName };
     using deadline = clock.deadline(budgetMs, this.#stop.signal);
     try {
-      await runner.deleteCached(cached, { signal: deadline.signal });
+      // A DEL would change the VF of a claim that has it now, or remove it from that claim's pod.
+      if (this.#isHeld(cached)) await runner.releaseCached(cached, { signal: deadline.signal });
+      else await runner.deleteCached(cached, { signal: deadline.signal });
       logger.info(fields, 'deleted the CNI attachment of a removed sandbox');
     } catch (error) {
       logger.warn({ ...fields, err: error }, 'cannot delete the CNI attachment of a removed sandbox');

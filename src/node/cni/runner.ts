@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
-import { onAbort } from '../../lib/abort.ts';
 import type { Clock } from '../../lib/clock.ts';
+import { failuresOf } from '../../lib/failures-of.ts';
 import { KeyedMutex } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
 import {
@@ -30,7 +30,7 @@ export interface CniRunnerOptions {
   exec?: Exec;
   /** `PATH` of the plugins, for programs such as `iptables`. */
   searchPath?: string;
-  /** Time for undoing a failed ADD after the caller has its answer, ms. */
+  /** Time for undoing a failed ADD, ms. */
   undoTimeoutMs?: number;
 }
 
@@ -57,7 +57,7 @@ export class CniRunner implements AsyncDisposable {
   readonly #cache: CniCache;
   readonly #teardown: Teardown;
   readonly #turns = new KeyedMutex();
-  readonly #running = new Set<Promise<void>>();
+  readonly #running = new Set<Promise<unknown>>();
 
   constructor(options: CniRunnerOptions) {
     const { binDirs, cacheDir, clock, logger, exec = createExec(clock), searchPath = defaultSearchPath } = options;
@@ -71,8 +71,8 @@ export class CniRunner implements AsyncDisposable {
    * Runs the chain. If an identical ADD of the same network, container and interface was completed before, returns its
    * result and runs no plugin; otherwise deletes the earlier attachment first.
    *
-   * A failed ADD is undone, best effort; if that fails too, the attachment stays in the cache. The promise rejects as soon
-   * as the signal fires, and undoing continues in the background: the next operation on the interface waits for it.
+   * A failed ADD is undone, best effort; if that fails too, the attachment stays in the cache. The promise rejects when that
+   * has ended, also after an abort: the caller keeps the interface to itself until then, in all processes.
    * @throws CniError
    */
   async add(attachment: CniAttachment, options: CniCallOptions): Promise<CniResult> {
@@ -141,6 +141,19 @@ export class CniRunner implements AsyncDisposable {
     await this.#delete({ ...chainTask(attachment), kind }, options);
   }
 
+  /**
+   * Only releases the addresses of a cached attachment: others have its device by now, which a DEL of the plugins would
+   * change.
+   * @throws CniError of the first IPAM plugin that fails
+   */
+  async releaseCached({ attachment }: CniTask, { signal }: CniCallOptions): Promise<void> {
+    const task = chainTask(attachment);
+    await this.#inTurn(task, signal, async () => {
+      await this.#teardown.releaseAddresses(task, signal);
+      await this.#cache.remove(task);
+    });
+  }
+
   /** Waits for the operations in progress. */
   async [Symbol.asyncDispose](): Promise<void> {
     await Promise.all(this.#running);
@@ -148,7 +161,7 @@ export class CniRunner implements AsyncDisposable {
 
   #add(task: CniTask, { signal }: CniCallOptions): Promise<CniResult> {
     assertNetnsPath(task);
-    return this.#inTurn(task, signal, async (fail) => {
+    return this.#inTurn(task, signal, async () => {
       const known = await this.#clearEarlier(task, signal);
       if (known !== undefined) return known;
       // Missing plugins are found before anything must be undone.
@@ -162,7 +175,6 @@ export class CniRunner implements AsyncDisposable {
         await this.#cache.write({ ...task, result: raw });
         return decode(task, raw);
       } catch (error) {
-        using _answer = onAbort(signal, () => fail(error));
         await this.#undo(task, called);
         throw error;
       }
@@ -256,28 +268,19 @@ export class CniRunner implements AsyncDisposable {
     }
   }
 
-  /**
-   * Runs operations on one interface one after the other. The caller is answered when its signal fires at the latest, while
-   * started work continues: it can reject the answer early, and the next operation waits for its end.
-   */
-  async #inTurn<T>(
-    task: CniTask,
-    signal: AbortSignal,
-    work: (fail: (error: unknown) => void) => Promise<T>,
-  ): Promise<T> {
+  /** Runs operations on one interface one after the other. */
+  async #inTurn<T>(task: CniTask, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
     const { containerId, ifName } = task.attachment;
-    const { promise, resolve, reject } = Promise.withResolvers<T>();
     const takeTurn = async () => {
       using _ = await this.#turns.acquire(`${containerId}/${ifName}`, signal).catch((cause) => {
         throw tooLate(task, cause);
       });
-      return await work(reject);
+      return await work();
     };
-    const running = takeTurn()
-      .then(resolve, reject)
-      .finally(() => this.#running.delete(running));
+    const turn = takeTurn();
+    const running = failuresOf([turn]).finally(() => this.#running.delete(running));
     this.#running.add(running);
-    return await promise;
+    return await turn;
   }
 }
 

@@ -53,7 +53,7 @@ export class Teardown {
     prevResult: RawCniResult | undefined,
     signal: AbortSignal,
   ): Promise<void> {
-    const call = { command: 'DEL' as const, plugin, attachment, netnsPath: '', prevResult };
+    const call = deletionOf(plugin, attachment, prevResult);
     const hadNetns = hasNetns(attachment);
     try {
       await this.#call({ ...call, netnsPath: hadNetns ? attachment.netnsPath : '' }, signal);
@@ -63,6 +63,13 @@ export class Teardown {
       await this.#call(call, signal);
     }
     if (kind === 'chain' && !hasNetns(attachment)) await this.#releaseAddresses(call, signal);
+  }
+
+  /** Releases the addresses of an attachment, and runs no other plugin. @throws CniError of the first plugin that fails */
+  async releaseAddresses({ attachment }: CniTask, signal: AbortSignal): Promise<void> {
+    for (const plugin of attachment.network.plugins.toReversed()) {
+      await this.#releaseAddresses(deletionOf(plugin, attachment), signal);
+    }
   }
 
   /**
@@ -89,6 +96,11 @@ export class Teardown {
       this.#logger.debug({ err: error }, 'CNI DEL found nothing to delete');
     }
   }
+}
+
+/** Returns a DEL without a namespace. */
+function deletionOf(plugin: CniPluginConfig, attachment: CniAttachment, prevResult?: RawCniResult) {
+  return { command: 'DEL' as const, plugin, attachment, netnsPath: '', prevResult };
 }
 
 /** Returns whether the namespace still exists, as far as that is visible here. */

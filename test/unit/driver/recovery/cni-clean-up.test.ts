@@ -34,6 +34,9 @@ function create(
         deleted.push(`${containerId}/${ifName}`);
         onDelete();
       },
+      releaseCached: async ({ attachment: { containerId, ifName } }) => {
+        deleted.push(`addresses of ${containerId}/${ifName}`);
+      },
     },
     store: storedClaims(() => claims),
     clock: systemClock,
@@ -49,6 +52,14 @@ describe('CniCleanUp', () => {
     await cleanUp.run();
     expect(deleted).toEqual(['s1/net2', 's2/net1']);
     expect(logger.messages('warn')).toEqual(['cannot read a cached CNI attachment']);
+  });
+
+  it('only releases addresses if a claim has the device by now', async () => {
+    const { kind, attachment } = cached('s1', 'net1');
+    const ofDevice = { kind, attachment: { ...attachment, deviceId: '0000:01:10.0' } };
+    const { cleanUp, deleted } = create([ofDevice, cached('s3', 'net1')], [claim('s2', 'net1')]);
+    await cleanUp.run();
+    expect(deleted).toEqual(['addresses of s1/net1', 's3/net1']);
   });
 
   it('continues after a failed deletion, and logs it', async () => {

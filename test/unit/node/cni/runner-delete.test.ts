@@ -142,6 +142,15 @@ describe('CNI DEL without the namespace', () => {
     expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL']);
   });
 
+  it('only releases addresses of an attachment whose device others have', async () => {
+    const attachment = attachmentOf([withIpam, 'tuning'], { netnsPath, deviceId: '0000:3b:02.1' });
+    plugins.writeResult('tuning', {});
+    await runner.add(attachment, never);
+    await runner.releaseCached({ kind: 'chain', attachment }, never);
+    expect(plugins.summary().slice(2)).toEqual(['leases DEL']);
+    expect(await cachedCount()).toBe(0);
+  });
+
   it('accepts an IPAM section whose type is no plugin', async () => {
     await runner.add(attachmentOf([{ type: 'sriov', ipam: { type: 'built-in' } }], { netnsPath }), never);
     await runner.delete(attachmentOf([{ type: 'sriov', ipam: { type: 'built-in' } }], { netnsPath }), never);

@@ -232,16 +232,22 @@ describe('CNI ADD with a hanging plugin', () => {
     expect(await cachedCount()).toBe(0);
   });
 
-  it('returns on abort although undoing takes long, and later operations wait until it is undone', async () => {
+  it('returns after an abort when it is undone, and later operations wait for that', async () => {
     const isUndone = join(dir.path, 'is-undone');
     const undo = `until [ -e ${isUndone} ]; do sleep 0.05; done`;
     plugins.write('sriov', `[ $CNI_COMMAND = DEL ] || sleep 1000\n${undo}`);
-    await failureOf(runner.add(attachmentOf(['sriov']), until('sriov ADD')));
+    let hasReturned = false;
+    const failing = failureOf(runner.add(attachmentOf(['sriov']), until('sriov ADD'))).finally(() => {
+      hasReturned = true;
+    });
+    await expect.poll(() => plugins.summary()).toEqual(['sriov ADD', 'sriov DEL']);
     const late = await failureOf(runner.add(attachmentOf(['sriov']), within(100)));
     expect(late).toMatchObject({ code: 'cni-timeout', retriable: true });
     expect(late.message).toBe('the deadline passed before work on net1 of container c1 could start');
+    expect(hasReturned).toBe(false);
     plugins.writeResult('sriov', first);
     writeFileSync(isUndone, '');
+    await failing;
     await runner.add(attachmentOf(['sriov']), never);
     expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL', 'sriov ADD']);
   });
