@@ -98,7 +98,7 @@ export class DeviceResolver {
         request,
         offered,
         ...defined({ shareId, pfAddress, vfIndex, extendedResource, sharers }),
-        ...(this.#choosesAttach(claim, request, config) && { isAttachOfClaim: true as const }),
+        ...(config.attach !== undefined && { isAttachOfClaim: this.#choosesAttach(claim, request, config) }),
         config: extendedResource === undefined ? config : withVariables(config, extendedResource),
       };
     });
@@ -120,7 +120,7 @@ export class DeviceResolver {
 
   #choosesAttach(claim: AllocatedClaim, request: string, { attach }: VfConfig): boolean {
     const ofClass = classConfigsOf(this.#options.driver, claim, request).findLast((each) => each.attach !== undefined);
-    return attach !== undefined && attach !== ofClass?.attach;
+    return attach !== ofClass?.attach;
   }
 
   #resultsOf({ results }: AllocatedClaim) {

@@ -48,8 +48,8 @@ export interface StoredDevice extends DeviceKey {
   /** Full reference of the request. */
   request: string;
   config: VfConfig;
-  /** Set if the claim, not its class, has chosen who attaches the device. */
-  isAttachOfClaim?: true;
+  /** Whether the claim, not its class, has chosen who attaches the device; absent if neither has. */
+  isAttachOfClaim?: boolean;
   /** Extended resource for which the scheduler made the request. */
   extendedResource?: string;
   /** Containers that have another request for the same resource, too. */

@@ -264,7 +264,7 @@ describe('VFs of a claim', () => {
     const chosen = bench.store
       .claims()
       .map(({ identity, devices: [device] }) => [identity.name, device?.isAttachOfClaim]);
-    expect(Object.fromEntries(chosen)).toEqual({ claim: true, class: undefined, neither: undefined });
+    expect(Object.fromEntries(chosen)).toEqual({ claim: true, class: false, neither: undefined });
   });
 
   it.each([{ attach: 'observe' }, { attach: 'cni', cni: { cniVersion: '1.0.0', name: 'n', type: 'sriov' } }])(
