@@ -49,18 +49,19 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
   // Until the registry exists, this instance has served no sandbox; then it serves all of them.
   let sandboxes: SandboxRegistry | undefined;
   const { metadata, devices } = await createDevices(context, (claim) => sandboxes?.requeuePods(podUidsOf(claim)));
-  const moving = createAttachments(context, devices, (podUid) => sandboxes?.requeuePods([podUid]));
+  const nudge = () => reconciler.nudge();
+  const moving = createAttachments(context, devices, (podUid) => sandboxes?.requeuePods([podUid]), nudge);
   const reports = createReports(context, devices, metadata);
   const { publisher, events, status } = reports;
   const claims = createClaims(context, { devices, metadata, attachments: moving.attachments, events });
   const plugin = withClaimEvents(observer.plugin(withClaimStatus(claims.driver, reports.statusWriter)), events);
   const kubelet = await serveKubelet(context, plugin, metadata, publisher);
   const parts = { ...moving, ...reports, ...claims, devices, metadata, kubelet };
-  const { hooks, registry, deletedPods, waitingSandboxes } = createSandboxes(context, parts, () => reconciler.nudge());
+  const { hooks, registry, deletedPods, waitingSandboxes } = createSandboxes(context, parts, nudge);
   sandboxes = registry;
   const runtime = connectRuntime(context, hooks, events);
   const files = new RecordedFiles(kubelet, logger);
-  const reconciler = createReconciler(context, { ...parts, files, registry, nudge: () => reconciler.nudge() });
+  const reconciler = createReconciler(context, { ...parts, files, registry, nudge });
   const reported = { node, devices, store, publisher, kubelet, events, observer };
   const follow = createFollowers(context, parts);
   const report = () => {

@@ -10,6 +10,8 @@ const budgetMs = 30_000;
 export interface CniCleanUpOptions {
   runner: Pick<CniRunner, 'cachedAttachments' | 'deleteCached' | 'releaseCached'>;
   store: StoredClaims;
+  /** Requests a round, which restores the settings and the place of VFs in pods. */
+  requestRound: () => void;
   clock: Clock;
   logger: Logger;
 }
@@ -91,17 +93,20 @@ export class CniCleanUp implements AsyncDisposable {
   }
 
   async #delete(cached: CachedAttachment): Promise<void> {
-    const { runner, clock, logger } = this.#options;
+    const { runner, clock, logger, requestRound } = this.#options;
     const { network, containerId, ifName } = cached.attachment;
     const fields = { network: network.name, sandbox: containerId, interface: ifName };
     using deadline = clock.deadline(budgetMs, this.#stop.signal);
+    const wasHeld = this.#isHeld(cached);
     try {
       // A DEL would change the VF of a claim that has it now, or remove it from that claim's pod.
-      if (this.#isHeld(cached)) await runner.releaseCached(cached, { signal: deadline.signal });
+      if (wasHeld) await runner.releaseCached(cached, { signal: deadline.signal });
       else await runner.deleteCached(cached, { signal: deadline.signal });
       logger.info(fields, 'deleted the CNI attachment of a removed sandbox');
     } catch (error) {
       logger.warn({ ...fields, err: error }, 'cannot delete the CNI attachment of a removed sandbox');
     }
+    // A claim may have got the VF meanwhile.
+    if (!wasHeld && this.#isHeld(cached)) requestRound();
   }
 }

@@ -26,6 +26,7 @@ function create(
 ) {
   const logger = new RecordingLogger();
   const deleted: string[] = [];
+  const rounds: string[] = [];
   const cleanUp = new CniCleanUp({
     runner: {
       cachedAttachments: async () => ({ attachments, problems: [new CniError('cni-cache-unusable', 'half a file')] }),
@@ -39,10 +40,11 @@ function create(
       },
     },
     store: storedClaims(() => claims),
+    requestRound: () => void rounds.push('requested'),
     clock: systemClock,
     logger,
   });
-  return { cleanUp, deleted, logger };
+  return { cleanUp, deleted, rounds, logger };
 }
 
 describe('CniCleanUp', () => {
@@ -60,6 +62,17 @@ describe('CniCleanUp', () => {
     const { cleanUp, deleted } = create([ofDevice, cached('s3', 'net1')], [claim('s2', 'net1')]);
     await cleanUp.run();
     expect(deleted).toEqual(['addresses of s1/net1', 's3/net1']);
+  });
+
+  it('has settings and places of VFs looked at if a claim has got the device during the deletion', async () => {
+    const { kind, attachment } = cached('s1', 'net1');
+    const ofDevice = { kind, attachment: { ...attachment, deviceId: '0000:01:10.0' } };
+    const claims: StoredClaim[] = [];
+    const { cleanUp, deleted, rounds } = create([ofDevice], claims, {
+      onDelete: () => void claims.push(claim('s2', 'net1')),
+    });
+    await cleanUp.run();
+    expect([deleted, rounds]).toEqual([['s1/net1'], ['requested']]);
   });
 
   it('continues after a failed deletion, and logs it', async () => {
