@@ -79,12 +79,18 @@ export function isBusy(error: unknown): boolean {
 /** Name and text of each error, by its negative number. */
 const systemErrors = getSystemErrorMap();
 
+/** Returns the symbolic name of an error. @param errno as in the message: negative */
+export function errnoName(errno: number): string {
+  return systemErrors.get(errno)?.[0] ?? `errno ${-errno}`;
+}
+
 /**
  * Returns the error for a negative answer of the kernel.
  * @param errno as in the message: negative
  */
 export function refused(errno: number, subject: RequestSubject): NetlinkError {
-  const [name, text] = systemErrors.get(errno) ?? [`errno ${-errno}`, 'refused by the kernel'];
+  const name = errnoName(errno);
+  const text = systemErrors.get(errno)?.[1] ?? 'refused by the kernel';
   return new NetlinkError('netlink-refused', `cannot ${describe(subject)}: ${text} (${name})`, {
     ...factsOf(subject),
     path: subject.netns,

@@ -84,8 +84,8 @@ const groups: Readonly<Record<EthtoolGroup, Group>> = {
 };
 const groupNames = Object.keys(groups) as EthtoolGroup[];
 
-/** Errors of a driver that does not support the group, or not in this state. */
-const absentErrnos = ['EOPNOTSUPP', 'ENOTSUP'];
+/** Errors of a driver that does not support a group, or not in this state. */
+const unsupported = ['EOPNOTSUPP', 'ENOTSUP'];
 
 /** Access to ethtool over generic netlink. Linux 5.6 and later have all of it except some values. */
 export class EthtoolConnection implements Disposable {
@@ -157,23 +157,24 @@ export class EthtoolConnection implements Disposable {
 
   async #readGroup(index: number, group: EthtoolGroup, inEffect = false): Promise<EthtoolValues | undefined> {
     const subject = this.#subject(`read ${group} of link`, index);
-    try {
-      const [message] = await this.#request(groups[group].get, index, [], subject);
-      return message === undefined ? undefined : decodeAnswer(() => decodeValues(group, message, inEffect), subject);
-    } catch (error) {
-      if (error instanceof NetlinkError && absentErrnos.includes(error.errno ?? '')) return undefined;
-      throw error;
-    }
+    const [message] = await this.#request(groups[group].get, index, [], subject, unsupported);
+    return message === undefined ? undefined : decodeAnswer(() => decodeValues(group, message, inEffect), subject);
   }
 
   /** @returns the attributes of each message of the answer */
-  async #request(command: number, index: number, attributes: Attribute[], subject: RequestSubject): Promise<Buffer[]> {
+  async #request(
+    command: number,
+    index: number,
+    attributes: Attribute[],
+    subject: RequestSubject,
+    absent: readonly string[] = [],
+  ): Promise<Buffer[]> {
     assertIndex(index);
     this.#familyId ??= await this.#readFamilyId(subject);
     const type = this.#familyId;
     const header = { type: headerType, value: [{ type: deviceIndexType, value: putU32(index) }] };
     const payload = [Buffer.of(command, version, 0, 0), ...encodeAttributes([header, ...attributes])];
-    const messages = await this.#socket.request({ type, payload }, subject);
+    const messages = await this.#socket.request({ type, payload, absent }, subject);
     return messages.filter((message) => message.type === type).map(({ data }) => data.subarray(headerBytes));
   }
 

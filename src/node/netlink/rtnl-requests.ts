@@ -1,5 +1,5 @@
 import { FlagsNew } from 'netlink';
-import { decodeAnswer, NetlinkError, type RequestSubject } from './errors.ts';
+import { decodeAnswer, type RequestSubject } from './errors.ts';
 import type { NetlinkMessage } from './messages.ts';
 import { type DumpLimit, isCutOff, type NetlinkRequest, type RequestSocket } from './socket.ts';
 
@@ -50,7 +50,7 @@ export class RtnlRequests implements Disposable {
 
   /** Reads one link; no message if it does not exist. */
   async readLink(payload: Uint8Array[], subject: RequestSubject, isLarge = false): Promise<NetlinkMessage[]> {
-    return await this.#socket.request({ type: MessageType.getLink, payload, isLarge }, subject).catch(noneIfGone);
+    return await this.#socket.request({ type: MessageType.getLink, payload, isLarge, absent: ['ENODEV'] }, subject);
   }
 
   /** See {@link RequestSocket.dump}. */
@@ -70,8 +70,8 @@ export class RtnlRequests implements Disposable {
     most = Infinity,
   ): Promise<{ messages: NetlinkMessage[]; isCut: boolean }> {
     const limit = { messages: most, bytes: most * entryBytes };
-    const dump = this.#socket.dump(request, subject, limit);
-    const messages = await (index === undefined ? dump : dump.catch(noneIfGone));
+    const absent = index === undefined ? [] : ['ENODEV'];
+    const messages = await this.#socket.dump({ ...request, absent }, subject, limit);
     return { messages, isCut: isCutOff(messages, limit) };
   }
 
@@ -87,11 +87,6 @@ export class RtnlRequests implements Disposable {
   [Symbol.dispose](): void {
     this.#socket[Symbol.dispose]();
   }
-}
-
-function noneIfGone(error: unknown): NetlinkMessage[] {
-  if (error instanceof NetlinkError && error.errno === 'ENODEV') return [];
-  throw error;
 }
 
 /** Decodes messages of one type, except those for which `decode` returns `undefined`. */

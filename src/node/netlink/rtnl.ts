@@ -11,7 +11,6 @@ import { type Attribute, encodeString } from './attributes.ts';
 import { type BondOptions, encodeBond } from './bond.ts';
 import { assertIndex, assertInterfaceName } from './checks.ts';
 import { addEntry, type EntryTable, readEntries } from './entries.ts';
-import { NetlinkError } from './errors.ts';
 import {
   altNamesOf,
   decodeLink,
@@ -173,16 +172,12 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
   /** Returns the kind of a link's qdisc; `undefined` for the kernel's default, or none. */
   async qdisc(index: number, place: QdiscPlace): Promise<string | undefined> {
     const subject = this.#requests.subject(`read the ${place} qdisc of link`, index);
-    // Without the flag the kernel answers only processes that listen for changes.
-    const request = { type: MessageType.getQdisc, flags: Flags.ECHO, payload: encodeQdisc(index, place) };
-    try {
-      const messages = await this.#requests.send(request, subject);
-      return decodeAll(messages, MessageType.newQdisc, decodeQdisc, subject)[0];
-    } catch (error) {
-      // ENOENT: there is none; EINVAL: one that the kernel does not show, such as noqueue.
-      if (error instanceof NetlinkError && ['ENOENT', 'EINVAL'].includes(error.errno ?? '')) return undefined;
-      throw error;
-    }
+    // Without the flag the kernel answers only processes that listen for changes. ENOENT: there is none; EINVAL: one that the
+    // kernel does not show, such as noqueue.
+    const answer = { flags: Flags.ECHO, absent: ['ENOENT', 'EINVAL'] };
+    const request = { type: MessageType.getQdisc, payload: encodeQdisc(index, place), ...answer };
+    const messages = await this.#requests.send(request, subject);
+    return decodeAll(messages, MessageType.newQdisc, decodeQdisc, subject)[0];
   }
 
   /** Adds a qdisc with the defaults of its kind. */

@@ -1,7 +1,16 @@
 import { Flags, FlagsGet, MessageType, type Protocol } from 'netlink';
 import { type Clock, systemClock } from '../../lib/clock.ts';
 import { whileBusy } from '../../lib/while-busy.ts';
-import { describe, factsOf, isBusy, malformed, NetlinkError, type RequestSubject, refused } from './errors.ts';
+import {
+  describe,
+  errnoName,
+  factsOf,
+  isBusy,
+  malformed,
+  NetlinkError,
+  type RequestSubject,
+  refused,
+} from './errors.ts';
 import { KernelSocket } from './kernel-socket.ts';
 import {
   decodeMessages,
@@ -20,6 +29,11 @@ export interface NetlinkRequest {
   payload: Uint8Array[];
   /** Whether the answer can have tens of kilobytes: the kernel drops what does not fit into the socket's buffer. */
   isLarge?: boolean;
+  /**
+   * Names of errors by which the kernel says that there is nothing: the answer is then empty. An error takes longer than the
+   * request, and a pod's links have six queues and groups of settings that do not exist.
+   */
+  absent?: readonly string[];
 }
 
 /** How much of a table is wanted: up to so many messages, and no further one after so many bytes. */
@@ -36,6 +50,7 @@ interface Pending {
   /** Whether the request is sent without others. */
   isAlone: boolean;
   limit: DumpLimit;
+  absent: readonly string[];
   subject: RequestSubject;
   parts: NetlinkMessage[];
   partBytes: number;
@@ -114,7 +129,7 @@ export class RequestSocket implements Disposable {
 
   /** @param limit present for a dump */
   #enqueue(
-    { type, flags = 0, payload, isLarge = false }: NetlinkRequest,
+    { type, flags = 0, payload, isLarge = false, absent = [] }: NetlinkRequest,
     subject: RequestSubject,
     limit?: DumpLimit,
   ): Promise<Pending> {
@@ -127,6 +142,7 @@ export class RequestSocket implements Disposable {
         message: encodeMessage(type, flags | Flags.REQUEST, seq, payload),
         isAlone: limit !== undefined || isLarge,
         limit: limit ?? noLimit,
+        absent,
         subject,
         parts: [],
         partBytes: 0,
@@ -197,7 +213,9 @@ export class RequestSocket implements Disposable {
     }
     const errno = message.type === MessageType.DONE ? doneErrno(message.data) : message.data.readInt32LE(0);
     this.#pending.delete(pending.seq);
-    if (errno === 0) pending.resolve();
+    const isAbsent = errno !== 0 && pending.absent.includes(errnoName(errno));
+    if (isAbsent) pending.parts = [];
+    if (errno === 0 || isAbsent) pending.resolve();
     else pending.reject(refused(errno, pending.subject));
   }
 

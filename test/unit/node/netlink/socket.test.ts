@@ -1,3 +1,4 @@
+import { constants } from 'node:os';
 import { Flags, formatMessage, parseMessages, putS32 } from 'netlink';
 import { describe, expect, it } from 'vitest';
 import { pauses } from '../../../../src/lib/waiting-times.ts';
@@ -119,6 +120,16 @@ describe('RequestSocket', () => {
     expect(kernel.sent.map(({ type }) => type)).toEqual([18, 22]);
     kernel.answer([ack(kernel.seq)]);
     expect(await second).toEqual([]);
+  });
+
+  it('returns an empty answer for an error by which the kernel says that there is nothing', async () => {
+    const { kernel, socket } = connect();
+    const asked = ['ENOENT', 'ENODEV'].map((name) => socket.request({ ...anyRequest, absent: [name] }, subject));
+    await tick();
+    const [first, second] = kernel.sent.map(({ seq }) => seq);
+    kernel.answer([ack(first!, -constants.errno.ENOENT), ack(second!, -constants.errno.ENOENT)]);
+    expect(await asked[0]).toEqual([]);
+    await expect(asked[1]).rejects.toMatchObject({ errno: 'ENOENT' });
   });
 
   it('sends queued requests in one datagram, and gives each request its own response', async () => {
