@@ -69,7 +69,8 @@ export class DeviceProgress<Claim extends { identity: ClaimIdentity }> implement
   }
 
   [Symbol.dispose](): void {
-    this.#end.abort();
+    // Without a reason, each would create an error with its stack.
+    this.#end.abort(isOver);
   }
 
   #describe(claim: Claim): string {
@@ -83,6 +84,9 @@ export class DeviceProgress<Claim extends { identity: ClaimIdentity }> implement
     return `${count}; now device ${device} (${pciAddress}) of ${name}${helpOf[work](this.#step)}`;
   }
 }
+
+/** Reason of the signal, which nobody reads. */
+const isOver = 'over';
 
 /** What a claim waits for before and after the work on its devices. */
 const beforeDevices = {

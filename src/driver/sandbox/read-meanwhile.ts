@@ -41,7 +41,7 @@ export async function readMeanwhile(
   try {
     await work;
   } finally {
-    ended.abort(new SandboxError('not-ready', 'the work on the claim has ended'));
+    if (reading !== false) ended.abort(new SandboxError('not-ready', 'the work on the claim has ended'));
     await reading;
   }
 }
