@@ -310,8 +310,8 @@ async function withInstance<Name extends FlagName>(command: Command): Promise<To
   if (instance === undefined) return options;
   const known = command.options.map((option) => option.attributeName()).filter((name) => !isGiven(name));
   const settings = Object.entries(settingsHere(instance)).filter(([name]) => known.includes(name));
-  const { readBootId } = await import('../node/boot-id.ts');
-  const isThisBoot = instance.bootId === (await readBootId());
+  const { readBootId } = await import('../lib/boot-id.ts');
+  const isThisBoot = instance.bootId === readBootId();
   const current = { ...instance, hungWrites: isThisBoot ? instance.hungWrites : [] };
   return { ...options, ...Object.fromEntries(settings), instance: current };
 }

@@ -1,3 +1,4 @@
+import { readBootId } from '../../../lib/boot-id.ts';
 import type { MetadataVersion } from '../document/codec.ts';
 import type { DeviceName } from '../document/device-key.ts';
 import type { ClaimIdentity, DeviceAttributes } from '../document/document.ts';
@@ -45,7 +46,7 @@ export interface ClaimMetadataOptions extends Partial<SharedDirs> {
   marker?: string;
   /** Returns a device's attributes in its ResourceSlice, for layouts that show them; `undefined` if it is not published. */
   attributesOf?: (device: DeviceName) => DeviceAttributes | undefined;
-  /** ID of the current boot. With it, deferred metadata of an earlier boot is hidden at the next prepare. */
+  /** ID of the current boot, by which a prepare recognizes content of an earlier one, and hides it. Default: the kernel's. */
   bootId?: string;
   /**
    * Called at the end of each prepare after which containers of the claim wait for an update and `openGate`. A pod's
@@ -72,16 +73,17 @@ const mostMarks = 256;
 
 /** Files of claims on the host, whichever instance prepared them. Methods throw MetadataError `metadata-io`. */
 export class ClaimDirs {
-  protected readonly options: ClaimMetadataOptions;
+  protected readonly options: ClaimMetadataOptions & { bootId: string };
   protected readonly hostDirs: HostDirs;
   protected readonly states: ClaimStates;
   /** Caches, by a container's variables, the names that begin with the marker. Tenants write variables, too. */
   readonly #marks = new WeakMap<readonly string[], readonly string[]>();
 
+  /** @throws NetdraError `boot-id-unknown` */
   constructor(options: ClaimMetadataOptions) {
     const { dataDir, records = new RecordFiles(dataDir) } = options;
     const { attributesDir = defaultHostDirs.attributesDir, downwardApiDir = defaultHostDirs.downwardApiDir } = options;
-    this.options = options;
+    this.options = { ...options, bootId: options.bootId ?? readBootId() };
     this.hostDirs = { dataDir, attributesDir, downwardApiDir };
     this.states = new ClaimStates(records, dataDir);
   }

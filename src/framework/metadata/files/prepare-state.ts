@@ -18,15 +18,15 @@ export interface Preparation {
   versions: readonly MetadataVersion[];
   /** Whether containers wait for deferred requests at the gate. */
   isGated: boolean;
-  bootId: string | undefined;
+  bootId: string;
   attributesOf: (device: DeviceName) => DeviceAttributes | undefined;
   now: Date;
 }
 
 /**
  * Returns the state of a claim that is being prepared, for the first time or again.
- * @param kept its state so far: generations continue, and content from updates stays, unless the node has booted since or
- * the claim was allocated again, with other devices
+ * @param kept its state so far: generations continue, and content from updates stays, unless the node has booted since, or
+ * the claim was allocated again with other devices, or none of its pods is left and nothing makes the next pod wait
  * @throws MetadataError `metadata-invalid`, `metadata-name-invalid`
  */
 export function prepareState(preparation: Preparation, kept: ClaimState | undefined): ClaimState {
@@ -41,29 +41,44 @@ export function prepareState(preparation: Preparation, kept: ClaimState | undefi
   );
   // After a boot, or with other devices, the pod gets a new sandbox, and content about the old one is obsolete.
   const isOver = kept === undefined || kept.bootId !== bootId || hasOtherDevices(record, kept);
+  const isOtherPods = kept !== undefined && hasOtherPods(record, kept);
   for (const [base, request] of Object.entries(record.requests)) {
     const content = contents.get(base) ?? 'deferred';
+    const waits = preparation.isGated && content === 'deferred';
     if (content !== 'deferred') validateDevices(claim, request.name, content);
     const before = findRequest(kept?.requests ?? {}, pathPart(base, 'request'));
-    requests.set(base, prepareRequest(preparation, request, content, before && { ...before, isOver }));
+    requests.set(
+      base,
+      prepareRequest(preparation, request, content, before && { ...before, isOver: isOver || (isOtherPods && !waits) }),
+    );
   }
   // Stays the first pod: the CDI spec of the containers names its directory.
   const podUid = kept?.podUid ?? record.podUid;
-  const pods = [record.podUid, ...(record.otherPodUids ?? [])].filter((uid) => uid !== undefined && uid !== podUid);
-  const otherPodUids = pods.length === 0 ? undefined : (pods as string[]);
+  const pods = podsOf(record).filter((uid) => uid !== podUid);
+  const otherPodUids = pods.length === 0 ? undefined : pods;
   const versions = versionsOf(preparation.versions, kept);
   return {
     claim,
     ...defined({ podClaimName, podUid, otherPodUids, bootId, versions }),
     layouts: [...new Set([...(kept?.layouts ?? []), ...layouts])],
     requests: Object.fromEntries(requests),
-    servedBy: isOver ? null : kept.servedBy,
+    servedBy: isOver || (isOtherPods && !preparation.isGated) ? null : kept.servedBy,
   };
 }
 
 /** Returns whether a request was prepared with other devices before: the claim was deallocated in between. */
 function hasOtherDevices({ requests }: ClaimRecord, kept: ClaimState): boolean {
   return Object.entries(kept.requests).some(([base, { devices }]) => !areSame(requests[base]?.devices ?? [], devices));
+}
+
+/** Returns whether the claim was prepared for pods of which none uses it now. */
+function hasOtherPods(record: ClaimRecord, kept: ClaimState): boolean {
+  const [now, before] = [podsOf(record), podsOf(kept)];
+  return now.length > 0 && before.length > 0 && !now.some((uid) => before.includes(uid));
+}
+
+function podsOf({ podUid, otherPodUids = [] }: ClaimRecord | ClaimState): string[] {
+  return podUid === undefined ? [...otherPodUids] : [podUid, ...otherPodUids];
 }
 
 /** Keeps earlier versions, whose files containers may read. @returns the versions to write; `undefined` stands for all */

@@ -14,6 +14,7 @@ const device = { driver, pool: 'node-1', name: '0000-3b-02-1' };
 const record = recordOf(kernel);
 const attributes = kernel.content.published[0]?.attributes ?? {};
 const devices = documentOf(kernel).devices;
+const gate = { program: '/opt/netdra-gate', timeoutSeconds: 100 };
 const published = (attributesOf: DeviceAttributes) => ({ attributesOf: () => attributesOf });
 
 let bench: Bench;
@@ -264,6 +265,30 @@ describe('a claim that is prepared again', () => {
     expect(existsSync(path('v1'))).toBe(true);
   });
 
+  it('knows the current boot without the option bootId', async () => {
+    await written();
+    const bootId = readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
+    await bench.start({ bootId }).prepare(record, new Map());
+    expect(existsSync(path('v1'))).toBe(true);
+    await bench.start({ bootId: 'next' }).prepare(record, new Map());
+    expect(existsSync(path('v1'))).toBe(false);
+  });
+
+  it.each([
+    ['without a gate', {}, new Map()],
+    ['known at prepare, with a gate', { gate }, new Map([['vf', [device]]])],
+  ])('hides the content of its pods from a later pod: %s', async (_title, options, contents) => {
+    const metadata = bench.start(options);
+    await metadata.prepare(record, contents);
+    await metadata.update(claim, 'vf', devices);
+    await metadata.prepare({ ...record, otherPodUids: ['pod-b'] }, contents);
+    await metadata.prepare({ ...record, podUid: 'pod-b' }, contents);
+    expect(metadata.read(claim, 'vf')?.devices).toEqual(devices);
+    await metadata.prepare({ ...record, podUid: 'pod-c' }, contents);
+    expect(metadata.read(claim, 'vf')?.devices).toEqual(contents.get('vf'));
+    expect(await metadata.update(claim, 'vf', devices)).toMatchObject({ generation: contents.size === 0 ? 2 : 4 });
+  });
+
   it('keeps updated content if prepare knows less', async () => {
     const metadata = bench.start();
     const identity = new Map([['vf', [device]]]);
@@ -371,7 +396,6 @@ describe("ClaimMetadata, looking for a container's claims", () => {
   });
 
   it.each([['hook'], ['file']])("finds the container's claims whatever it mounts: gate %s", async (mode) => {
-    const gate = { program: '/opt/netdra-gate', timeoutSeconds: 100 };
     const others = [
       { ...claim, name: 'fast-net2', uid: 'other' },
       { ...claim, namespace: 'other', uid: 'other-2' },
