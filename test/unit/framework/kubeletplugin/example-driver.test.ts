@@ -62,4 +62,10 @@ it('the example driver describes a device with adminAccess, and leaves it to the
   expect([existsSync(slot), readFileSync(`${slot}.claim`, 'utf8')]).toEqual([true, owner.uid]);
   await kubelet.nodeUnprepareResources([owner]);
   expect(existsSync(slot)).toBe(false);
+  // As a full disk, or a kill between creating and writing the file, leaves it.
+  writeFileSync(`${slot}.claim`, '');
+  expect(await prepare(owner)).toMatchObject({ error: '' });
+  expect(await prepare(claim('second', false))).toMatchObject({ error: `slot-0 is in use by claim ${owner.uid}` });
+  await kubelet.nodeUnprepareResources([owner]);
+  expect(existsSync(`${slot}.claim`)).toBe(false);
 });
