@@ -74,6 +74,10 @@ function checkTypes(claim: ClaimIdentity, device: PreparedDevice): void {
     if (typeof text === 'string' || (field === 'shareId' && text === undefined)) continue;
     throw refuse(`${field} of a device is not a string`);
   }
+  const metadata: unknown = device.metadata;
+  const isObject = typeof metadata === 'object' && metadata !== null;
+  if (metadata !== undefined && metadata !== 'deferred' && !isObject)
+    throw refuse(`metadata of device ${device.deviceName} is neither an object nor 'deferred'`);
 }
 
 function noResult(): KubeletPluginError {

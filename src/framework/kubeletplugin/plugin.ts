@@ -33,12 +33,16 @@ export interface PreparedMetadata {
 }
 
 export interface PreparedDevice {
-  /** Requests that the device serves, as in the allocation result; empty: all requests of the claim. */
+  /**
+   * Requests that the device serves, as in the allocation result. Empty: all requests of the claim; their other devices
+   * still have to be returned, or are deferred.
+   */
   requests: string[];
   poolName: string;
   deviceName: string;
   /** Fully qualified CDI names, `vendor/class=name`. */
   cdiDeviceIds: string[];
+  /** Share of the device; may be left out if the claim has only one. */
   shareId?: string;
   /**
    * Metadata of the device. `'deferred'`: the file follows in an update. Absent: the file contains only the device's
@@ -48,9 +52,9 @@ export interface PreparedDevice {
 }
 
 /**
- * Result of preparing one claim. A request without a device is deferred (KEP-5304 "Deferred metadata"): the framework
- * reports its allocated devices to the kubelet and mounts its file, so that a driver whose devices need nothing else in
- * containers returns an empty list. An `error` fails the claim, whatever devices are listed.
+ * Result of preparing one claim. Allocated devices that are not returned for their request are deferred, and with them the
+ * request (KEP-5304 "Deferred metadata"): the framework reports them to the kubelet and mounts the file, so that a driver
+ * whose devices need nothing else in containers returns an empty list. An `error` fails the claim, whatever devices are listed.
  */
 export type PrepareResult = PreparedClaim | { error: Error; devices?: undefined };
 

@@ -1,8 +1,11 @@
 import { defined } from '../../lib/defined.ts';
+import type { AllocatedDevice } from '../kube/index.ts';
 import {
   baseRequest,
   claimName,
   type DeviceName,
+  formatDeviceKey,
+  isSameDevice,
   type PreparedContent,
   type PreparedRecord,
   type RequestRecord,
@@ -19,27 +22,25 @@ export interface ResolvedClaim extends PreparedRecord {
 }
 
 /**
- * Converts the driver's devices to the contents of requests. Requests without a device are deferred, with their allocated
- * devices.
- * @throws KubeletPluginError `driver-contract` if a device lacks a name, names a request that the claim does not have, or
- * has an invalid CDI device ID
+ * Converts the driver's devices to the contents of requests. Allocated devices that the driver leaves out are deferred, and
+ * with them their requests.
+ * @throws KubeletPluginError `driver-contract` if a device lacks a name, is not allocated to the driver, names a request that
+ * the claim does not have, or has an invalid CDI device ID
  */
 export function resolvePreparedClaim(driver: string, claim: AllocatedClaim, prepared: PreparedClaim): ResolvedClaim {
-  const { devices: returned } = prepared;
   const allocated = claim.results.filter((result) => result.driver === driver);
-  const named = new Set(returned.flatMap(({ requests }) => requests.map(baseRequest)));
-  const isForAll = returned.some(({ requests }) => requests.length === 0);
-  const leftOut = isForAll ? [] : allocated.filter(({ request }) => !named.has(baseRequest(request)));
+  const returned = prepared.devices.map((device) => withShare(driver, claim, device));
+  const leftOut = allocated.filter((result) => !returned.some((device) => isFor(device, result)));
   const devices = [...returned, ...leftOut.map(deferredDevice)];
   // Without a prototype: `constructor` is a valid name of a request.
   const requests: Record<string, RequestRecord> = Object.create(null);
   const contents = new Map<string, PreparedContent>();
   for (const device of devices) {
     const references = device.requests.length > 0 ? device.requests : allocated.map(({ request }) => request);
-    for (const reference of new Set(references)) {
-      const name = allocated.find(({ request }) => baseRequest(request) === baseRequest(reference))?.request;
-      checkDevice(claim, device, reference, name);
-      const base = baseRequest(name);
+    for (const base of new Set(references.map(baseRequest))) {
+      const name = allocated.find(({ request }) => baseRequest(request) === base)?.request;
+      if (name === undefined)
+        throw wrongResult(claim, `device ${device.deviceName} is for request ${base}, which is not allocated`);
       const [extendedResources, sharers] = [claim.extendedResources?.get(base), claim.sharers?.get(base)];
       requests[base] ??= { name, devices: [], ...defined({ extendedResources, sharers }) };
       requests[base].devices.push(nameOf(device));
@@ -53,41 +54,61 @@ export function resolvePreparedClaim(driver: string, claim: AllocatedClaim, prep
   return { record: { claim: identity, requests, ...names }, contents, devices, commit: () => prepared.commit?.() };
 }
 
-function deferredDevice(result: AllocatedClaim['results'][number]): PreparedDevice {
-  return {
-    requests: [result.request],
-    poolName: result.pool,
-    deviceName: result.device,
-    cdiDeviceIds: [],
-    metadata: 'deferred',
-    ...defined({ shareId: result.shareID }),
-  };
+/** Returns whether the driver's device is this allocated one, for its request. */
+function isFor(device: PreparedDevice, result: AllocatedDevice): boolean {
+  const bases = device.requests.map(baseRequest);
+  return (
+    isSameDevice(nameOf(device), allocatedName(result)) &&
+    (bases.length === 0 || bases.includes(baseRequest(result.request)))
+  );
 }
 
-function checkDevice(
-  claim: AllocatedClaim,
-  device: PreparedDevice,
-  reference: string,
-  name: string | undefined,
-): asserts name is string {
-  const subject = claimName(claim.identity);
-  const refuse = (reason: string) =>
-    new KubeletPluginError('driver-contract', `the driver returned a wrong result for claim ${subject}: ${reason}`, {
-      claim: subject,
-    });
-  if (device.poolName === '' || device.deviceName === '') throw refuse('a device has no pool or no name');
+function deferredDevice(result: AllocatedDevice): PreparedDevice {
+  const { pool: poolName, device: deviceName, shareID: shareId } = result;
+  const requests = [result.request];
+  return { requests, poolName, deviceName, cdiDeviceIds: [], metadata: 'deferred', ...defined({ shareId }) };
+}
+
+/** Checks a device of the driver, and adds the share that the driver may omit if the claim has only one of the device. */
+function withShare(driver: string, claim: AllocatedClaim, device: PreparedDevice): PreparedDevice {
+  if (device.poolName === '' || device.deviceName === '') throw wrongResult(claim, 'a device has no pool or no name');
   const badId = device.cdiDeviceIds.find((id) => !cdiDeviceId.test(id));
-  if (badId !== undefined) throw refuse(`${JSON.stringify(badId)} is not a CDI device id, vendor/class=name`);
-  if (name === undefined)
-    throw refuse(`device ${device.deviceName} is for request ${reference}, which is not allocated`);
+  if (badId !== undefined)
+    throw wrongResult(claim, `${JSON.stringify(badId)} is not a CDI device id, vendor/class=name`);
+  const name = nameOf(device);
+  const shares = new Set(
+    claim.results
+      .filter(
+        (result) =>
+          result.driver === driver && isSameDevice({ ...allocatedName(result), ...name }, allocatedName(result)),
+      )
+      .map(({ shareID }) => shareID),
+  );
+  const key = formatDeviceKey({ driver, ...name });
+  if (shares.size === 0) throw wrongResult(claim, `device ${key} is not allocated to the claim`);
+  if (shares.size > 1) throw wrongResult(claim, `device ${key} is allocated in several shares, but has no shareId`);
+  const [shareId] = shares;
+  return { ...device, ...defined({ shareId }) };
+}
+
+function wrongResult({ identity }: AllocatedClaim, reason: string): KubeletPluginError {
+  const claim = claimName(identity);
+  const message = `the driver returned a wrong result for claim ${claim}: ${reason}`;
+  return new KubeletPluginError('driver-contract', message, { claim });
 }
 
 function nameOf({ poolName: pool, deviceName: name, shareId }: PreparedDevice): DeviceName {
   return { pool, name, ...defined({ shareId }) };
 }
 
+function allocatedName({ pool, device: name, shareID: shareId }: AllocatedDevice): DeviceName {
+  return { pool, name, ...defined({ shareId }) };
+}
+
 /** One deferred device defers its whole request: without it the file would be incomplete. */
 function withDevice(content: PreparedContent | undefined, driver: string, device: PreparedDevice): PreparedContent {
-  if (content === 'deferred' || device.metadata === 'deferred') return 'deferred';
-  return [...(content ?? []), { driver, ...nameOf(device), ...device.metadata }];
+  const { metadata = {} } = device;
+  if (content === 'deferred' || metadata === 'deferred') return 'deferred';
+  const { attributes, networkData } = metadata;
+  return [...(content ?? []), { driver, ...nameOf(device), ...defined({ attributes, networkData }) }];
 }

@@ -5,27 +5,24 @@ import type { PreparedDevice } from './plugin.ts';
 
 /**
  * Converts a device for the kubelet. A request's metadata mount is needed only once: the first device of the request
- * carries its id, which is then removed from `ids`. A device of all requests goes to every container of the claim, so that
- * the mounts get entries of their own: a container must see only the metadata of its own requests.
+ * carries its id, which is then removed from `ids`. A device of several requests goes to the containers of each, so that the
+ * mounts get entries of their own: a container must see only the metadata of its own requests.
  */
 export function toWire(device: PreparedDevice, ids: Map<string, string>): WireDevice[] {
   const { poolName, deviceName, shareId, cdiDeviceIds } = device;
   const rest = { poolName, deviceName, ...defined({ shareId }) };
   const requestNames = [...new Set(device.requests.map(baseRequest))];
-  if (requestNames.length > 0)
-    return [{ requestNames, cdiDeviceIds: [...cdiDeviceIds, ...take(ids, requestNames)], ...rest }];
-  const mounts = [...ids.keys()].map((request) => ({
-    requestNames: [request],
-    cdiDeviceIds: take(ids, [request]),
-    ...rest,
-  }));
+  const [only, ...others] = requestNames;
+  if (only !== undefined && others.length === 0)
+    return [{ requestNames, cdiDeviceIds: [...cdiDeviceIds, ...take(ids, only)], ...rest }];
+  const mounts = (only === undefined ? [...ids.keys()] : requestNames).flatMap((request) =>
+    take(ids, request).map((id) => ({ requestNames: [request], cdiDeviceIds: [id], ...rest })),
+  );
   return [{ requestNames, cdiDeviceIds, ...rest }, ...mounts];
 }
 
-function take(ids: Map<string, string>, requests: string[]): string[] {
-  return requests.flatMap((request) => {
-    const id = ids.get(request);
-    ids.delete(request);
-    return id === undefined ? [] : [id];
-  });
+function take(ids: Map<string, string>, request: string): string[] {
+  const id = ids.get(request);
+  ids.delete(request);
+  return id === undefined ? [] : [id];
 }

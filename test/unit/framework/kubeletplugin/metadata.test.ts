@@ -31,6 +31,13 @@ describe('metadata known at prepare', () => {
     expect(Object.keys(document.devices[0] ?? {}).sort()).toEqual(['driver', 'name', 'pool']);
   });
 
+  it("takes a device's identity from the allocation, whatever its metadata says", async () => {
+    const metadata = { driver: 'gpu.example', pool: 'x', name: 'x', shareId: 's', attributes: everyKind };
+    await using bench = await startBench({ devices: [preparedDevice('dev-a', { metadata })] });
+    await bench.preparePod('a');
+    expect(decode(bench.metadataText('a', 'vf')).devices).toEqual([owned('dev-a', { attributes: everyKind })]);
+  });
+
   it.each(Object.entries(everyKind))(
     'KEP-5304 integration "Attribute types": writes %s as %j',
     async (name, attribute) => {
@@ -106,6 +113,25 @@ describe('deferred metadata', () => {
       bench.helper.updateRequestMetadata({ ...wire, ...other }, request, [{ ...owned(name), driver }]),
     ).rejects.toMatchObject({ code: 'metadata-not-prepared', message: expect.stringMatching(message) });
     expect(bench.metadataText('a', 'vf')).toBeUndefined();
+  });
+
+  it.each([
+    ['another device of the request', ['vf']],
+    ['a device for all requests', []],
+  ])('waits for the allocated devices that the driver leaves out beside %s', async (_what, names) => {
+    await using bench = await startBench({ devices: [preparedDevice('dev-1', { requests: names })] });
+    const devices = ['dev-1', 'dev-2'];
+    const { pod, wire } = await bench.preparePod('a', { requests: [{ name: 'vf', devices }] });
+    expect(Object.keys(bench.mountsOf(pod))).toEqual([pathOf('a', 'vf')]);
+    expect(bench.metadataText('a', 'vf')).toBeUndefined();
+    const known = bench.kubelet.claimInfo('default', 'a')?.devices.get(testDriver) ?? [];
+    for (const deviceName of devices) expect(known).toContainEqual(expect.objectContaining({ deviceName }));
+    await bench.helper.updateRequestMetadata(
+      wire,
+      'vf',
+      devices.map((name) => owned(name)),
+    );
+    expect(decode(bench.metadataText('a', 'vf')).devices).toEqual(devices.map((name) => owned(name)));
   });
 
   it('requirement 1.7: only a request with a deferred device, or without devices in the result, is deferred', async () => {
@@ -298,6 +324,7 @@ describe('isolation of containers', () => {
     ['the devices of the allocation', []],
     ['a device for each request', ['left', 'right'].map((name) => preparedDevice(`dev-${name}`, { requests: [name] }))],
     ['one device for all requests', [preparedDevice('dev-left', { requests: [] })]],
+    ['one device for both requests', [preparedDevice('dev-left', { requests: ['left', 'right'] })]],
   ])('KEP-5304 integration "Container isolation": own requests only, with %s', async (_what, devices) => {
     await using bench = await startBench({ devices });
     const { pod } = await bench.preparePod('a', { containers, requests });

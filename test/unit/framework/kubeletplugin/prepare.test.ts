@@ -126,6 +126,12 @@ describe('NodePrepareResources', () => {
     ],
     ['a number for a name', { devices: [{ ...preparedDevice('dev-a'), deviceName: 7 }] }, 'deviceName of a device'],
     ['a number as shareId', { devices: [{ ...preparedDevice('dev-a'), shareId: 5 }] }, 'shareId of a device'],
+    [
+      'mistyped metadata',
+      { devices: [{ ...preparedDevice('dev-a'), metadata: 'defered' }] },
+      'metadata of device dev-a',
+    ],
+    ['null for metadata', { devices: [{ ...preparedDevice('dev-a'), metadata: null }] }, 'metadata of device dev-a'],
   ])('requirement 3.1: fails only the claim for which the driver returns %s', async (_what, result, text) => {
     await using bench = await startBench({
       prepareResourceClaims: async (claims) =>
@@ -159,6 +165,8 @@ describe('NodePrepareResources', () => {
     ['has no pool', { poolName: '' }, /a device has no pool or no name/],
     ['has no name', { deviceName: '' }, /a device has no pool or no name/],
     ['is for another request', { requests: ['x'] }, /is for request x, which is not allocated/],
+    ['was not allocated', { deviceName: 'dev-z' }, /device \S+\/node-1\/dev-z is not allocated to the claim/],
+    ['has a share that was not allocated', { shareId: 's' }, /device \S+\/node-1\/dev-a@s is not allocated/],
     ['has an invalid CDI device ID', { cdiDeviceIds: ['vfio'] }, /"vfio" is not a CDI device id, vendor\/class=name/],
   ])('requirement 3.1: fails the claim if a device of the driver %s', async (_what, device, message) => {
     await using bench = await startBench({ devices: [preparedDevice('dev-a', device)] });
@@ -211,6 +219,19 @@ describe('NodePrepareResources', () => {
     expect(claims[wire.uid]?.devices).toMatchObject(
       shares.map((shareId, n) => ({ requestNames: [`nic-${n}`], deviceName: 'dev-1', shareId })),
     );
+  });
+
+  it('adds the share to a device if the claim has one of it, and otherwise refuses a device without', async () => {
+    await using bench = await startBench({ devices: [preparedDevice('dev-1', { requests: [] })] });
+    const requests = (...shares: string[]) => [
+      { name: 'vf', devices: shares.map((shareID) => ({ device: 'dev-1', shareID })) },
+    ];
+    const [one, two] = [['s1'], ['s1', 's2']].map(
+      (shares, n) => bench.addPod(`c-${n}`, { requests: requests(...shares) }).wire,
+    );
+    const { claims } = await bench.kubelet.client(testDriver).nodePrepareResources([one!, two!]);
+    expect(claims[one!.uid]?.devices).toMatchObject([{ deviceName: 'dev-1', shareId: 's1' }, { shareId: 's1' }]);
+    expect(claims[two!.uid]?.error).toMatch(/node-1\/dev-1 is allocated in several shares, but has no shareId/);
   });
 
   it('requirement 2.5: serves v1beta1 beside v1 for prepare and unprepare', async ({ own: bench }) => {
