@@ -171,5 +171,6 @@ export const remedies: Record<string, string> = {
   'vf-missing': 'Look at `netdra inventory`: the VF was removed, or something moved its interface.',
   'vf-state-unknown': 'Remove the named fields, or select a card that reports them.',
   'vf-unknown': "Wait: the step is repeated. If it persists, delete other programs' links in the pod.",
+  'vrf-refused': 'Give the VRF another name, or remove what the message names from the pod.',
   'vfs-incomplete': 'Lower the number of VFs in the policy, enable SR-IOV in the firmware, or see `dmesg`.',
 };

@@ -158,6 +158,11 @@ export const wrongInputs: readonly WrongInput[] = [
     1,
     'bond.mode: "balance-rr" or "active-backup" or "balance-xor" or "broadcast" or "802.3ad" or "balance-tlb" or "balance-alb" is needed',
   ]),
+  inFile(
+    'a VRF beside rules',
+    classWith('vrf: { name: red, table: 10 }, rules: [{ priority: 7, source: 192.0.2.7/32, table: 100 }]'),
+    [1, 'rules: rules[0] is 7: from 192.0.2.7/32 in table 100, and vrf red has table 10: use one of both'],
+  ),
   inFile('IPv6 with an MTU below 1280', classWith('mtu: 1200, addresses: ["2001:db8::1/64"]'), [
     1,
     'addresses[0]: 2001:db8::1/64 is IPv6, which needs an mtu of at least 1280, and mtu is 1200',

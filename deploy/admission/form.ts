@@ -82,7 +82,7 @@ const formats: Record<string, (x: string) => string> = {
   'device-files': deviceFiles,
   switches: (x) => `${x}.size() <= 64`,
   'arp-target': (x) => `(isIP(${x}) && !${x}.contains(":") && !${x}.startsWith("0.") && ${x} != "255.255.255.255")`,
-  'bond-name': (x) => `(${interfaceName(x)} && !${x}.contains("%"))`,
+  'link-name': (x) => `(${interfaceName(x)} && !${x}.contains("%"))`,
   rule: (x) =>
     `((has(${x}.source) || has(${x}.destination)) && (!has(${x}.source) || !has(${x}.destination) || ${x}.source.contains(":") == ${x}.destination.contains(":")))`,
   'routing-table': (x) => `(${x} < 253 || ${x} > 255)`,

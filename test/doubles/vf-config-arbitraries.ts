@@ -209,6 +209,7 @@ const fields: Record<string, fc.Arbitrary<unknown>> = {
     ),
     { maxLength: 3 },
   ),
+  vrf: withUnknown(some({ name: interfaceName, table: number(1, 253, 255, 0xffffffff) })),
   neighbors: fc.array(mostly(withUnknown(some({ address: addressTexts, macAddress: macTexts }))), { maxLength: 3 }),
   addressPool: withUnknown(some({ name: kubernetesName, key: kubernetesName })),
   slaac: withUnknown(some({ waitSeconds: number(0, 30), defaultRoute: fc.boolean() })),

@@ -55,6 +55,7 @@ type ClaimSettings =
       routes?: { destination: string }[];
       allMulticast?: boolean;
       ethtool?: { rings: { rx: number } };
+      vrf?: { name: string; table: number };
       rules?: object[];
       neighbors?: object[];
       slaac?: object;
@@ -701,7 +702,7 @@ export class Checks {
     const { id } = sandbox;
     const { mtu, bond, ipam, vf: ofPf = {}, ...wanted } = config as NonNullable<ClaimSettings>;
     const { interfaceName: pattern = '', macAddress: mac, addresses = [], routes = [], allMulticast } = wanted;
-    const { rules = [], neighbors = [], slaac, ethtool } = wanted;
+    const { rules = [], neighbors = [], slaac, ethtool, vrf } = wanted;
     const isNamed = pattern === '' || link.name === pattern || link.name.replace(/\d+$/, '%d') === pattern;
     const has = [...link.used.addresses.keys()];
     const asked = [...routes.map(({ destination }) => destination), ...this.#leasedRoutesOf(id, has)];
@@ -723,6 +724,7 @@ export class Checks {
       ...this.#excessOf(sandbox, link),
       ...(link.up && link.used.up ? [] : ['down']),
       ...(bond === undefined || link.used.name === bond.name ? [] : ['in no bond']),
+      ...(vrf === undefined || isChanged || isIn(vrf, link) ? [] : ['in no VRF']),
       ...(mtu === undefined || link.mtuBytes === mtu ? [] : [`MTU ${link.mtuBytes}`]),
       ...(this.kept.isExcused(vf) ? [] : settingsUnlike(vf, ofPf)),
     ];
@@ -736,10 +738,12 @@ export class Checks {
     if (plans.length < pod.claims.length) return [];
     const sum = (list: readonly ClaimPlan[]) => list.reduce((all, { vfs, isBond }) => all + (isBond ? 1 : vfs), 0);
     const [leases, bonds] = [this.#leasesOf(id).length, ownBondsIn(namespace).length];
+    const vrfs = namespace.links.filter(({ kind }) => kind === 'vrf').length;
     const [mostLeases, mostBonds] = [sum(plans.filter(({ ipam }) => ipam)), sum(plans.filter(({ isBond }) => isBond))];
     return [
       ...(leases > mostLeases ? [`${leases} leases instead of ${mostLeases}`] : []),
       ...(bonds > mostBonds ? [`${bonds} bonds instead of ${mostBonds}`] : []),
+      ...(vrfs > 1 ? [`${vrfs} VRFs`] : []),
     ];
   }
 
@@ -1016,6 +1020,11 @@ export class Checks {
       `${by} takes ${link.parentDevice} from the running pod in ${sandbox.id}`,
     );
   }
+}
+
+/** Returns whether a link, with all its routes, is in a VRF. */
+function isIn({ name, table }: { name: string; table: number }, { vrf, used }: SimLink): boolean {
+  return vrf?.name === name && vrf.vrfTable === table && vrf.up && used.routes.every((each) => each.table === table);
 }
 
 function hasRouterAddress({ addresses }: SimLink): boolean {

@@ -98,6 +98,20 @@ export function drawSlaac(tape: Tape, pods: PodPlan[], hasIpv6: boolean): PodPla
   }));
 }
 
+/** The interfaces of some pods are in one VRF, which has their routes. */
+export function drawVrfs(tape: Tape, pods: PodPlan[]): PodPlan[] {
+  if (!tape.chance(0.12, 'vrf')) return pods;
+  return pods.map((pod) => ({
+    ...pod,
+    claims: pod.claims.map((claim) => {
+      if (claim.attach !== 'netlink' || claim.isBroken || tape.chance(0.2, 'vrf')) return claim;
+      const { rules: _rules, routes = [], ...config } = claim.config as { rules?: object; routes?: object[] };
+      const vrf = { name: 'red', table: 100 };
+      return { ...claim, config: { ...config, ...(routes.length > 0 && { routes }), vrf } };
+    }),
+  }));
+}
+
 /** Some pods get CPUs of their own, on either socket or on both. */
 export function drawCpus(tape: Tape, pods: PodPlan[]): PodPlan[] {
   if (!tape.chance(0.15, 'numa')) return pods;

@@ -28,6 +28,7 @@ interface WantedSettings {
   allMulticast?: boolean;
   ethtool?: { rings: { rx: number } };
   slaac?: object;
+  vrf?: object;
 }
 
 const acceptRa = 'net.ipv6.conf.IFNAME.accept_ra';
@@ -118,6 +119,7 @@ export class KeptSettings {
     this.#changedIn.add(namespace);
     used.routes = [];
     used.neighbors.clear();
+    if (used.master?.kind === 'vrf') used.master = undefined;
     used.flags = used.flags.filter((flag) => flag !== 'allMulticast');
     // A claim that waits for routers has this value.
     if (!('slaac' in config)) used.sysctls.set(acceptRa, '2');
@@ -129,17 +131,19 @@ export class KeptSettings {
     });
   }
 
-  #checkReport(name: string, { used, rings }: SimLink, sinceMs: number): void {
+  #checkReport(name: string, link: SimLink, sinceMs: number): void {
+    const { used, rings } = link;
     const vf = this.#node.hardware.vfs.find((each) => each.name === name);
     const claim = vf && this.#holder(vf);
     if (claim === undefined || this.#isDisturbed()) return;
-    const { routes = [], neighbors = [], allMulticast, ethtool, slaac } = claim.plan.config as WantedSettings;
+    const { routes = [], neighbors = [], allMulticast, ethtool, slaac, vrf } = claim.plan.config as WantedSettings;
     const isMissing = ({ destination }: { destination: string }) =>
       used.routes.every((each) => each.destination !== destination);
     const changed = [
       ...(routes.some(isMissing) ? ['routes'] : []),
       ...(neighbors.length > used.neighbors.size ? ['neighbors'] : []),
       ...(allMulticast && !used.flags.includes('allMulticast') ? ['allMulticast'] : []),
+      ...(vrf !== undefined && link.vrf === undefined ? ['vrf'] : []),
       ...(slaac === undefined && used.sysctls.get(acceptRa) === '2' ? ['sysctls'] : []),
       ...(ethtool !== undefined && rings.rx !== ethtool.rings.rx ? ['ethtool'] : []),
     ];

@@ -1,7 +1,15 @@
 import { refused } from '../../src/node/netlink/errors.ts';
-import type { EntryTable, LinkChange, NewRoute, QdiscPlace, Route, RouteId } from '../../src/node/netlink/index.ts';
+import type {
+  EntryTable,
+  LinkChange,
+  NewRoute,
+  QdiscPlace,
+  Route,
+  RouteId,
+  RouteSpec,
+} from '../../src/node/netlink/index.ts';
 import type { LinkFlag } from '../../src/node/netlink/link.ts';
-import { encodeRoute, findRoutes } from '../../src/node/netlink/route.ts';
+import { encodeRoute, findRoutes, routeKey } from '../../src/node/netlink/route.ts';
 import { type LinkSpec, Namespace, type Reference, SimLink } from './links.ts';
 import type { Simulator } from './simulator.ts';
 
@@ -186,8 +194,9 @@ export class Kernel {
 
   addRoute(namespace: Namespace, { index, ...route }: NewRoute): void {
     const link = this.#link(namespace, index, 'add route');
-    const isThere = ({ index: at }: SimLink) => this.findRoutes(namespace, at, [route])[0] !== undefined;
-    if (namespace.links.some(isThere)) throw refused(-errno.eexist, { operation: `add route to ${route.destination}` });
+    const keyOf = (each: RouteSpec) => routeKey(each.destination, each);
+    const isThere = namespace.links.some(({ routes }) => routes.some((each) => keyOf(each) === keyOf(route)));
+    if (isThere) throw refused(-errno.eexist, { operation: `add route to ${route.destination}` });
     link.routes.push(route);
   }
 
@@ -226,16 +235,18 @@ export class Kernel {
     this.#release(link);
     if (master?.kind === 'bond' && link.up) throw refused(-eperm, { operation: 'join bond', interfaceName: link.name });
     link.master = master;
+    if (master?.kind === 'vrf') this.#restart(link);
     if (master?.kind !== 'bond') return;
     link.up = true;
     link.mtuBytes = master.mtuBytes;
     chooseActive(master);
   }
 
-  /** From a bond, with `fail_over_mac=active`. */
+  /** From a VRF, or from a bond with `fail_over_mac=active`. */
   #release(link: SimLink): void {
     const { master } = link;
     link.master = undefined;
+    if (master?.kind === 'vrf') this.#restart(link);
     if (master?.kind !== 'bond') return;
     link.up = false;
     chooseActive(master);
@@ -254,18 +265,22 @@ export class Kernel {
     }
     if (up === undefined || up === link.up) return;
     link.up = up;
-    if (!up) {
-      link.routes = [];
-      link.neighbors.clear();
-      for (const cidr of [...link.addresses.keys()]) if (cidr.includes(':')) link.addresses.delete(cidr);
-    } else if (this.#options.hasIpv6 && !link.namespace.isHost) this.#addIpv6(link);
+    if (!up) loseEntries(link);
+    else if (this.#options.hasIpv6 && !link.namespace.isHost) this.#addIpv6(link);
+  }
+
+  /** One that enters or leaves a VRF is set down and up again. */
+  #restart(link: SimLink): void {
+    if (!link.up) return;
+    loseEntries(link);
+    if (this.#options.hasIpv6 && !link.namespace.isHost) this.#addIpv6(link);
   }
 
   /** Of hardware, or of a bond: one that a router has announced. */
   #addIpv6(link: SimLink): void {
     const { simulator } = this.#options;
     const { namespace } = link;
-    if (link.master !== undefined || (link.parentDevice === undefined && link.kind !== 'bond')) return;
+    if (link.master?.kind === 'bond' || (link.parentDevice === undefined && link.kind !== 'bond')) return;
     const cidr = `2001:db8::${(1 + Number.parseInt(link.hardwareAddress.slice(-2), 16)).toString(16)}/64`;
     const address = { cidr, scope: 'global', tentative: true, dadFailed: false, dynamic: true } as const;
     link.addresses.set(cidr, address);
@@ -334,6 +349,13 @@ export class Kernel {
       }
     }
   }
+}
+
+/** What a link loses that is set down. */
+function loseEntries(link: SimLink): void {
+  link.routes = [];
+  link.neighbors.clear();
+  for (const cidr of [...link.addresses.keys()]) if (cidr.includes(':')) link.addresses.delete(cidr);
 }
 
 function membersOf(bond: SimLink): SimLink[] {

@@ -12,6 +12,8 @@ export interface LinkSpec {
   altNames?: string[];
   alias?: string;
   kind?: string;
+  /** Of a VRF: the routing table of its members. */
+  vrfTable?: number;
   /** PCI address, for hardware. */
   parentDevice?: string;
   /** What its driver takes; absent: anything. */
@@ -29,6 +31,7 @@ export class SimLink {
   altNames: string[];
   alias: string;
   readonly kind: string | undefined;
+  readonly vrfTable: number | undefined;
   readonly parentDevice: string | undefined;
   readonly mtuLimits: LinkSpec['mtuLimits'];
   flags: LinkFlag[] = ['multicast'];
@@ -72,12 +75,19 @@ export class SimLink {
     this.altNames = [...altNames];
     this.alias = alias;
     this.kind = kind;
+    this.vrfTable = spec.vrfTable;
     this.parentDevice = parentDevice;
   }
 
   /** What a container uses of it: a bond, if it is a member of one. */
   get used(): SimLink {
     return this.master?.kind === 'bond' ? this.master : this;
+  }
+
+  /** The VRF that it, or its bond, is in. */
+  get vrf(): SimLink | undefined {
+    const { master } = this.used;
+    return master?.kind === 'vrf' ? master : undefined;
   }
 
   /** The netlink view of the link. */
@@ -99,6 +109,7 @@ export class SimLink {
       txQueueLength: this.txQueueLength,
       ...(alias === '' ? {} : { alias }),
       ...(kind === undefined ? {} : { kind }),
+      ...(this.vrfTable === undefined ? {} : { vrfTable: this.vrfTable }),
       ...(parentDevice === undefined ? {} : { parentDevice }),
       ...(master === undefined ? {} : { master: master.index }),
       ...(master?.kind === 'bond' ? { isActiveMember: master.active === this && this.hasCable } : {}),

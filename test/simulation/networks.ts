@@ -17,6 +17,7 @@ import {
   type NewLink,
   type NewRoute,
   type NewVeth,
+  type NewVrf,
   type QdiscPlace,
   type Route,
   type RouteId,
@@ -189,6 +190,13 @@ export class SimConnection implements LinkConnection {
     return this.#ask(`createBond ${bond.name}`, () => {
       if (this.#namespace.byName(bond.name) !== undefined) throw refused(-eexist, { operation: 'create bond' });
       kernel.addLink(this.#namespace, { ...toSpec(bond), kind: 'bond' });
+    });
+  }
+
+  createVrf({ table, ...vrf }: NewVrf): Promise<void> {
+    return this.#ask(`createVrf ${vrf.name}`, () => {
+      if (this.#namespace.byName(vrf.name) !== undefined) throw refused(-eexist, { operation: 'create VRF' });
+      this.#options.kernel.addLink(this.#namespace, { ...toSpec(vrf), kind: 'vrf', vrfTable: table });
     });
   }
 

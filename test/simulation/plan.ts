@@ -22,6 +22,7 @@ import {
   drawReuse,
   drawSeveral,
   drawSlaac,
+  drawVrfs,
 } from './draw-pod.ts';
 import { drawLosses, type SettingsLoss } from './kept-settings.ts';
 import type { Tape } from './tape.ts';
@@ -270,7 +271,10 @@ function drawLast(tape: Tape, plan: Plan): Plan {
     ...plan,
     // The next round would soon make up for what has failed.
     reconcilesSeldom: tape.chance(failures.length > 0 ? 0.3 : 0.06, 'rounds'),
-    pods: pods.map((pod) => drawNames(tape, pod)),
+    pods: drawVrfs(
+      tape,
+      pods.map((pod) => drawNames(tape, pod)),
+    ),
     faults: [...plan.faults, ...failures, ...drawRefusals(tape, pods), ...drawLosses(tape, { pods })],
     readsPast: tape.chance(0.04, 'stale'),
     skipsStates: tape.chance(0.04, 'skip'),

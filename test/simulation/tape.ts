@@ -45,6 +45,7 @@ export type ChoiceKind =
   | 'stale'
   | 'skip'
   | 'others'
+  | 'vrf'
   | 'pool';
 
 /**

@@ -66,7 +66,7 @@ function refusalOf(error: unknown): string {
 
 /** Checks that a policy does not make: combinations of fields of claim and class, and rules of the plugins. */
 const beyondForm =
-  /needs attach|needs either|needs an interface|cannot be combined with (attach|addressPool)|needs a name, which|needs vf\.vlan|must not be above|no interface that|source is|in neighbors\[|keeps neighbors only|kernel already has a route| twice|keepHostConfig takes|is IPv6|slaac: sysctls sets/;
+  /needs attach|needs either|needs an interface|cannot be combined with (attach|addressPool)|needs a name, which|needs vf\.vlan|must not be above|no interface that|source is|in neighbors\[|keeps neighbors only|kernel already has a route| twice|keepHostConfig takes|is IPv6|slaac: sysctls sets|and vrf \S+ has table/;
 
 /** The driver's reason to refuse a claim's parameters for their form; `undefined` if it accepts them. */
 function byDriver(parameters: object): string | undefined {

@@ -85,11 +85,13 @@ export const dranet: Dialect = {
   impliedFor: keptHostConfig,
   readConfig(parameters) {
     const config: VfConfig = {};
-    readInterface(parameters.object('interface'), config);
+    const ofInterface = parameters.object('interface');
+    readInterface(ofInterface, config);
     const routes = parameters.objects('routes').flatMap(readRoute);
     if (routes.length > 0) config.routes = routes;
     const rules = parameters.objects('rules').flatMap(readRule);
     if (rules.length > 0) config.rules = rules;
+    checkVrf(ofInterface, config);
     const neighbors = parameters.objects('neighbors').flatMap(readNeighbor);
     if (neighbors.length > 0) config.neighbors = neighbors;
     parameters.loseIfSet(
@@ -131,8 +133,24 @@ function readInterface(fields: FieldReader, config: VfConfig): void {
   });
   if (Object.keys(limits).length > 0) config.offloadLimits = limits;
   fields.loseIfSet('disableEbpfPrograms', 'netdra removes no eBPF programs', 'remove them on the node');
-  fields.loseIfSet('vrf', 'netdra makes no VRF', 'make it in the pod, or keep DRANET for this claim');
+  readVrf(fields.object('vrf'), config);
   fields.end();
+}
+
+function readVrf(fields: FieldReader, config: VfConfig): void {
+  const [name, table] = [fields.text('name'), fields.number('table')];
+  if (name !== undefined && table !== undefined) config.vrf = { name, table };
+  else if (name !== undefined) fields.lose('name', 'a VRF of netdra needs a table', 'choose one, and set vrf');
+  fields.end();
+}
+
+/** Leaves out a VRF that the driver would refuse. */
+function checkVrf(fields: FieldReader, config: VfConfig): void {
+  const { vrf, rules = [], routes = [] } = config;
+  if (vrf === undefined || (rules.length === 0 && routes.every(({ table = vrf.table }) => table === vrf.table))) return;
+  delete config.vrf;
+  const what = `VRF ${vrf.name} has table ${vrf.table}, and netdra combines it neither with rules nor with other tables`;
+  fields.lose('vrf', what, 'remove the VRF, or rules and tables');
 }
 
 /** DRANET also takes the names that the program ethtool has for features. */

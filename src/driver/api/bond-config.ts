@@ -10,7 +10,7 @@ import {
 } from '../../node/netlink/index.ts';
 import type { BondConfig } from '../model/index.ts';
 import type { FieldsOf } from './fields-of.ts';
-import { isArpTarget, isInterfaceName } from './text-checks.ts';
+import { isArpTarget, linkName } from './text-checks.ts';
 
 /** Modes that use one member more than others. */
 const primaryModes = ['active-backup', 'balance-tlb', 'balance-alb'] as const;
@@ -41,11 +41,7 @@ function bondFaults(config: BondConfig): [field: string, message: string][] {
 
 export const bond = z
   .strictObject({
-    name: z
-      .string()
-      .refine((name) => isInterfaceName(name) && !name.includes('%'), 'an interface name, without "%"')
-      .meta({ format: 'bond-name' })
-      .describe('Name of the bond in the pod. Requests of one claim with the same bond are its members.'),
+    name: linkName.describe('Name of the bond in the pod. Requests of one claim with the same bond are its members.'),
     mode: z.enum(bondModes).describe('Bonding mode. Default: active-backup.').optional(),
     miimon: z
       .int()

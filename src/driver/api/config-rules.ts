@@ -8,6 +8,7 @@ import {
   quickCanonicalAddress,
   type RouteHop,
   routeKey,
+  ruleTable,
 } from '../../node/netlink/index.ts';
 import { interfaceSettings, type RouteConfig, type VfConfig } from '../model/index.ts';
 
@@ -39,6 +40,7 @@ export function findContradictions(config: VfConfig): string[] {
     ...addressPoolProblems(config),
     ...dhcpProblems(config),
     ...propertyProblems(config),
+    ...vrfProblems(config),
     ...routeProblems(config),
     ...bondNeighborProblems(config),
     ...neighborProblems(config),
@@ -101,7 +103,7 @@ function bondProblems({ bond, attach = 'netlink', vf }: VfConfig): string[] {
 /** With the configuration of the host, the NIC itself has the host's addresses, and no others. */
 function hostConfigProblems(config: VfConfig): string[] {
   if (config.keepHostConfig !== true) return [];
-  return asked(config, ['addresses', 'addressPool', 'slaac', 'ipam', 'bond']).map((field) => {
+  return asked(config, ['addresses', 'addressPool', 'slaac', 'ipam', 'bond', 'vrf']).map((field) => {
     return `${field}: is ${JSON.stringify(config[field])}, but keepHostConfig takes the addresses of the host`;
   });
 }
@@ -168,19 +170,31 @@ function closedToRouters(sysctls: InterfaceSysctls): string[] {
   ];
 }
 
+/** Finds routes that traffic of the VRF does not use, and rules, which apply before the VRF's table. */
+function vrfProblems({ vrf, rules: [rule] = [], routes = [] }: VfConfig): string[] {
+  if (vrf === undefined) return [];
+  const has = `vrf ${vrf.name} has table ${vrf.table}`;
+  const ofRules =
+    rule === undefined ? [] : [`rules: rules[0] is ${ruleTable.format(rule)}, and ${has}: use one of both`];
+  const ofRoutes = routes.flatMap(({ table = vrf.table }, index) => {
+    return table === vrf.table ? [] : [`routes[${index}]: table is ${table}, and ${has}`];
+  });
+  return [...ofRules, ...ofRoutes];
+}
+
 /**
  * Finds contradictions between routes. The kernel has one route of an interface to a destination, in a table and with a
  * metric: another one would be left out without an error. It refuses a route from an address that the interface does not
  * have.
  */
-function routeProblems({ routes = [], addresses = [], ipam }: VfConfig): string[] {
+function routeProblems({ routes = [], addresses = [], ipam, vrf }: VfConfig): string[] {
   const all = routes.map((route) => {
-    const { table, metric: priority } = route;
+    const { table = vrf?.table, metric: priority } = route;
     const destination = canonicalCidr(route.destination);
     return { destination, key: routeKey(destination, { table, priority }), path: pathOf(route) };
   });
   const own = addresses.map((cidr) => quickCanonicalAddress(cidr.split('/')[0] ?? ''));
-  const connected = connectedRoutes(addresses);
+  const connected = connectedRoutes(addresses, vrf?.table);
   return all.flatMap(({ destination, key, path }, index) => {
     const { source } = routes[index] ?? {};
     // Without addresses, this may be a class whose claims have them.
@@ -214,12 +228,12 @@ function findRepeated(values: readonly string[]): string | undefined {
  * Returns the routes that the kernel adds for IPv4 addresses, as in Linux `fib_add_ifaddr`. Those of IPv6 have a metric
  * that no default equals.
  */
-function connectedRoutes(addresses: readonly string[]): { key: string; source: string }[] {
+function connectedRoutes(addresses: readonly string[], table: number | undefined): { key: string; source: string }[] {
   return addresses.flatMap((text) => {
     const { family, prefixLength, octets } = networkOf(parseCidr(text));
     if (family !== AddressFamily.ipv4 || prefixLength === 32 || octets[0] === 0) return [];
     const [address = ''] = text.split('/');
-    return [{ key: routeKey(formatCidr(octets, prefixLength), {}), source: address }];
+    return [{ key: routeKey(formatCidr(octets, prefixLength), { table }), source: address }];
   });
 }
 

@@ -43,10 +43,18 @@ export function resolveVfConfig(
   // Checked together, too: the routes of one entry and the addresses of another add up.
   if (ofClaim.length > 1) checkClaimConfig(claim, ofClaim.reduce(mergeVfConfigs, {}), ofClass, rules);
   const settings = ofClass.map(({ overridable: _overridable, limits: _limits, ...config }): VfConfig => config);
-  const merged = [...settings, ...ofClaim].reduce(mergeVfConfigs, {});
-  checkWhole(claim, merged);
+  const whole = [...settings, ...ofClaim].reduce(mergeVfConfigs, {});
+  checkWhole(claim, whole);
+  const merged = withVrfTable(whole);
   merges.push({ ofClass, ofClaim, merged });
   return merged;
+}
+
+/** Puts the routes of an interface in a VRF into the VRF's table. */
+function withVrfTable(config: VfConfig): VfConfig {
+  const { vrf, routes } = config;
+  if (vrf === undefined || routes === undefined) return config;
+  return { ...config, routes: routes.map((route) => ({ ...route, table: vrf.table })) };
 }
 
 /**

@@ -42,6 +42,13 @@ export function isInterfaceName(name: string): boolean {
   return isShort && interfaceNamePattern.test(name) && !reservedInterfaceNames.includes(name);
 }
 
+/** Name of a link that netdra makes in a pod. */
+export const linkName = checked(
+  'link-name',
+  (name) => isInterfaceName(name) && !name.includes('%'),
+  'an interface name, without "%"',
+);
+
 export function isInterfaceAddress(text: string): boolean {
   return isCidr(text) && isUnicast(parseCidr(text));
 }

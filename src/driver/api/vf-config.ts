@@ -15,6 +15,7 @@ import {
   type SlaacConfig,
   type VfConfig,
   type VfSettings,
+  type VrfConfig,
 } from '../model/index.ts';
 import { poolLabel } from './address-pool.ts';
 import { bond } from './bond-config.ts';
@@ -30,6 +31,7 @@ import {
   isInterfaceName,
   isIpAddress,
   isMacAddress,
+  linkName,
 } from './text-checks.ts';
 
 export const kubernetesName = z
@@ -121,7 +123,7 @@ const route = z
       .enum(['global', 'link'])
       .describe('For IPv4. Default: global with a gateway, link without one.')
       .optional(),
-    table: routingTable.describe('Routing table. Default: the main one.').optional(),
+    table: routingTable.describe('Routing table. Default: that of the VRF, or the main one.').optional(),
     metric: z
       .int()
       .min(1)
@@ -173,6 +175,13 @@ const rule = z
     error: 'must be of the same IP version as the source',
   })
   .meta({ format: 'rule' });
+
+const vrf = z
+  .strictObject({
+    name: linkName.describe('Name of the VRF in the pod. Interfaces of all its claims with the same VRF are in it.'),
+    table: routingTable.describe('Routing table of the VRF, which has the routes of its interfaces.'),
+  } satisfies FieldsOf<VrfConfig>)
+  .describe('VRF that the interface is in, with a routing table for its own traffic.');
 
 const neighbor = z.strictObject({
   address: ipAddress,
@@ -269,6 +278,7 @@ export const vfConfigSchema = z.strictObject({
   slaac: slaac.optional(),
   routes: z.array(route).max(64).describe('Routes through the VF.').optional(),
   rules: z.array(rule).max(64).describe('Which traffic of the pod uses which routing table.').optional(),
+  vrf: vrf.optional(),
   neighbors: z
     .array(neighbor)
     .max(64)

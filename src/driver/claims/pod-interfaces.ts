@@ -2,10 +2,19 @@ import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { claimName } from '../../framework/metadata/index.ts';
 import { type ClaimDevices, invalidConfig, type StoredDevice } from '../model/index.ts';
 import { checkPodRoutes } from './pod-routes.ts';
+import { checkPodVrfs } from './pod-vrfs.ts';
+
+/** A name that a claim gives to a link in its pod. */
+interface NamedLink {
+  field: 'interfaceName' | 'bond' | 'vrf';
+  name: string;
+  /** What has the name: a device, `a bond` or `a VRF`, perhaps of another claim. */
+  owner: string;
+}
 
 /**
- * Checks that no two interfaces of a pod have the same name, nor routes to the same destination. A name that the claim
- * leaves open is chosen when the VF is attached.
+ * Checks that no two interfaces of a pod have the same name, nor routes to the same destination, and that its VRFs fit each
+ * other. A name that the claim leaves open is chosen when the VF is attached.
  * @param others the other claims of the claim's pods
  * @throws DriverError `config-invalid`
  */
@@ -15,30 +24,41 @@ export function checkPodInterfaces(
   others: readonly ClaimDevices[],
 ): void {
   const taken = namesOf(others);
-  for (const { field, name, device } of interfacesOf(devices)) {
-    const [subject, owner] = [device === undefined ? 'the bond' : `device ${device}`, taken.get(name)];
-    if (owner !== undefined)
-      throw invalidConfig(claim, [`${field}: ${subject} cannot have the name ${name}, which ${owner} has already`]);
-    taken.set(name, device ?? 'a bond');
+  for (const link of linksOf(devices)) {
+    const { field, name, owner } = link;
+    const subject = field === 'interfaceName' ? `device ${owner}` : owner.replace('a ', 'the ');
+    const other = taken.get(name);
+    // Several interfaces are in one VRF.
+    if (other !== undefined && (field !== 'vrf' || other.field !== 'vrf'))
+      throw invalidConfig(claim, [
+        `${field}: ${subject} cannot have the name ${name}, which ${other.owner} has already`,
+      ]);
+    taken.set(name, link);
   }
+  checkPodVrfs(claim, devices, others);
   checkPodRoutes(claim, devices, others);
 }
 
-/** Returns interface names of claims, with the devices that have them. */
-function namesOf(claims: readonly ClaimDevices[]): Map<string, string> {
-  const names = claims.flatMap(({ identity, devices }) =>
-    interfacesOf(devices).map(({ name, device = 'a bond' }): [string, string] => {
-      return [name, `${device} of claim ${claimName(identity)}`];
+/** Returns the links of claims by their names. */
+function namesOf(claims: readonly ClaimDevices[]): Map<string, NamedLink> {
+  const links = claims.flatMap(({ identity, devices }) =>
+    linksOf(devices).map((link): [string, NamedLink] => {
+      return [link.name, { ...link, owner: `${link.owner} of claim ${claimName(identity)}` }];
     }),
   );
-  return new Map(names);
+  return new Map(links);
 }
 
-/** Returns the names that a claim gives to interfaces of its devices, and to bonds. */
-function interfacesOf(devices: readonly StoredDevice[]): { field: string; name: string; device?: string }[] {
-  const ofDevices = devices.flatMap(({ name: device, config: { interfaceName: name } }) =>
-    name === undefined ? [] : { field: 'interfaceName', name, device },
+/** Returns the names that a claim gives to interfaces of its devices, to bonds, and to VRFs. */
+function linksOf(devices: readonly StoredDevice[]): NamedLink[] {
+  const ofDevices = devices.flatMap(({ name: device, config: { interfaceName: name } }): NamedLink[] =>
+    name === undefined ? [] : [{ field: 'interfaceName', name, owner: device }],
   );
   const bonds = new Set(devices.flatMap(({ config }) => config.bond?.name ?? []));
-  return [...ofDevices, ...[...bonds].map((name) => ({ field: 'bond', name }))];
+  const vrfs = new Set(devices.flatMap(({ config }) => config.vrf?.name ?? []));
+  return [
+    ...ofDevices,
+    ...[...bonds].map((name): NamedLink => ({ field: 'bond', name, owner: 'a bond' })),
+    ...[...vrfs].map((name): NamedLink => ({ field: 'vrf', name, owner: 'a VRF' })),
+  ];
 }

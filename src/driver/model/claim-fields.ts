@@ -54,6 +54,7 @@ const openFields = [
   'mtu',
   'addresses',
   'routes',
+  'vrf',
   'neighbors',
   'allMulticast',
   'offloadLimits',

@@ -33,4 +33,5 @@ export {
   type SlaacConfig,
   type VfConfig,
   type VfSettings,
+  type VrfConfig,
 } from './vf-config.ts';

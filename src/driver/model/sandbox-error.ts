@@ -21,6 +21,8 @@ export type SandboxErrorCode =
   | 'interface-name-taken'
   /** The VF cannot become a member of its bond. */
   | 'bond-refused'
+  /** The VF cannot become a member of its VRF. */
+  | 'vrf-refused'
   /** Some properties of the VF could not be restored after it was detached. */
   | 'restore-incomplete'
   /** A container would start with a claim that is not ready in its sandbox. */

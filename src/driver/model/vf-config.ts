@@ -104,6 +104,13 @@ export interface AddressPoolConfig {
   key?: string | undefined;
 }
 
+/** The VRF that an interface is in, with other interfaces of its pod that name it. */
+export interface VrfConfig {
+  name: string;
+  /** Routing table of its interfaces. */
+  table: number;
+}
+
 /** Addresses and routes that routers of the network give the interface. */
 export interface SlaacConfig {
   /** How long containers wait for the first address, s; 0: they do not wait. */
@@ -137,6 +144,7 @@ export interface VfConfig {
   routes?: RouteConfig[] | undefined;
   /** Policy routing of the pod's network namespace. */
   rules?: Rule[] | undefined;
+  vrf?: VrfConfig | undefined;
   neighbors?: Neighbor[] | undefined;
   sysctls?: Record<string, string | number> | undefined;
   allMulticast?: boolean | undefined;
@@ -153,6 +161,7 @@ export interface VfConfig {
 export const interfaceSettings = [
   'routes',
   'rules',
+  'vrf',
   'neighbors',
   'sysctls',
   'allMulticast',

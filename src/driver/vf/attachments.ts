@@ -161,7 +161,7 @@ export class Attachments {
       .flatMap(({ devices }) => devices.filter((other) => !isSameDevice(other, device)));
     const taken = new Set([
       ...others.flatMap(({ config, attachment }) => config.interfaceName ?? attachment?.interfaceName ?? []),
-      ...others.flatMap((other) => groupOf(other) ?? []),
+      ...others.flatMap((other) => [groupOf(other), other.config.vrf?.name].filter((name) => name !== undefined)),
     ]);
     for (let number = 1; number <= mostNames; number++) {
       const name = `net${number}`;

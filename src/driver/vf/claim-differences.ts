@@ -16,7 +16,16 @@ import type { NetworkNamespace } from './networks.ts';
 
 /** A setting of an interface in a pod that differs from class and claim. Texts are for people. */
 export interface Difference {
-  setting: 'allMulticast' | 'ethtool' | 'neighbors' | 'offloadLimits' | 'promiscuous' | 'routes' | 'rules' | 'sysctls';
+  setting:
+    | 'allMulticast'
+    | 'ethtool'
+    | 'neighbors'
+    | 'offloadLimits'
+    | 'promiscuous'
+    | 'routes'
+    | 'rules'
+    | 'sysctls'
+    | 'vrf';
   wanted: string;
   found: string;
 }
@@ -59,16 +68,18 @@ async function findOfLink(
   name: string,
   config: VfConfig,
 ): Promise<Difference[]> {
-  const { routes = [], rules = [], neighbors = [], offloadLimits } = config;
+  const { routes = [], rules = [], neighbors = [], offloadLimits, vrf } = config;
   const flags = flagSettings.filter((flag) => config[flag] !== undefined);
   const count = routes.length + rules.length + neighbors.length + flags.length;
-  const link = count === 0 && offloadLimits === undefined ? undefined : await connection.link({ name });
+  const link =
+    count === 0 && offloadLimits === undefined && vrf === undefined ? undefined : await connection.link({ name });
   if (link === undefined) return [];
   const isSet = (flag: (typeof flags)[number]) => link.flags?.includes(flag) === true;
   const others = flags.filter((flag) => config[flag] !== isSet(flag));
   return [
     ...others.map((flag) => ({ setting: flag, wanted: `${config[flag]}`, found: `${isSet(flag)}` })),
     ...findOtherLimits(link, offloadLimits),
+    ...(await findOtherVrf(connection, link, vrf)),
     ...(await findMissingRoutes(connection, link, routes)),
     ...(await findMissing(connection, link, ruleTable, rules)),
     ...(await findMissing(connection, link, neighborTable, neighbors)),
@@ -82,6 +93,19 @@ function findOtherLimits({ offloadLimits: found = {} }: Link, limits: VfConfig['
   if (others.length === 0) return [];
   const listed = (values: typeof limits) => others.map((key) => `${key}=${values[key]}`).join(', ');
   return [{ setting: 'offloadLimits', wanted: listed(limits), found: listed(found) }];
+}
+
+async function findOtherVrf(
+  connection: NetworkNamespace['connection'],
+  { master }: Link,
+  wanted: VfConfig['vrf'],
+): Promise<Difference[]> {
+  if (wanted === undefined) return [];
+  const link = master === undefined ? undefined : await connection.link({ index: master });
+  const textOf = (name: string, table?: number) => `${name} with table ${table ?? 'unknown'}`;
+  const found = link?.kind === 'vrf' ? textOf(link.name, link.vrfTable) : 'none';
+  const text = textOf(wanted.name, wanted.table);
+  return found === text ? [] : [{ setting: 'vrf', wanted: text, found }];
 }
 
 async function findMissingRoutes(

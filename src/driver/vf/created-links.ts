@@ -3,9 +3,9 @@ import type { Link, LinkFinder } from '../../node/netlink/index.ts';
 import type { CreatedLink } from '../model/index.ts';
 import { type LinkConnection, mostPodLinks } from './networks.ts';
 
-/** Returns what identifies a link of a claim in its pod. @param name of the link, of which a claim has one */
-export function linkToCreate(kind: string, claimUid: string, name: string): CreatedLink {
-  return { kind, alias: `netdra:${kind}:${claimUid}/${name}` };
+/** Returns what identifies a link in a pod. @param ownerUid of the claim, or of the pod if claims share the link */
+export function linkToCreate(kind: string, ownerUid: string, name: string): CreatedLink {
+  return { kind, alias: `netdra:${kind}:${ownerUid}/${name}` };
 }
 
 /**

@@ -19,7 +19,10 @@ export const mostPodLinks = { listed: { messages: 4_096, bytes: 6 * 1_048_576 },
 /** Requests of the sandbox side to a network namespace. */
 export type LinkConnection = LinkStateConnection &
   LinkFinder &
-  Pick<RtnlConnection, 'addRoute' | 'createBond' | 'deleteLink' | 'linkTable' | 'linkTraffic' | 'vfTraffic'>;
+  Pick<
+    RtnlConnection,
+    'addRoute' | 'createBond' | 'createVrf' | 'deleteLink' | 'linkTable' | 'linkTraffic' | 'vfTraffic'
+  >;
 
 /** Sends frames, and receives ARP frames. */
 export type Packets = Pick<PacketSocket, 'receive' | 'send'> & Disposable;

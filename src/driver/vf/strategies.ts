@@ -1,16 +1,30 @@
 import { defined } from '../../lib/defined.ts';
-import { canonicalCidr, maxReportedAddresses, type NetworkState } from '../../node/netlink/index.ts';
+import {
+  canonicalCidr,
+  type Link,
+  maxReportedAddresses,
+  type NetworkState,
+  type RouteSpec,
+} from '../../node/netlink/index.ts';
 import { type AttachMode, type CreatedLink, groupOf, type StoredDevice } from '../model/index.ts';
 import type { Announcements } from './announcements.ts';
 import { joinBond } from './bonds.ts';
 import { findDifferences } from './claim-differences.ts';
 import type { CniAttacher } from './cni-attacher.ts';
-import { configureLink, toNewRoute, writeSettings } from './configure-link.ts';
+import { configureLink, type LinkConfig, toNewRoute, writeSettings } from './configure-link.ts';
 import { linkToCreate } from './created-links.ts';
 import { applyEthtool } from './ethtool-settings.ts';
 import { pfSettingsOf } from './pf-settings.ts';
-import { type AttachStrategy, type MemberState, missingError, orNameTaken, type VfState } from './strategy.ts';
+import {
+  type AttachStrategy,
+  type AttachTask,
+  type MemberState,
+  missingError,
+  orNameTaken,
+  type VfState,
+} from './strategy.ts';
 import type { VfHost, VfLinks } from './vf-links.ts';
+import { joinVrf } from './vrfs.ts';
 
 /** Parts that strategies use to attach VFs. */
 interface StrategyParts {
@@ -53,19 +67,16 @@ function netlinkStrategy({ links, vfs, cni, announcements }: StrategyParts): Att
       // The daemon of the plugin dhcp sets the link up.
       if (config.ipam !== undefined) await writeSettings(pod.namespace, link, config);
       const { addresses, routes } = await cni.addresses(device, place, signal);
-      const join = async (created: CreatedLink) => {
-        const joining = joinBond(pod.namespace.connection, link, created, device);
-        return await orNameTaken(task, groupOf(device) ?? created.alias, joining);
-      };
-      const used = bond === undefined ? link : await join(bond);
-      await configureLink(pod.namespace, used, {
+      const wanted: LinkConfig = {
         ...config,
         // A bond has the MAC of one of its members.
         ...(bond === undefined && defined({ macAddress })),
         ...defined({ hostConfig: device.before?.link?.hostConfig }),
         addresses: [...(config.addresses ?? []), ...addresses],
-        routes: [...(config.routes ?? []).map(toNewRoute), ...routes],
-      });
+        routes: [...(config.routes ?? []).map(toNewRoute), ...inTable(config.vrf?.table, routes)],
+      };
+      const used = await joinLinks(task, link, wanted);
+      await configureLink(pod.namespace, used, wanted);
       pod.follow();
       if (bond !== undefined) pod.changed();
       const state = await (bond === undefined
@@ -92,6 +103,22 @@ function netlinkStrategy({ links, vfs, cni, announcements }: StrategyParts): Att
       await cni.remove(device, attachment);
     },
   };
+}
+
+/** Puts routes of a plugin that name no table into that of the VRF, if there is one. */
+function inTable(table: number | undefined, routes: readonly RouteSpec[]): RouteSpec[] {
+  return routes.map((route) => ({ ...defined({ table }), ...route }));
+}
+
+/** Makes the VF a member of its bond, and that or the VF a member of its VRF. @returns the link that gets addresses */
+async function joinLinks(task: AttachTask, link: Link, config: LinkConfig): Promise<Link> {
+  const { device, created } = task;
+  const { namespace } = task.pod;
+  const join = async (bond: CreatedLink) =>
+    await orNameTaken(task, groupOf(device) ?? bond.alias, joinBond(namespace.connection, link, bond, device));
+  const used = created === undefined ? link : await join(created);
+  if (config.vrf !== undefined) await joinVrf(task, namespace, used, { ...config, vrf: config.vrf });
+  return used;
 }
 
 /** Strategy of `attach: cni`: the plugins of the claim's network move the VF, configure it, and move it back. */

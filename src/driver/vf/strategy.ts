@@ -36,7 +36,7 @@ export interface MemberState extends LinkFacts {
 }
 
 /** A VF and its intended sandbox. */
-interface AttachTarget {
+export interface AttachTarget {
   device: StoredDevice;
   place: SandboxPlace;
 }
@@ -69,7 +69,7 @@ export interface AttachStrategy {
   creates?(claimUid: string, device: StoredDevice): CreatedLink | undefined;
   /**
    * Attaches and configures the VF as its claim asks, and reads its state. Idempotent.
-   * @throws SandboxError `vf-missing`, `interface-name-taken`, `bond-refused`; NetlinkError, CniError, SriovError
+   * @throws SandboxError `vf-missing`, `interface-name-taken`, `bond-refused`, `vrf-refused`; NetlinkError, CniError, SriovError
    */
   attach(task: AttachTask): Promise<VfState>;
   /**

@@ -85,7 +85,7 @@ export {
   routeKey,
   scopeLink,
 } from './route.ts';
-export { type NewBond, type NewLink, type NewVeth, RtnlConnection } from './rtnl.ts';
+export { type NewBond, type NewLink, type NewVeth, type NewVrf, RtnlConnection } from './rtnl.ts';
 export {
   type InterfaceSysctls,
   interfaceSysctlPattern,

@@ -18,6 +18,7 @@ import {
   parseHardwareAddress,
   parseOctets,
 } from './checks.ts';
+import { decodeVrfTable } from './vrf.ts';
 
 /** `IFLA_*` of Linux `if_link.h`. */
 export const LinkAttribute = {
@@ -130,6 +131,8 @@ export interface Link extends BondMember, LinkProperties {
   master?: number;
   /** Of a bond: index of the member that is its primary one. */
   primaryMember?: number;
+  /** Of a VRF: routing table of its members. */
+  vrfTable?: number;
   /** Index of the other end of a veth pair, or of the link below a VLAN. Valid in `lowerNetnsId`'s namespace, if set. */
   lower?: number;
   /** The kernel's number for the namespace of `lower`, if it is another one. */
@@ -149,7 +152,7 @@ export interface LinkChange extends LinkProperties {
   alias?: string;
   /** Namespace to move the link to; all other changes then apply there. */
   netns?: NetnsReference;
-  /** Index of the bridge or bond; 0 for none. */
+  /** Index of the bridge, bond or VRF; 0 for none. */
   master?: number;
   /** Of a bond: index of the member that it uses while that one works. Fails with `EINVAL` in modes that use all members. */
   primaryMember?: number;
@@ -184,7 +187,7 @@ export function decodeLink(message: Buffer): Link {
       return decodeAltNames(names).map((name) => decodeString(name));
     },
     ...decodePort(info),
-    ...decodeBond(info),
+    ...decodeKind(info),
     ...defined({
       hardwareAddress: decodeHardwareAddress(attributes.get(LinkAttribute.address)),
       parentDevice: decodeString(attributes.get(LinkAttribute.parentDevName)),
@@ -232,9 +235,12 @@ function decodePort(info: Attributes): BondMember {
   return decodeString(info.get(infoPortKind)) === 'bond' ? decodeMember(info.get(infoPortData)) : {};
 }
 
-function decodeBond(info: Attributes): Pick<Link, 'primaryMember'> {
-  const data = decodeString(info.get(infoKind)) === 'bond' ? info.get(infoData) : undefined;
-  return defined({ primaryMember: data && decodePrimary(data) });
+function decodeKind(info: Attributes): Pick<Link, 'primaryMember' | 'vrfTable'> {
+  const data = info.get(infoData);
+  if (data === undefined) return {};
+  const kind = decodeString(info.get(infoKind));
+  if (kind === 'vrf') return defined({ vrfTable: decodeVrfTable(data) });
+  return kind === 'bond' ? defined({ primaryMember: decodePrimary(data) }) : {};
 }
 
 function decodeXdp(data: Buffer | undefined): XdpMode[] | undefined {

@@ -24,7 +24,7 @@ export const routeHeaderBytes = 12;
 const nextHopBytes = 8;
 /** `RTNH_F_ONLINK`, of a route or of one of its next hops. */
 export const flagOnLink = 4;
-/** `RT_TABLE_LOCAL`, `RT_TABLE_MAIN`, `RTPROT_STATIC`, `RT_SCOPE_LINK`, `RTN_UNICAST`. */
+/** `RT_TABLE_LOCAL`, `RT_TABLE_MAIN`, `RTPROT_STATIC`, `RT_SCOPE_LINK`, `RTN_UNICAST`, `RTN_UNREACHABLE`. */
 export const localTable = 255;
 const mainTable = 254;
 const protocolStatic = 4;
@@ -32,6 +32,7 @@ export const scopeLink = 253;
 const scopes = { global: 0, link: scopeLink } as const;
 export type RouteScope = keyof typeof scopes;
 const typeUnicast = 1;
+const typeUnreachable = 7;
 /** `IP6_RT_PRIO_USER`: the kernel's priority for an IPv6 route without one. */
 const defaultIpv6Priority = 1024;
 
@@ -86,6 +87,8 @@ export interface RouteSpec {
   table?: number | undefined;
   /** A name or `RT_SCOPE_*`, for IPv4 only. Absent: global with a gateway, link without one. */
   scope?: RouteScope | number | undefined;
+  /** Whether packets to the destination are refused. Such a route has no link. */
+  isUnreachable?: boolean;
   mtuBytes?: number;
   /** The TCP segment size to advertise. */
   advMssBytes?: number;
@@ -222,11 +225,11 @@ export function isDefaultRoute({ destination, isUnicast }: Route): boolean {
 export function encodeRoute(route: NewRoute): Uint8Array[] {
   const index = assertIndex(route.index);
   const { family, octets, prefixLength } = parseDestination(route.destination);
-  const { table = 0, nextHops, onlink, source } = route;
+  const { table = 0, nextHops, onlink, source, isUnreachable } = route;
   const scope = scopeOf(route);
   const flags = onlink ? flagOnLink : 0;
   const gateway = route.gateway === undefined ? [] : [encodeGateway(route.gateway, family)];
-  const path = [{ type: RouteAttribute.outInterface, value: putU32(index) }, ...gateway];
+  const path = isUnreachable ? [] : [{ type: RouteAttribute.outInterface, value: putU32(index) }, ...gateway];
   const hops = nextHops?.map((each) => encodeNextHop(each, index, family, flags));
   const metrics = [
     ...encodeNumber(metricMtu, route.mtuBytes, 'MTU of the route'),
@@ -242,7 +245,8 @@ export function encodeRoute(route: NewRoute): Uint8Array[] {
   ];
   // The kernel reads the table from its attribute, since the header has no room for large numbers.
   const kernelScope = family === AddressFamily.ipv4 ? scope : 0;
-  const header = Buffer.of(family, prefixLength, 0, 0, 0, protocolStatic, kernelScope, typeUnicast);
+  const type = isUnreachable ? typeUnreachable : typeUnicast;
+  const header = Buffer.of(family, prefixLength, 0, 0, 0, protocolStatic, kernelScope, type);
   return [header, putU32(hops === undefined ? flags : 0), ...encodeAttributes(attributes)];
 }
 

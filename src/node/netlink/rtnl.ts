@@ -37,6 +37,7 @@ import { decodeAll, MessageType, RtnlRequests } from './rtnl-requests.ts';
 import { RequestSocket } from './socket.ts';
 import { decodeLinkTraffic, decodeVfTraffic, type LinkTraffic, type VfTraffic } from './traffic.ts';
 import { decodeVfInfos, encodeVfChange, type VfChange, type VfInfo, type VfInfoAccess } from './vf-settings.ts';
+import { encodeVrf } from './vrf.ts';
 
 /** `RTEXT_FILTER_VF`. */
 const withVfs = 1;
@@ -52,6 +53,11 @@ export interface NewLink {
 }
 
 export type NewBond = NewLink & BondOptions;
+
+export interface NewVrf extends NewLink {
+  /** Routing table of its members. */
+  table: number;
+}
 
 export interface NewVeth extends NewLink {
   /** Other end. It cannot start up or as a bridge port (ENOTCONN, or ignored): use {@link RtnlConnection.setLink} later. */
@@ -287,6 +293,11 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
   /** @throws NetlinkError `netlink-refused` with `ENOTSUP` if the kernel has no bonding */
   async createBond(bond: NewBond): Promise<void> {
     await this.#createLink(bond, 'bond', encodeBond(bond));
+  }
+
+  /** @throws NetlinkError `netlink-refused` with `ENOTSUP` if the kernel has no VRFs */
+  async createVrf(vrf: NewVrf): Promise<void> {
+    await this.#createLink(vrf, 'vrf', encodeVrf(vrf.table));
   }
 
   /** Deleting a veth end also deletes its other end; deleting a bond frees its members. */

@@ -13,6 +13,7 @@ import { type Cidr, parseCidr } from '../../../src/node/netlink/cidr.ts';
 import { neighborTable, ruleTable } from '../../../src/node/netlink/entries.ts';
 import { encodeLinkChange, encodeNewLink } from '../../../src/node/netlink/link.ts';
 import { encodeRoute } from '../../../src/node/netlink/route.ts';
+import { encodeVrf } from '../../../src/node/netlink/vrf.ts';
 import { buildClaim, type ConfigOptions, testDriver } from '../../doubles/objects.ts';
 import { routeLimits, routeParameters, vfConfigParameters } from '../../doubles/vf-config-arbitraries.ts';
 import { expectThat, type FuzzTarget, jsonSeeds, parseJson } from '../target.ts';
@@ -37,6 +38,7 @@ function applyLater({
   mtu,
   macAddress,
   bond,
+  vrf,
 }: ReturnType<typeof resolveVfConfig>) {
   try {
     for (const address of addresses) encodeAddress(1, address);
@@ -47,6 +49,7 @@ function applyLater({
       const { name, mode = 'active-backup', miimon: miimonMs, arpInterval: arpIntervalMs, ...options } = bond;
       encodeNewLink({ name }, 'bond', encodeBond({ mode, ...defined({ ...options, miimonMs, arpIntervalMs }) }));
     }
+    if (vrf !== undefined) encodeNewLink({ name: vrf.name }, 'vrf', encodeVrf(vrf.table));
     encodeLinkChange(1, {
       ...(interfaceName === undefined ? {} : { name: interfaceName }),
       ...(mtu === undefined ? {} : { mtuBytes: mtu }),

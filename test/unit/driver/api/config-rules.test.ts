@@ -145,6 +145,28 @@ describe('findContradictions', () => {
     [{ keepHostConfig: true, driver: 'vfio-pci' }, /: keepHostConfig: needs an interface, and vfio-pci gives none$/],
     [{ ethtool: { rings: { rx: 64 } }, attach: 'observe' }, /: ethtool: cannot be combined with attach "observe"$/],
     [{ ethtool: { rings: { rx: 64 } }, driver: 'vfio-pci' }, /: ethtool: needs an interface, and vfio-pci gives none$/],
+    [{ vrf: { name: 'red', table: 10 }, attach: 'observe' }, /: vrf: cannot be combined with attach "observe"$/],
+    [{ vrf: { name: 'red', table: 10 }, driver: 'vfio-pci' }, /: vrf: needs an interface, and vfio-pci gives none$/],
+    [
+      { vrf: { name: 'red', table: 10 }, keepHostConfig: true },
+      /: vrf: is \{"name":"red","table":10\}, but keepHostConfig takes the addresses of the host$/,
+    ],
+    [
+      { vrf: { name: 'red', table: 10 }, rules: [{ priority: 7, source: '192.0.2.7/32', table: 100 }] },
+      /: rules: rules\[0\] is 7: from 192\.0\.2\.7\/32 in table 100, and vrf red has table 10: use one of both$/,
+    ],
+    [
+      { vrf: { name: 'red', table: 10 }, routes: [{ destination: '198.51.100.0/24', table: 11 }] },
+      /: routes\[0\]: table is 11, and vrf red has table 10$/,
+    ],
+    [
+      {
+        vrf: { name: 'red', table: 10 },
+        addresses: ['192.0.2.7/24'],
+        routes: [{ destination: '192.0.2.0/24', gateway: '192.0.2.1' }],
+      },
+      /: routes\[0\]: the kernel already has a route to 192\.0\.2\.0\/24, the network of 192\.0\.2\.7: /,
+    ],
     [{ vf: { qos: 3 } }, /: vf\.qos: needs vf\.vlan from 1 to 4094$/],
     [{ vf: { vlan: 0, vlanProto: '802.1ad' } }, /: vf\.vlanProto: needs vf\.vlan from 1 to 4094$/],
     [{ vf: { minTxRate: 100, maxTxRate: 10 } }, /: vf\.minTxRate: must not be above vf\.maxTxRate$/],

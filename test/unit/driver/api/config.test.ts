@@ -69,6 +69,12 @@ const samples: {
       [{ priority: 1, destination: '2001:db8::/64', table: 256 }],
     ],
   },
+  vrf: {
+    values: [
+      { name: 'red', table: 100 },
+      { name: 'blue', table: 0xffffffff },
+    ],
+  },
   neighbors: {
     values: [
       [{ address: '192.0.2.9', macAddress: '02:00:00:00:00:09' }],
@@ -359,8 +365,12 @@ it.each([
   ],
   [{ ethtool: { rings: { rx: 0 } } }, /ethtool\.rings\.rx: /],
   [{ ethtool: { channels: { other: 1 } } }, /ethtool\.channels: Unrecognized key: "other"/],
+  [{ vrf: { name: 'red%d', table: 100 } }, /vrf\.name: "red%d" is not an interface name, without "%"/],
+  [{ vrf: { name: 'red' } }, /vrf\.table: /],
+  [{ vrf: { name: 'red', table: 254 } }, /vrf\.table: must be none of 253 to 255, the tables of the kernel/],
+  [{ vrf: { name: 'red', table: 0 } }, /vrf\.table: /],
   [{ bond: {} }, /bond\.name: /],
-  [{ bond: { name: 'bond%d' } }, /bond\.name: an interface name, without "%"/],
+  [{ bond: { name: 'bond%d' } }, /bond\.name: "bond%d" is not an interface name, without "%"/],
   [{ bond: { name: 'all' } }, /bond\.name: /],
   [{ bond: { name: 'bond0', mode: 'balance-xyz' } }, /bond\.mode: .*"active-backup"/],
   [{ bond: { name: 'bond0', miimon: 0 } }, /bond\.miimon: .*10/],

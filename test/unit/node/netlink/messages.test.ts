@@ -19,6 +19,7 @@ import {
   leadsAsWanted,
 } from '../../../../src/node/netlink/route.ts';
 import { decodeVfInfos } from '../../../../src/node/netlink/vf-settings.ts';
+import { encodeVrf } from '../../../../src/node/netlink/vrf.ts';
 import { completeTable, connectKernel } from '../../../doubles/netlink-kernel.ts';
 
 const attribute = (type: number, value: Uint8Array | Attribute[]): Attribute => ({ type, value });
@@ -106,6 +107,11 @@ describe('bond messages', () => {
   });
 });
 
+it('a VRF has the table that its message asks for', () => {
+  const payload = Buffer.concat(encodeNewLink({ name: 'red' }, 'vrf', encodeVrf(0xffffffff)));
+  expect(decodeLink(payload)).toMatchObject({ name: 'red', kind: 'vrf', vrfTable: 0xffffffff });
+});
+
 describe('encodeLinkChange', () => {
   it.each([
     { name: 'a/b' },
@@ -159,6 +165,14 @@ describe('route messages', () => {
     const gateways = [Buffer.from('20010db8000000000000000000000001', 'hex')];
     expect(decoded).toEqual({ destination: '::/0', links: [3], isUnicast: true, table: 1000, priority: 7, gateways });
     expect(isDefaultRoute(decoded)).toBe(true);
+  });
+
+  it('of unreachable destinations have no link', () => {
+    const route = { destination: '0.0.0.0/0', index: 3, table: 10, isUnreachable: true, scope: 'global' } as const;
+    const message = Buffer.concat(encodeRoute(route));
+    expect(decodeRoute(message)).toMatchObject({ destination: '0.0.0.0/0', links: [], isUnicast: false, table: 10 });
+    // Source: `RTN_UNREACHABLE` of Linux `rtnetlink.h`.
+    expect(message[7]).toBe(7);
   });
 
   it('decode to what was encoded if they have several next hops and a source', () => {
