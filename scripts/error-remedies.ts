@@ -49,7 +49,7 @@ export const remedies: Record<string, string> = {
   'connection-closed': "If it persists, check the runtime's log; the driver connects again.",
   'cri-unavailable': 'Check that the runtime runs, and that `--cri-socket` is its socket.',
   'device-given-out':
-    "Select other devices in the inventory policy, or in the device plugin's ConfigMap; then delete the pod. If the record of the kubelet cannot be read, `netdra doctor` names the remedy.",
+    "Select other devices in the inventory policy, or in the device plugin's ConfigMap; then delete the pod. End a program that has the device open. If the record of the kubelet cannot be read, `netdra doctor` names the remedy.",
   'device-hangs':
     "End the process that has the device open; otherwise restart the node. Update the card's driver and firmware.",
   'device-in-use': 'Delete the pod that has the device. If it is gone, wait until its claim is unprepared.',

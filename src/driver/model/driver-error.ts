@@ -21,7 +21,7 @@ export type DriverErrorCode =
   | 'class-unreadable'
   /** The claim has `numa: require`, and with the driver's settings nothing shows which containers use the claim. */
   | 'numa-unenforceable'
-  /** A device plugin gives out the device, or may do so. */
+  /** A device plugin gives out the device, or may do so, or a program of the node has it open through vfio. */
   | 'device-given-out'
   /** Another claim has a device of the same IOMMU group in user space. */
   | 'device-in-use'
