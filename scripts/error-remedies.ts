@@ -122,6 +122,8 @@ export const remedies: Record<string, string> = {
   'numa-mismatch': "Set the kubelet's topology manager to `restricted` or `single-numa-node`, or set `numa: report`.",
   'numa-unknown': 'Give the container exclusive CPUs (Guaranteed, whole CPUs), or set `numa: report`.',
   'packet-refused': 'Give the driver the capability NET_RAW.',
+  'handlers-hang':
+    'Find in the log which handlers timed out, and end them when `signal` aborts. The plugin reconnects by itself.',
   'peer-not-reading': "Check the runtime's log and load.",
   'policy-invalid': 'Correct the policy; `netdra validate FILE` checks it beforehand.',
   'policy-refused': 'Correct the NetworkDevicePolicy, or node selectors, so that one policy fits the node.',

@@ -41,6 +41,8 @@ const otherCodes: Record<string, string> = {
   'not-an-error': 'Code that uses the NRI library has thrown something that is not an error.',
   'not-connected': 'There is no connection to the NRI socket.',
   'nri-unavailable': 'The runtime does not accept a plugin over its NRI socket.',
+  'handlers-hang':
+    'Too many handlers of the NRI plugin ran on after their calls had timed out, and the connection was closed.',
   'peer-not-reading': 'The runtime does not read from the NRI connection.',
   'policy-invalid': 'The inventory policy cannot be read, or is invalid.',
   'policy-refused': 'A NetworkDevicePolicy does not suit the node, or several select it.',

@@ -1,4 +1,4 @@
-import { ConnectionClosedError, toError } from '../errors.ts';
+import { ConnectionClosedError, NriError, toError } from '../errors.ts';
 import type { Logger } from '../logger.ts';
 import { after, settledWithin } from '../timers.ts';
 import type { Channel } from './channel.ts';
@@ -47,8 +47,13 @@ export type Services = ReadonlyMap<string, ReadonlyMap<string, Method>>;
 export interface TtrpcServerOptions {
   codec: TtrpcCodec;
   logger: Logger;
-  /** How many methods may run at once; further calls are refused with `resourceExhausted`. Default 64. */
+  /** How many calls may wait for their answers; further ones are refused with `resourceExhausted`. Default 64. */
   maxConcurrentCalls?: number;
+  /**
+   * How many methods may still run after their calls were answered at the deadline. One more closes the connection: they
+   * ignore their signals and never end. Default 256.
+   */
+  maxAbandonedCalls?: number;
   /**
    * How long before the caller's deadline the server answers `deadlineExceeded` for a running method (at half of the time
    * if that is later). Absent: it lets late methods run, as Go does.
@@ -130,8 +135,8 @@ export class TtrpcServer {
     if ((flags & requestOpensStream) !== 0) {
       return new TtrpcError(StatusCode.unimplemented, `method ${method} takes one message, not a stream`);
     }
-    if (this.#atWork.size >= (this.#options.maxConcurrentCalls ?? 64)) {
-      return new TtrpcError(StatusCode.resourceExhausted, `too many calls: ${this.#atWork.size} are at work already`);
+    if (this.#calls.size >= (this.#options.maxConcurrentCalls ?? 64)) {
+      return new TtrpcError(StatusCode.resourceExhausted, `too many calls: ${this.#calls.size} are at work already`);
     }
     return found;
   }
@@ -163,7 +168,16 @@ export class TtrpcServer {
         this.#answerOnce(streamId, call, error);
       }
       abort.abort(error);
+      this.#limitAbandoned(method);
     });
+  }
+
+  #limitAbandoned(method: string): void {
+    const { logger, maxAbandonedCalls = 256 } = this.#options;
+    const abandoned = this.#atWork.size - this.#calls.size;
+    if (abandoned <= maxAbandonedCalls) return;
+    logger.error({ method, abandoned }, 'closing the connection: handlers do not end after their calls timed out');
+    this.#channel.close(new NriError('handlers-hang', `${abandoned} handlers run after their calls timed out`));
   }
 
   async #run(streamId: number, method: Method, request: TtrpcRequest, call: RunningCall): Promise<void> {

@@ -150,6 +150,25 @@ describe('a connected plugin', () => {
     expect(await runtime.createContainer(pod, { id: 'b', name: 'main' })).toEqual([]);
   });
 
+  it.each([
+    ['a variable without a name', { env: [{ name: '', value: 'x' }] }, '"" as name of a variable'],
+    ['half a character', { env: [{ name: 'A', value: 'x\ud83d' }] }, 'a value of variable "A" that is not text'],
+    [
+      'a relative mount',
+      { mounts: [{ destination: 'in', source: '/a', type: 'bind', options: [] }] },
+      '"in" as destination',
+    ],
+    [
+      'a NUL',
+      { mounts: [{ destination: '/in', source: '/a\0', type: 'bind', options: [] }] },
+      'mount "/in" that is not text',
+    ],
+  ])('refuses a container for which the handler returns %s', async (_what, adjustment, message) => {
+    const { runtime } = await stage({ handlers: { createContainer: () => adjustment } });
+    await runtime.waitForPlugin('test');
+    await expect(runtime.createContainer(pod, { id: 'a', name: 'main' })).rejects.toThrow(message);
+  });
+
   it("uses the runtime's time limit for a call without a deadline", async () => {
     const times: number[] = [];
     const { runtime } = await stage(

@@ -214,6 +214,25 @@ describe('TtrpcServer', () => {
     expect(answers().slice(2)).toEqual([{ streamId: 1 }, { streamId: 3 }, { streamId: 5 }, { streamId: 11 }]);
   });
 
+  it('serves further calls while methods that never end run on, and closes the connection when they are too many', async () => {
+    const limits = { maxConcurrentCalls: 2, maxAbandonedCalls: 3, answerBeforeDeadlineMs: 0 };
+    const { call, answers, channel, log } = serve({ never, echo }, limits);
+    const hang = async (streamId: number) => {
+      call(streamId, 'never', { timeoutNano: 1e6 });
+      await until(() => answers().some((answer) => answer.streamId === streamId));
+    };
+    for (const id of [1, 3, 5]) await hang(id);
+    call(7, 'echo');
+    await until(() => answers().length === 4);
+    expect(answers()[3]).toEqual({ streamId: 7 });
+    expect(channel.error).toBeUndefined();
+    await hang(9);
+    expect(channel.error).toMatchObject({ code: 'handlers-hang' });
+    expect(log.notable()).toContainEqual(
+      expect.objectContaining({ level: 'error', fields: { method: 'never', abandoned: 4 } }),
+    );
+  });
+
   it('aborts running methods when the connection closes, and drops their results', async () => {
     const reasons: unknown[] = [];
     const { channel, call, server, log } = serve({

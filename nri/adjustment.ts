@@ -1,0 +1,29 @@
+import type { ContainerAdjustment } from './handlers.ts';
+import { StatusCode, TtrpcError } from './ttrpc/status.ts';
+
+/**
+ * Checks what Go's decoder or the runtime would refuse with an error that names neither plugin nor field.
+ * @throws TtrpcError `invalidArgument`
+ */
+export function checkAdjustment({ env = [], mounts = [] }: ContainerAdjustment): void {
+  for (const { name, value } of env) {
+    const variable = JSON.stringify(name);
+    if (!isText(name) || name === '' || name.includes('=')) throw invalid(`${variable} as name of a variable`);
+    if (!isText(value)) throw invalid(`a value of variable ${variable} that is not text`);
+  }
+  for (const { destination, source, type, options } of mounts) {
+    const path = JSON.stringify(destination);
+    if (!isText(destination) || !destination.startsWith('/')) throw invalid(`${path} as destination of a mount`);
+    if (![source, type, ...options].every(isText))
+      throw invalid(`a source, type or option of mount ${path} that is not text`);
+  }
+}
+
+/** Returns whether it can be sent: half a surrogate pair is not UTF-8, and Linux has no NUL in variables and paths. */
+function isText(value: unknown): value is string {
+  return typeof value === 'string' && value.isWellFormed() && !value.includes('\0');
+}
+
+function invalid(what: string): TtrpcError {
+  return new TtrpcError(StatusCode.invalidArgument, `createContainer returned ${what}`);
+}
