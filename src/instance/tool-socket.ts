@@ -33,6 +33,8 @@ export async function serveTools(
     }
   });
   const path = join(dataDir, socketName);
+  // An `error` event without a listener, as of a failed accept, would end the driver.
+  server.on('error', (err) => logger.warn({ err, path }, 'cannot listen for the tools of this node'));
   try {
     mkdirSync(dataDir, { recursive: true, mode: 0o750 });
     // Listens under a temporary name first, so that the earlier instance answers until this one can.
