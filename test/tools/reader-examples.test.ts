@@ -92,8 +92,11 @@ describe.each(readerLanguages)('the reader in $name', (language) => {
     // Shorter: the rest of the file is blanks.
     await update([{ attributes: { driver: { string: 'iavf' } }, networkData: { interfaceName: 'net2' } }]);
     await reader.prints(facts(2, 1), '3 - net2 -');
+    // A list without devices is left out of the file.
+    await update([]);
+    await readTwice(file);
     await update([vf(3)]);
-    await reader.prints(facts(2, 1), '3 - net2 -', facts(4, 3));
+    await reader.prints(facts(2, 1), '3 - net2 -', facts(5, 3));
   });
 
   reads('passes over unknown versions, and takes all drivers once each file has content', async () => {

@@ -41,21 +41,24 @@ public class ReadMetadata {
     return parent.has(name) ? parent.getAsJsonObject(name) : new JsonObject();
   }
 
+  static JsonArray array(JsonObject parent, String name) {
+    return parent.has(name) ? parent.getAsJsonArray(name) : new JsonArray();
+  }
+
   static String text(JsonObject parent, String name) {
     return parent.has(name) ? parent.get(name).getAsString() : "-";
   }
 
   static void show(JsonObject document) {
     for (JsonElement request : document.getAsJsonArray("requests")) {
-      for (JsonElement each : request.getAsJsonObject().getAsJsonArray("devices")) {
+      for (JsonElement each : array(request.getAsJsonObject(), "devices")) {
         JsonObject device = each.getAsJsonObject(), network = object(device, "networkData");
         List<String> facts = new ArrayList<>();
         facts.add(text(document.getAsJsonObject("metadata"), "generation"));
         facts.add(text(object(object(device, "attributes"), "resource.kubernetes.io/pciBusID"), "string"));
         facts.add(text(network, "interfaceName"));
         facts.add(text(network, "hardwareAddress"));
-        JsonArray ips = network.has("ips") ? network.getAsJsonArray("ips") : new JsonArray();
-        ips.forEach(ip -> facts.add(ip.getAsString()));
+        array(network, "ips").forEach(ip -> facts.add(ip.getAsString()));
         System.out.println(String.join(" ", facts));
       }
     }

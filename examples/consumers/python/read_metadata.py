@@ -41,7 +41,7 @@ def watch(claim, request, interval=0.2):
 def main():
     for documents in watch(*sys.argv[1:3]):
         for document in documents:
-            for device in (device for request in document["requests"] for device in request["devices"]):
+            for device in (device for request in document["requests"] for device in request.get("devices", [])):
                 pci = device.get("attributes", {}).get("resource.kubernetes.io/pciBusID", {}).get("string", "-")
                 network = device.get("networkData", {})
                 facts = [pci, network.get("interfaceName", "-"), network.get("hardwareAddress", "-")]

@@ -8,7 +8,7 @@ program='
   if length == 0 then "" | halt_error(4) else . end
   | map(select(.apiVersion | IN("metadata.resource.k8s.io/v1beta1", "metadata.resource.k8s.io/v1alpha1")))[0]
   | . // error("no known version in a metadata file")
-  | .metadata.generation as $generation | .requests[].devices[]
+  | .metadata.generation as $generation | .requests[].devices // [] | .[]
   | [$generation, .attributes["resource.kubernetes.io/pciBusID"].string, .networkData.interfaceName,
      .networkData.hardwareAddress] + .networkData.ips | map(. // "-") | join(" ")'
 
@@ -29,7 +29,7 @@ while true; do
   fi
   # Files change in place: two reads that agree are of one version.
   if [ "$code" -eq 0 ] && [ "$now" = "$before" ] && [ "$now" != "$shown" ]; then
-    echo "$now"
+    [ -z "$now" ] || echo "$now"
     shown=$now
   fi
   before=$now
