@@ -1,4 +1,5 @@
 import { type FSWatcher, watch } from 'node:fs';
+import { isDeepStrictEqual } from 'node:util';
 import { type Clock, resolvesWithin, systemClock } from '../../../lib/clock.ts';
 import { isNotWritten } from './reader.ts';
 import { type ReaderOptions, type RequestMetadata, type RequestQuery, readRequestMetadata } from './request-reader.ts';
@@ -30,7 +31,8 @@ export async function* watchRequestMetadata(
     // Requested before reading, so that changes during the read are not missed.
     const changed = changes.next();
     const metadata = await readUnlessWithdrawn(query, options, last);
-    if (last === undefined || formatVersion(metadata) !== formatVersion(last)) {
+    // Not only the generation: drivers on the Go helper begin again at 1 when a claim is prepared again.
+    if (!isDeepStrictEqual(metadata, last)) {
       last = metadata;
       yield metadata;
     }
@@ -47,10 +49,6 @@ async function readUnlessWithdrawn(query: RequestQuery, options: ReaderOptions, 
     if (last === undefined || !isNotWritten(error)) throw error;
     return last;
   }
-}
-
-function formatVersion({ claim, files }: RequestMetadata): string {
-  return JSON.stringify([claim.uid, files.map(({ path, generation }) => [path, generation])]);
 }
 
 class FileChanges implements Disposable {

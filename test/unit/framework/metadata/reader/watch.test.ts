@@ -1,4 +1,4 @@
-import { renameSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -50,6 +50,17 @@ describe.each(modes)('watchRequestMetadata, while %s', (_what, options) => {
       await metadata.update(claim, 'vf', [withIp(generation)]);
       expect(await pending).toEqual([generation, [`192.0.2.${generation}/24`]]);
     }
+    await states.return(undefined as never);
+  });
+
+  it('yields other content of the same generation, which the Go helper writes at a repeated prepare', async () => {
+    const states = watch(options);
+    expect(await next(states)).toEqual([1, ['192.0.2.1/24']]);
+    const pending = next(states);
+    const path = join(root, `${layouts.v1.containerPaths({ claim, request: 'vf', driver: device.driver })[0]}`);
+    // As long as before, so that one write changes it.
+    writeFileSync(path, readFileSync(path, 'utf8').replaceAll('192.0.2.1/24', '192.0.2.9/24'), { flag: 'r+' });
+    expect(await pending).toEqual([1, ['192.0.2.9/24']]);
     await states.return(undefined as never);
   });
 
