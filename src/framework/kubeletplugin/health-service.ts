@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { ServerWritableStream } from '@grpc/grpc-js';
 import { onAbort } from '../../lib/abort.ts';
 import { type Clock, resolvesWithin } from '../../lib/clock.ts';
+import type { Logger } from '../../lib/logger.ts';
 import { lazyService } from '../../lib/proto.ts';
 import type { HealthBoard, WireDeviceHealth } from './health.ts';
 
@@ -16,6 +17,7 @@ interface HealthServiceOptions {
   clock: Clock;
   /** Aborts all streams. */
   signal: AbortSignal;
+  logger: Logger;
   protoDir?: string | undefined;
 }
 
@@ -24,7 +26,12 @@ export function createHealthService(version: HealthVersion, options: HealthServi
   const service = `${version}.DRAResourceHealth`;
   const methods = { NodeWatchResources: { streams: true } };
   const { definition } = lazyService(`dra-health-${version}.proto`, service, methods, options.protoDir);
-  return { definition, handlers: { NodeWatchResources: (stream: HealthStream) => void watch(stream, options) } };
+  const serve = (stream: HealthStream) =>
+    void watch(stream, options).catch((err: unknown) => {
+      options.logger.error({ err }, 'sending device health to the kubelet failed');
+      stream.end();
+    });
+  return { definition, handlers: { NodeWatchResources: serve } };
 }
 
 /**

@@ -88,10 +88,15 @@ export class HealthBoard {
 
 function check(device: DeviceHealth): void {
   const refuse = (reason: string) => new KubeletPluginError('health-invalid', `health of a device: ${reason}`);
+  // Drivers in JavaScript are unchecked, and the encoder would throw only when the kubelet is sent the report.
+  if (typeof device !== 'object' || device === null) throw refuse('it is not an object');
+  const texts: unknown[] = [device.poolName, device.deviceName, device.message ?? ''];
+  if (!texts.every((text) => typeof text === 'string')) throw refuse('poolName, deviceName or message is not a string');
   if (device.poolName === '' || device.deviceName === '') throw refuse('it has no pool or no name');
   const name = `${device.poolName}/${device.deviceName}`;
   if (!healthStates.includes(device.health)) throw refuse(`${name} is ${JSON.stringify(device.health)}`);
-  if (Number.isNaN(device.checkedAt?.getTime())) throw refuse(`checkedAt of ${name} is not a valid time`);
+  if (device.checkedAt !== undefined && Number.isNaN(new Date(device.checkedAt).getTime()))
+    throw refuse(`checkedAt of ${name} is not a valid time`);
   const seconds = timeoutSecondsOf(device);
   if (!Number.isInteger(seconds) || seconds <= 0) {
     throw refuse(`timeoutSeconds of ${name} is ${seconds}, not a positive whole number`);

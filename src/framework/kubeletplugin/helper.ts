@@ -80,16 +80,16 @@ export interface KubeletPluginOptions {
 /** Updates the metadata of a request's devices. Source: KEP-5304 `MetadataUpdater`. */
 export interface MetadataUpdater {
   /**
-   * Replaces the metadata of a request's devices. The first call creates the file; after the last request's call the gate
-   * opens.
+   * Replaces the metadata of a request's devices. The first call creates the file. With `sandboxId`, the gate opens for that
+   * sandbox after the call for the last request; without, it stays as it is.
    */
   updateRequestMetadata: ClaimMetadata['update'];
 }
 
 /**
  * Controls the gate of a `ClaimMetadata` that has one: containers of claims with deferred requests wait in an OCI hook
- * until their sandbox is served, and fail when the hook times out. Calls for claims without a gate, and all calls without
- * device metadata, do nothing.
+ * until their sandbox is served, and fail when the hook times out. For a claim without a gate, `openGate` still records the
+ * sandbox and completes the claim's files; the other two do nothing. Without `ClaimMetadata` no call does anything.
  */
 export interface StartGate {
   openGate: ClaimMetadata['openGate'];
@@ -125,6 +125,7 @@ export interface KubeletPluginHelper extends MetadataUpdater, StartGate, AsyncDi
   /**
    * Recreates files and CDI specs from the records of claims, and closes gates that the records do not open. Call it when
    * the driver starts.
+   * @returns the failures of single claims, which it does not throw
    */
   restoreMetadata(): Promise<Error[]>;
   /**
@@ -294,8 +295,8 @@ class Running {
     this.#loadContract = services[0]?.load;
     const board = this.#health;
     if (board === undefined) return services;
-    const { protoDir } = this.#options;
-    const options = { board, clock: this.#clock, signal: this.#streams.signal, protoDir };
+    const { protoDir, logger } = this.#options;
+    const options = { board, clock: this.#clock, signal: this.#streams.signal, logger, protoDir };
     return [...services, ...healthVersions.map((version) => createHealthService(version, options))];
   }
 

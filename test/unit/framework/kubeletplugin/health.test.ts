@@ -6,6 +6,7 @@ import { createHealthService } from '../../../../src/framework/kubeletplugin/hea
 import type { DeviceHealth } from '../../../../src/framework/kubeletplugin/index.ts';
 import { startKubeletPlugin } from '../../../../src/framework/kubeletplugin/index.ts';
 import { HealthWatch } from '../../../doubles/kubelet-health.ts';
+import { RecordingLogger } from '../../../doubles/logger.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
 import { testDriver } from '../../../doubles/objects.ts';
 import { Bench, startBench, testPlugin } from './bench.ts';
@@ -83,7 +84,12 @@ describe('setHealth', () => {
     const sent: { devices: { health: string }[] }[] = [];
     stream.on('data', (list) => sent.push(list));
     const stop = new AbortController();
-    createHealthService('v1', { board, clock, signal: stop.signal }).handlers.NodeWatchResources(stream as never);
+    createHealthService('v1', {
+      board,
+      clock,
+      signal: stop.signal,
+      logger: new RecordingLogger(),
+    }).handlers.NodeWatchResources(stream as never);
     await expect.poll(() => sent).toHaveLength(1);
     clock.advance(1_000);
     await expect.poll(() => clock.sleeping()).toEqual([1]);
@@ -91,6 +97,21 @@ describe('setHealth', () => {
     await expect.poll(() => sent.at(-1)?.devices).toMatchObject([{ health: 'UNKNOWN' }]);
     expect(sent).toHaveLength(2);
     stop.abort();
+  });
+
+  it('logs an error of a stream, and ends it, instead of ending the process', async () => {
+    const clock = new ManualClock();
+    const board = new HealthBoard();
+    board.set([device('a')]);
+    board.snapshot = () => {
+      throw new Error('no such device');
+    };
+    const stream = new PassThrough({ objectMode: true });
+    const logger = new RecordingLogger();
+    const { signal } = new AbortController();
+    createHealthService('v1', { board, clock, signal, logger }).handlers.NodeWatchResources(stream as never);
+    await expect.poll(() => stream.writableEnded).toBe(true);
+    expect(logger.messages('error')).toEqual(['sending device health to the kubelet failed']);
   });
 
   it('lets the driver end health streams when it stops, without waiting for them', async () => {
@@ -113,6 +134,13 @@ describe('setHealth', () => {
       [device('a', { checkedAt: new Date(Number.NaN) })],
       /checkedAt of node-1\/a is not a valid/,
     ],
+    ['with an error as message', [device('a', { message: new Error('link') as never })], /message is not a string/],
+    [
+      'with a number as pool',
+      [device('a', { poolName: 7 as never })],
+      /poolName, deviceName or message is not a string/,
+    ],
+    ['that is null', [null as never], /it is not an object/],
     ['twice', [device('a'), device('a')], /device node-1\/a is listed twice/],
   ])('rejects a device %s, and keeps the earlier report', async (_what, devices, message) => {
     const board = new HealthBoard();
