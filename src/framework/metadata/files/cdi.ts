@@ -1,6 +1,7 @@
 import { formatGoJson } from '../document/json-stream.ts';
 import { MetadataError } from '../errors.ts';
 import { fileName, isPathPart, pathPart } from '../layouts/paths.ts';
+import { checkEdits } from './check-edits.ts';
 import { createFile, type HostFile, hasText, listDir, readFileIfThere, removeFile } from './host-file.ts';
 import { removeUnknownIn, uidAfter } from './unknown-files.ts';
 
@@ -124,6 +125,20 @@ export class CdiSpecs extends ClaimSpecs {
     }
     if (name === metadataClass) throw refuse('is reserved for the metadata of claims', 'choose another one');
     super(options);
+  }
+
+  /**
+   * Writes a spec unless it is already right.
+   * @param name part of the device's name: letters, digits and `_.:-`, with a letter or digit at the end
+   * @throws MetadataError `metadata-io`, `metadata-name-invalid`; `metadata-invalid` for edits that no runtime accepts
+   */
+  override write(claimUid: string, name: string, containerEdits: ContainerEdits): void {
+    if (!/^[\w.:-]*[A-Za-z0-9]$/.test(name)) {
+      const message = `${JSON.stringify(name)} cannot be part of a CDI device's name`;
+      throw new MetadataError('metadata-name-invalid', message);
+    }
+    checkEdits(this.deviceId(claimUid, name), containerEdits);
+    super.write(claimUid, name, containerEdits);
   }
 }
 

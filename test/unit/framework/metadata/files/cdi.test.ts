@@ -1,8 +1,41 @@
+import { readdirSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import { CdiSpecs } from '../../../../../src/framework/metadata/index.ts';
+import { tempDir } from '../../../../doubles/temp-dir.ts';
 
 it.each(['metadata', '../x', 'a b', '', '-a', 'a-', '1'])('CdiSpecs rejects the class %j', (name) => {
   expect(() => new CdiSpecs({ dir: '/nowhere', driver: 'a.example', class: name })).toThrow(
     expect.objectContaining({ code: 'metadata-name-invalid', hint: expect.any(String) }),
   );
+});
+
+it.each([
+  ['no edits', 'dev', {}, 'there are none'],
+  ['a variable without a value', 'dev', { env: ['NAME'] }, '"NAME" is not NAME=value'],
+  [
+    'a relative mount',
+    'dev',
+    { mounts: [{ hostPath: 'a', containerPath: '/a', options: [] }] },
+    'path "a" is not absolute',
+  ],
+  [
+    'a mount to nowhere',
+    'dev',
+    { mounts: [{ hostPath: '/a', containerPath: '', options: [] }] },
+    'path "" is not absolute',
+  ],
+  [
+    'a hook that OCI does not have',
+    'dev',
+    { hooks: [{ hookName: 'x', path: '/a', args: [], timeout: 1 }] },
+    '"x" is not',
+  ],
+  ['a name with a blank', 'a b', { env: ['A=1'] }, '"a b" cannot be part of a CDI device\'s name'],
+])('CdiSpecs writes nothing for %s, which no runtime accepts', (_what, name, edits, message) => {
+  using dir = tempDir();
+  const specs = new CdiSpecs({ dir: dir.path, driver: 'a.example', class: 'nic' });
+  expect(() => specs.write('u1', name, edits)).toThrow(message);
+  expect(readdirSync(dir.path)).toEqual([]);
+  specs.write('u1', 'dev', { env: ['A=', 'B=1=2\n3'], deviceNodes: [{ path: '/dev/x' }] });
+  expect(readdirSync(dir.path)).toHaveLength(1);
 });
