@@ -2,6 +2,8 @@
 
 export { type Clock, type Deadline, systemClock } from '../../lib/clock.ts';
 export { explain, NetdraError } from '../../lib/errors.ts';
+export { FileMutex } from '../../lib/file-mutex.ts';
+export { KeyedMutex, type Locks } from '../../lib/keyed-mutex.ts';
 export type { Logger } from '../../lib/logger.ts';
 // A ResourceApi is a ClaimReader.
 export { type ApiAccess, KubeClient, type KubeClientOptions, openApiAccess, ResourceApi } from '../kube/index.ts';
