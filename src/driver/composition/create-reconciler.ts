@@ -45,6 +45,7 @@ export function createReconciler(context: NodeContext, parts: ReconcilerParts): 
     sandboxes,
     claims: resources,
     helper,
+    everyMs,
     clock,
     logger,
     requestRound: nudge,

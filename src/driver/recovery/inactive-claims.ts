@@ -9,8 +9,10 @@ import type { SandboxRegistry } from '../sandbox/index.ts';
 import type { StoredClaims } from '../state/index.ts';
 import { eachByItself } from './each-by-itself.ts';
 
-/** Number of consecutive sweeps before a claim is unprepared: a kubelet that knows the claim repeats a failed call sooner. */
+/** Number of sweeps before a claim is unprepared: a kubelet that knows the claim repeats a failed call sooner. */
 const sweepsForKubelet = 3;
+/** Consecutive failures of a claim, or of sweeps, that are repeated soon. A lasting one must not keep rounds coming. */
+const quickRepeats = 5;
 /** Time limit for one request to the API server. */
 const readTimeoutMs = 10_000;
 
@@ -25,13 +27,15 @@ export interface InactiveClaimsOptions {
   helper: Pick<KubeletPluginHelper, 'reclaim' | 'prepareAgain'>;
   /** Requests another round soon: the next pod may already exist, and wait for what failed or cannot be told yet. */
   requestRound: () => void;
+  /** Pause between sweeps that nothing requests, ms. */
+  everyMs: number;
   clock: Clock;
   logger: Logger;
 }
 
 /** Action for a claim: unprepare it, prepare it for the next pod, or complete its interrupted prepare. */
 type Verdict = ({ action: 'give-up'; reason: string } | { action: 'hand-over' | 'complete' }) & {
-  /** Number of consecutive sweeps that must reach this verdict. */
+  /** Number of sweeps that must reach this verdict, those that were requested aside. */
   sweeps: number;
 };
 
@@ -49,8 +53,10 @@ type Verdict = ({ action: 'give-up'; reason: string } | { action: 'hand-over' | 
  */
 export class InactiveClaims {
   readonly #options: InactiveClaimsOptions;
-  /** Last verdict on each claim, by UID, and the number of consecutive sweeps with it. */
-  readonly #last = new Map<string, { action: Verdict['action']; sweeps: number }>();
+  /** Last verdict on each claim, by UID, and when the first sweep reached it. */
+  readonly #last = new Map<string, { action: Verdict['action']; sinceMs: number }>();
+  /** Number of consecutive failures, by the UID of a claim; those of whole sweeps by `sweep`. */
+  readonly #failures = new Map<string, number>();
 
   constructor(options: InactiveClaimsOptions) {
     this.#options = options;
@@ -58,13 +64,15 @@ export class InactiveClaims {
 
   /**
    * Checks all claims. Does nothing while the runtime's list is not up to date. An API server that does not answer ends the
-   * sweep. Requests another round after a failure: a container may wait at its start gate for what failed.
+   * sweep. Requests another round after a failure, at first: a container may wait at its start gate for what failed.
    * @throws KubeError, StateError; failures of single claims, after all were tried
    */
   async sweep(signal: AbortSignal): Promise<void> {
     const claims = this.#options.store.claims();
     const known = new Set(claims.map(({ identity }) => identity.uid));
-    for (const uid of this.#last.keys()) if (!known.has(uid)) this.#last.delete(uid);
+    for (const each of [this.#last, this.#failures]) {
+      for (const uid of each.keys()) if (uid !== 'sweep' && !known.has(uid)) each.delete(uid);
+    }
     const concernsAll = (error: unknown) => isKubeError(error) || error instanceof StateError;
     const due: [StoredClaim, Verdict][] = [];
     // First without the claims' locks, since most claims need nothing.
@@ -77,14 +85,21 @@ export class InactiveClaims {
       concernsAll,
     );
     const errors = await failuresOf([judging]);
+    this.#ended('sweep', errors.length === 0);
     // At once: a claim whose lock other work has for a minute does not delay the others.
     errors.push(...(await failuresOf(due.map(([claim, verdict]) => this.#handle(claim, verdict, signal)))));
-    if (errors.length === 0) return;
-    this.#options.requestRound();
-    throw asOneError(errors);
+    if (errors.length > 0) throw asOneError(errors);
   }
 
-  /** @returns the verdict on a claim, if enough sweeps have reached it */
+  /** Counts failures, and requests a round to repeat what failed. */
+  #ended(what: string, isDone: boolean): void {
+    const failures = isDone ? 0 : (this.#failures.get(what) ?? 0) + 1;
+    if (failures === 0) this.#failures.delete(what);
+    else this.#failures.set(what, failures);
+    if (failures > 0 && failures <= quickRepeats) this.#options.requestRound();
+  }
+
+  /** @returns the verdict on a claim, if it has stood for as long as it must */
   async #dueVerdictOn(claim: StoredClaim, signal: AbortSignal): Promise<Verdict | undefined> {
     if (signal.aborted || !this.#options.sandboxes.isFresh) return undefined;
     const { uid } = claim.identity;
@@ -94,10 +109,11 @@ export class InactiveClaims {
       return undefined;
     }
     const { action } = verdict;
+    const { clock, everyMs } = this.#options;
     const last = this.#last.get(uid);
-    const sweeps = (last?.action === action ? last.sweeps : 0) + 1;
-    this.#last.set(uid, { action, sweeps });
-    return sweeps < verdict.sweeps ? undefined : verdict;
+    const sinceMs = last?.action === action ? last.sinceMs : clock.nowMs();
+    this.#last.set(uid, { action, sinceMs });
+    return clock.nowMs() - sinceMs >= (verdict.sweeps - 1) * everyMs ? verdict : undefined;
   }
 
   async #handle(claim: StoredClaim, verdict: Verdict, signal: AbortSignal): Promise<void> {
@@ -116,9 +132,13 @@ export class InactiveClaims {
       await helper.reclaim(claim.identity, isStill, signal);
       return;
     }
-    const isPrepared = await helper.prepareAgain(claim.identity, isStill, signal);
-    if (isDue) this.#options.requestRound();
+    const isPrepared = await helper.prepareAgain(claim.identity, isStill, signal).catch((error: unknown) => {
+      this.#ended(uid, false);
+      throw error;
+    });
+    this.#ended(uid, isPrepared || !isDue);
     if (!isPrepared) return;
+    this.#options.requestRound();
     if (verdict.action === 'complete') logger.warn(log, 'completed the interrupted preparation of a claim');
     else logger.info(log, 'handed a claim over to the next pod that it is reserved for');
   }

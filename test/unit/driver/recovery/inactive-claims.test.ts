@@ -10,11 +10,13 @@ import { ClaimMetadata, layouts, MetadataError } from '../../../../src/framework
 import { systemClock } from '../../../../src/lib/clock.ts';
 import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
+import { ManualClock } from '../../../doubles/manual-clock.ts';
 import { buildClaim, buildPod, testDriver, testNode } from '../../../doubles/objects.ts';
 import { storedAttachment, storedClaim, storedClaims, storedDevice } from '../../../doubles/stored-claims.ts';
 import { allocated, DriverBench } from '../claims/driver-bench.ts';
 
 const never = new AbortController().signal;
+const everyMs = 60_000;
 const pod = buildPod('app');
 const podUid = pod.metadata.uid;
 const object = buildClaim('nic', { requests: [{ name: 'vf', devices: ['dev-1'] }], pods: [pod] });
@@ -58,6 +60,8 @@ async function sweep(
     sweeps?: number;
     isRecorded?: boolean;
     isRefused?: boolean;
+    /** Between sweeps, ms. */
+    pauseMs?: number;
     isListNew?: boolean;
   } = {},
 ) {
@@ -69,6 +73,7 @@ async function sweep(
   const handedOver: string[] = [];
   let notified = 0;
   const logger = new RecordingLogger();
+  const clock = new ManualClock();
   const inactive = new InactiveClaims({
     driver: testDriver,
     pool: testNode,
@@ -94,14 +99,16 @@ async function sweep(
       },
     },
     requestRound: () => notified++,
-    clock: systemClock,
+    everyMs,
+    clock,
     logger,
   });
   let failure: unknown;
   for (let sweeps = options.sweeps ?? 1; sweeps > 0; sweeps--) {
     failure = await inactive.sweep(never).catch((error: unknown) => error);
+    clock.advance(options.pauseMs ?? everyMs);
   }
-  return { reclaimed, handedOver, notified, failure, reads, logger, inactive, known };
+  return { reclaimed, handedOver, notified, failure, reads, logger, inactive, known, clock };
 }
 
 const refuse = (code: ConstructorParameters<typeof KubeError>[0]) => () => {
@@ -144,6 +151,12 @@ describe('InactiveClaims', () => {
     expect([asked, wantedMeanwhile.reclaimed]).toEqual([3, []]);
   });
 
+  it('counts no sweep that was requested sooner towards that wait', async () => {
+    const answer = refuse('api-not-found');
+    expect((await sweep(answer, { sweeps: 12, pauseMs: everyMs / 6 })).reclaimed).toEqual([]);
+    expect((await sweep(answer, { sweeps: 13, pauseMs: everyMs / 6 })).reclaimed).toEqual([name]);
+  });
+
   it('leaves a claim to the kubelet whose prepare gave back its old devices and failed before it had new ones', async () => {
     const claim = { ...stored, state: 'unpreparing', devices: [] } as StoredClaim;
     const { reclaimed, handedOver } = await sweep(() => object, { claim, sweeps: 3 });
@@ -161,7 +174,7 @@ describe('InactiveClaims', () => {
 
   it('restarts its waiting time if the claim was passing to another pod', async () => {
     const answers: (() => unknown)[] = [];
-    const { inactive, reclaimed, handedOver } = await sweep(() => answers[0]!(), {
+    const { inactive, reclaimed, handedOver, clock } = await sweep(() => answers[0]!(), {
       claim: { ...stored, state: 'preparing' },
       sweeps: 0,
     });
@@ -171,6 +184,7 @@ describe('InactiveClaims', () => {
     for (const answer of [passing, passing, over, over]) {
       answers.unshift(answer);
       await inactive.sweep(never);
+      clock.advance(everyMs);
       expect([reclaimed, handedOver]).toEqual([[], []]);
     }
     await inactive.sweep(never);
@@ -239,6 +253,7 @@ describe('InactiveClaims', () => {
         },
       },
       requestRound: () => undefined,
+      everyMs,
       clock: systemClock,
       logger: new RecordingLogger(),
     });
@@ -283,6 +298,10 @@ describe('InactiveClaims', () => {
     ])('is tried again soon if %s', async (_, answer, options) => {
       const { notified, logger } = await sweep(answer, { sandboxes: [{ of: next.metadata.uid }], ...options });
       expect([notified, logger.messages('info')]).toEqual([1, []]);
+      // What fails for good must not keep rounds coming: each next one would be later, for all claims.
+      expect((await sweep(answer, { sandboxes: [{ of: next.metadata.uid }], ...options, sweeps: 20 })).notified).toBe(
+        5,
+      );
     });
 
     it('stays with its old pod while that pod reserves it or has containers', async () => {
@@ -383,6 +402,7 @@ describe('a claim whose pod has a sandbox, with real metadata files', () => {
       helper: calls,
       sandboxes: new KnownSandboxes(claim.podUids.map((of) => ({ of }))),
       requestRound: () => counts.handedOver++,
+      everyMs,
       clock: systemClock,
       logger,
     });
