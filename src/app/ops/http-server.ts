@@ -107,11 +107,16 @@ async function answer(request: IncomingMessage, response: ServerResponse, option
   }
 }
 
-/** Two instances may have one revision, as after `kubectl rollout restart`: then the one that waits decides. */
+/**
+ * Two instances have one revision after `kubectl rollout restart`. The old one then answers with its own readiness while it
+ * is ready: the DaemonSet controller would end a pod that is not.
+ */
 async function readinessOf(asked: string | null, options: HttpServerOptions): Promise<ProbeAnswer> {
   const { readiness, revision, successor } = options;
-  const waiting = asked === null ? undefined : await successor?.read(asked);
-  if (waiting !== undefined || asked === null || asked === revision) return waiting ?? readiness.answer();
+  const own = readiness.answer();
+  if (asked === null || (asked === revision && own.ready)) return own;
+  const waiting = await successor?.read(asked);
+  if (waiting !== undefined || asked === revision) return waiting ?? own;
   return { ready: false, report: 'no instance of this revision has reported its readiness yet\n' };
 }
 
