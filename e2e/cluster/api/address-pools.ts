@@ -31,12 +31,14 @@ const answer = (spec: object, name = 'checked') =>
 
 /** A claim that is reserved for a pod, which wants the addresses of a key. */
 async function wishOf(name: string, key: string, of: string): Promise<AddressWish> {
-  const claim = buildClaim(name, { requests: [{ name: 'vf', devices: ['vf-0'] }], pods: [buildPod(`${name}-pod`)] });
+  const pod = buildPod(`${name}-pod`);
+  const claim = buildClaim(name, { requests: [{ name: 'vf', devices: ['vf-0'] }], pods: [pod] });
   const { uid: _, ...metadata } = claim.metadata;
   const { metadata: created } = await cluster.createClaim({ ...claim, metadata } as typeof claim);
   return {
     namespace: 'default',
     claim: { name, uid: created.uid, request: 'vf' },
+    pod: { name: pod.metadata.name, uid: pod.metadata.uid },
     pool: of,
     key,
     name: `${key}-${of}`,
@@ -64,7 +66,9 @@ export function describeAddressPools(get: () => ApiCluster): void {
       ['network: must be a network', { ranges: [{ network: '192.0.2.1/24' }] }],
       ['network: must be a network', { ranges: [{ network: '192.0.2.1' }] }],
       ['network: must be a network', { ranges: [{ network: '0.0.0.0/0' }] }],
-      ['network: must be a network', { ranges: [{ network: 'ff02::/64' }] }],
+      ...['ff02::/64', '127.0.0.0/8', '169.254.1.0/24', '255.255.255.255/32', '::1/128', 'fe80::/64'].map(
+        (network): [string, object] => ['network: must be a network', { ranges: [{ network }] }],
+      ),
       ['first: must be an address of', { ranges: [{ network: '192.0.2.0/24', first: '192.0.3.1' }] }],
       ['last: must be an address of', { ranges: [{ network: '192.0.2.0/24', last: '2001:db8::1' }] }],
       ['last: must be an address of', { ranges: [{ network: '192.0.2.0/24', last: 'x' }] }],

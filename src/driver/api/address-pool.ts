@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { isNetwork, isUnicast, isWithin, parseCidr } from '../../node/netlink/index.ts';
+import { type Cidr, isNetwork, isWithin, parseCidr } from '../../node/netlink/index.ts';
 import { isCidr, isHostAddress, isIpAddress } from './text-checks.ts';
 
 /** Longest text of an IPv6 address with prefix length. */
@@ -12,6 +12,18 @@ export const poolLabel = z
 
 const networkRule = 'a network with prefix length of at least 8 bits and no host bits, of unicast addresses';
 const withinRule = 'must be an address of the network';
+const orderRule = 'must not be after last';
+/** This host, loopback, link-local, multicast and broadcast: no interface gets these of a pool. */
+const unusableNetworks = [
+  '0.0.0.0/8',
+  '127.0.0.0/8',
+  '169.254.0.0/16',
+  '224.0.0.0/4',
+  '255.255.255.255/32',
+  '::1/128',
+  'fe80::/10',
+  'ff00::/8',
+];
 
 const range = z
   .strictObject({
@@ -39,11 +51,19 @@ const range = z
       if (address === undefined || !isHostAddress(address) || isInNetwork(address, network)) continue;
       addIssue({ code: 'custom', path: [end], message: withinRule });
     }
+    const [first, last] = [ends.first, ends.last].map(
+      (end) => end !== undefined && isIpAddress(end) && toHost(end).octets,
+    );
+    if (first && last && Buffer.compare(first, last) > 0)
+      addIssue({ code: 'custom', path: ['first'], message: orderRule });
   })
   .meta({
     'x-kubernetes-validations': [
       {
-        rule: 'isCIDR(self.network) && cidr(self.network).masked() == cidr(self.network) && cidr(self.network).prefixLength() >= 8 && !cidr(self.network).ip().isUnspecified() && !cidr("0.0.0.0/8").containsIP(cidr(self.network).ip()) && !cidr("224.0.0.0/4").containsIP(cidr(self.network).ip()) && !cidr("ff00::/8").containsIP(cidr(self.network).ip())',
+        rule: [
+          'isCIDR(self.network) && cidr(self.network).masked() == cidr(self.network) && cidr(self.network).prefixLength() >= 8 && !cidr(self.network).ip().isUnspecified()',
+          ...unusableNetworks.map((each) => `!cidr("${each}").containsIP(cidr(self.network).ip())`),
+        ].join(' && '),
         message: `network: must be ${networkRule}`,
       },
       ...['first', 'last'].map((end) => ({
@@ -94,9 +114,15 @@ function isNetworkText(text: string): boolean {
 function isPoolNetwork(text: string): boolean {
   if (!isNetworkText(text)) return false;
   const network = parseCidr(text);
-  return network.prefixLength >= 8 && network.octets[0] !== 0 && isUnicast(network);
+  const isZero = network.octets.every((octet) => octet === 0);
+  const first = toHost(text.split('/')[0] ?? '');
+  return network.prefixLength >= 8 && !isZero && !unusableNetworks.some((each) => isWithin(first, parseCidr(each)));
 }
 
 function isInNetwork(address: string, network: string): boolean {
-  return isWithin(parseCidr(`${address}/${address.includes(':') ? 128 : 32}`), parseCidr(network));
+  return isWithin(toHost(address), parseCidr(network));
+}
+
+function toHost(address: string): Cidr {
+  return parseCidr(`${address}/${address.includes(':') ? 128 : 32}`);
 }
