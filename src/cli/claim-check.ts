@@ -4,6 +4,7 @@ import { classConfigsOf, configForDevice, resolveVfConfig } from '../driver/api/
 import { checkNamespace } from '../driver/api/namespace-rules.ts';
 import type { SchemaFault } from '../driver/api/schema-faults.ts';
 import { checkPodInterfaces } from '../driver/claims/pod-interfaces.ts';
+import { checkKeys } from '../driver/claims/pool-addresses.ts';
 import { type ClosedField, DriverError, type StoredDevice, type VfConfig } from '../driver/model/index.ts';
 import type { AllocatedConfiguration } from '../framework/kube/index.ts';
 import type { AllocatedClaim } from '../framework/kubeletplugin/index.ts';
@@ -115,6 +116,7 @@ class AllocationCheck {
       // A device of an unknown class may be a member, too.
       if (unknown.length === 0) checkBonds(this.#claim, devices);
       checkPodInterfaces(this.#claim, devices, []);
+      checkKeys(this.#claim, devices);
     });
     return { ...this.#findings, ...defined({ together }) };
   }

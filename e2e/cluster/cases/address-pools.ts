@@ -114,7 +114,7 @@ export function describeAddressPools(get: GetCluster, getNode: () => RealNode): 
         .poll(() => warnings('two'), settled)
         .toMatch(/has address 192\.0\.2\.200, which claim .*\/one, request vf,/);
       await start('three', 'other');
-      await expect.poll(() => warnings('three'), settled).toContain('none of the 1 addresses that were tried is free');
+      await expect.poll(() => warnings('three'), settled).toContain('NetworkAddresses have all of them (1)');
       await start('four');
       await expect.poll(() => warnings('four'), settled).toContain('addressPool of request vf has no key');
       await cluster.removeWithClaims(['one', 'four']);

@@ -1,21 +1,24 @@
 import { createHash } from 'node:crypto';
 import type { OwnerReference } from '../../framework/kube/index.ts';
-import { formatCidr, parseCidr } from '../../node/netlink/index.ts';
+import { type AddressFamily, formatCidr, parseCidr } from '../../node/netlink/index.ts';
 import { type AddressPoolSpec, networkAddressPoolSpec } from '../api/address-pool.ts';
+import { isMacAddress } from '../api/text-checks.ts';
 import { DriverError } from '../model/index.ts';
-import { Leases, type LeasesOptions, type Lessee, unlessChanged, unlessMissing } from './leases.ts';
+import { Leases, type LeasesOptions, type Lessee, listOfPool, unlessChanged, unlessMissing } from './leases.ts';
 import {
+  addressesPath,
   addressPath,
   apiVersion,
   leaseName,
   type NetworkAddress,
   type NetworkAddressLease,
   pathOf,
+  poolLabelKey,
 } from './objects.ts';
-import { families, PoolAddresses } from './ranges.ts';
+import { families, numbersOf, type PoolAddress, PoolAddresses } from './ranges.ts';
 
-/** Addresses that are tried before the leases of the pool are listed: enough for a pool that is half full. */
-const mostGuesses = 8;
+/** Addresses that no NetworkAddress has, and that are tried before the leases of the pool are listed. */
+const mostGuesses = 4;
 /** Addresses that are tried with the list. */
 const mostListed = 16;
 /** Attempts if other nodes change the same objects meanwhile. */
@@ -30,12 +33,22 @@ export interface AllocatorOptions extends LeasesOptions {
 export interface AddressWish {
   namespace: string;
   claim: { name: string; uid: string; request: string };
+  /** The pod that has the claim. */
+  pod: { name: string; uid: string };
   pool: string;
   key: string;
   /** Name of the NetworkAddress. */
   name: string;
   /** Object with which the addresses are freed; absent: they stay. */
   owner?: OwnerReference | undefined;
+}
+
+/** What an address is chosen of. */
+interface Choice {
+  pool: PoolAddresses;
+  family: AddressFamily;
+  /** All NetworkAddresses of the pool. */
+  all: readonly NetworkAddress[];
 }
 
 export interface AssignedAddresses {
@@ -59,18 +72,18 @@ export class AddressAllocator {
 
   /**
    * Returns the addresses of a key, which the claim then uses.
-   * @throws DriverError `address-pool-unusable`, `address-held`; KubeError
+   * @throws DriverError `address-pool-unusable`, `address-held`, `config-invalid`; KubeError
    */
   async assign(wish: AddressWish, signal: AbortSignal): Promise<AssignedAddresses> {
     for (let attempt = 0; attempt < mostAttempts; attempt++) {
       const found = await this.#find(wish, signal);
       if (found === undefined) continue;
-      const { namespace, name, claim } = wish;
+      const { namespace, name, claim, pod } = wish;
       const { uid = '' } = found.metadata;
-      const lessee: Lessee = { claim, holder: { namespace, name, uid } };
+      const lessee: Lessee = { claim, pod, holder: { namespace, name, uid } };
       const assigned = await (found.spec.addresses === undefined
         ? this.#choose(wish, found, lessee, signal)
-        : this.#confirm(wish, found.spec.addresses, lessee, signal));
+        : this.#confirm(wish, found, lessee, signal));
       if (assigned === undefined) continue;
       return { addresses: assigned, macAddress: found.spec.macAddress ?? macOf(uid) };
     }
@@ -85,7 +98,8 @@ export class AddressAllocator {
       kube.request<NetworkAddress>({ method: 'GET', path: addressPath(namespace, name), signal }),
     );
     if (found === undefined) {
-      const metadata = { name, namespace, ...(owner && { ownerReferences: [owner] }) };
+      const labels = { [poolLabelKey]: pool };
+      const metadata = { name, namespace, labels, ...(owner && { ownerReferences: [owner] }) };
       const body = { apiVersion, kind: 'NetworkAddress', metadata, spec: { pool, key } };
       const path = addressPath(namespace);
       return await unlessChanged(kube.request<NetworkAddress>({ method: 'POST', path, body, signal }));
@@ -96,73 +110,108 @@ export class AddressAllocator {
     }
     const hint = 'wait until garbage collection has deleted it; the kubelet tries again';
     if (metadata.deletionTimestamp !== undefined) throw held(wish, 'is being deleted', hint);
-    if (owner !== undefined && metadata.ownerReferences?.some(({ uid }) => uid === owner.uid) !== true) {
-      throw held(wish, `does not belong to the present ${owner.kind} ${owner.name}`, hint);
-    }
-    return found;
+    const { ownerReferences: owners = [] } = metadata;
+    if (owner === undefined || owners.some(({ uid }) => uid === owner.uid)) return found;
+    if (owners.length > 0) throw held(wish, `does not belong to the present ${owner.kind} ${owner.name}`, hint);
+    // A deletion of the owner with --cascade=orphan takes the reference away.
+    const body = { ...found, metadata: { ...metadata, ownerReferences: [owner] } };
+    const path = addressPath(namespace, name);
+    return await unlessChanged(kube.request<NetworkAddress>({ method: 'PUT', path, body, signal }));
   }
 
-  /** Leases the recorded addresses. @returns whether it succeeded */
-  async #confirm(wish: AddressWish, addresses: readonly string[], lessee: Lessee, signal: AbortSignal) {
+  /** Leases the recorded addresses. @returns `undefined` if another node was faster */
+  async #confirm(wish: AddressWish, found: NetworkAddress, lessee: Lessee, signal: AbortSignal) {
+    const { addresses = [] } = found.spec;
     for (const cidr of addresses) {
-      const result = await this.#leases.confirm(wish.pool, parseCidr(cidr).octets, lessee, signal);
-      if (typeof result === 'object') throw inUse(wish, result);
+      const { octets } = parseCidr(cidr);
+      let result = await this.#leases.confirm(wish.pool, octets, lessee, signal);
+      if (result === 'missing') {
+        await this.#checkRecord(wish, found, cidr, signal);
+        result = await this.#leases.lease(wish.pool, octets, lessee, signal);
+      }
+      if (typeof result === 'object') throw inUse(wish, result, lessee);
       if (result === 'changed') return undefined;
     }
     return [...addresses];
   }
 
+  /** Checks a record that no lease proves to be a driver's. @throws DriverError */
+  async #checkRecord(wish: AddressWish, { spec }: NetworkAddress, cidr: string, signal: AbortSignal): Promise<void> {
+    const pool = await this.#readPool(wish, signal);
+    const address = parseCidr(cidr);
+    const hint = 'delete it, and its key gets another address';
+    if (!new PoolAddresses(pool, address.family).has(address))
+      throw held(wish, `has ${cidr}, which is not in its pool, and no lease`, `add a range to the pool, or ${hint}`);
+    if (spec.macAddress !== undefined && !isMacAddress(spec.macAddress))
+      throw held(wish, `has MAC ${spec.macAddress}, which is no unicast address, and no lease`, hint);
+  }
+
   /** Leases addresses and records them. @returns `undefined` if another node was faster */
   async #choose(wish: AddressWish, found: NetworkAddress, lessee: Lessee, signal: AbortSignal) {
     const spec = await this.#readPool(wish, signal);
+    const { kube } = this.#options;
+    const all = await listOfPool<NetworkAddress>(kube, addressesPath, wish.pool, signal);
     const addresses: string[] = [];
     for (const family of families) {
-      const free = new PoolAddresses(spec, family);
-      if (free.size > 0) addresses.push(await this.#leaseOne(wish, free, lessee, signal));
+      const pool = new PoolAddresses(spec, family);
+      if (pool.size > 0) addresses.push(await this.#leaseOne(wish, { pool, family, all }, lessee, signal));
     }
     if (addresses.length === 0) throw unusable(wish, ' has no addresses', 'correct its ranges and exclusions');
     const path = addressPath(wish.namespace, wish.name);
     const body = { ...found, spec: { ...found.spec, addresses, macAddress: macOf(lessee.holder.uid) } };
-    const written = await unlessChanged(this.#options.kube.request({ method: 'PUT', path, body, signal }));
+    const written = await unlessChanged(kube.request({ method: 'PUT', path, body, signal }));
     return written === undefined ? undefined : addresses;
   }
 
-  /** @returns the address with its prefix length */
-  async #leaseOne(wish: AddressWish, free: PoolAddresses, lessee: Lessee, signal: AbortSignal): Promise<string> {
-    // The same order at each attempt, which so finds the lease of one that was cut off.
-    const guess = (index: number) => hashOf(`${lessee.holder.uid} ${index}`).readUInt32BE() % free.size;
-    const guesses = Array.from({ length: mostGuesses }, (_, index) => guess(index));
-    const guessed = await this.#leaseFirst(wish, free, guesses, lessee, signal);
+  /** Also leaves alone the recorded addresses whose leases are lost. @returns the address with its prefix length */
+  async #leaseOne(wish: AddressWish, { pool, family, all }: Choice, lessee: Lessee, signal: AbortSignal) {
+    const recorded = numbersOf(
+      all.flatMap(({ spec }) => spec.addresses ?? []),
+      family,
+    );
+    const free = pool.except(recorded);
+    if (free.length === 0) {
+      const problem = ` has no free address: NetworkAddresses have all of them (${pool.size})`;
+      throw unusable(wish, problem, 'add a range to the pool, or delete NetworkAddresses that nothing needs');
+    }
+    // Almost the same order at each attempt, which so finds the lease of one that was cut off.
+    const guesses = rotate(free, hashOf(lessee.holder.uid).readUInt32BE()).slice(0, mostGuesses);
+    const guessed = await this.#leaseFirst(wish, pool, guesses, lessee, signal);
     if (guessed !== undefined) return guessed;
     const leases = await this.#leases.list(wish.pool, signal);
-    const holders = new Map(leases.map(({ metadata, spec }) => [metadata.name, spec.holder.uid]));
+    const leased = new Map(leases.map(({ metadata, spec }) => [metadata.name, spec.holder.uid]));
+    const present = new Set(all.map(({ metadata }) => metadata.uid));
     // Leases that may be free again are looked at from a new place at each attempt.
-    const start = Math.floor(this.#options.random() * free.size);
-    const rotated = Array.from({ length: free.size }, (_, step) => (start + step) % free.size);
-    const order = Map.groupBy(rotated, (index) => {
-      const uid = holders.get(leaseName(wish.pool, free.at(index).octets));
-      return uid === undefined ? 'unknown' : uid === lessee.holder.uid ? 'own' : 'known';
+    const order = Map.groupBy(rotate(free, Math.floor(this.#options.random() * free.length)), (address) => {
+      const uid = leased.get(leaseName(wish.pool, pool.toCidr(address).octets));
+      if (uid === lessee.holder.uid) return 'own';
+      return uid === undefined ? 'unknown' : present.has(uid) ? 'held' : 'left';
     });
-    const { own = [], unknown = [], known = [] } = Object.fromEntries(order);
-    const listed = [...own, ...unknown, ...known].slice(0, mostListed);
-    const found = await this.#leaseFirst(wish, free, listed, lessee, signal);
+    const { own = [], unknown = [], left = [], held: others = [] } = Object.fromEntries(order);
+    const listed = [...own, ...unknown, ...left, ...others].slice(0, mostListed);
+    const found = await this.#leaseFirst(wish, pool, listed, lessee, signal);
     if (found !== undefined) return found;
-    const problem = `: ${leases.length} leases exist, and none of the ${listed.length} addresses that were tried is free`;
-    throw unusable(wish, problem, 'add a range to the pool, or delete NetworkAddresses that nothing needs');
+    const most = `NetworkAddresses have ${pool.size - free.length} of ${pool.size}`;
+    const problem = ` has no free address: ${most}, and pods may still have those that were tried (${listed.length})`;
+    throw unusable(
+      wish,
+      problem,
+      'wait until the pods of deleted keys have ended, or add a range; the kubelet tries again',
+    );
   }
 
   async #leaseFirst(
     wish: AddressWish,
-    free: PoolAddresses,
-    indexes: readonly number[],
+    pool: PoolAddresses,
+    addresses: readonly PoolAddress[],
     lessee: Lessee,
     signal: AbortSignal,
   ): Promise<string | undefined> {
-    for (const index of indexes) {
-      const { octets, prefixLength } = free.at(index);
+    for (const address of addresses) {
+      const { octets, prefixLength } = pool.toCidr(address);
       const result = await this.#leases.lease(wish.pool, octets, lessee, signal);
       if (result === 'leased') return formatCidr(octets, prefixLength);
-      if (result !== 'changed' && result.spec.holder.uid === lessee.holder.uid) throw inUse(wish, result);
+      if (result !== 'changed' && result.spec.holder.uid === lessee.holder.uid) throw inUse(wish, result, lessee);
     }
     return undefined;
   }
@@ -185,6 +234,11 @@ function macOf(uid: string): string {
   return [(first & 0xfc) | 2, ...others].map((octet) => octet.toString(16).padStart(2, '0')).join(':');
 }
 
+function rotate<T>(list: readonly T[], by: number): T[] {
+  const start = by % list.length;
+  return [...list.slice(start), ...list.slice(0, start)];
+}
+
 function hashOf(text: string): Buffer {
   return createHash('sha256').update(text).digest();
 }
@@ -197,19 +251,29 @@ function held(wish: AddressWish, problem: string, hint: string): DriverError {
   return failure('address-held', wish, `NetworkAddress ${wish.namespace}/${wish.name} ${problem}`, hint);
 }
 
-function inUse(wish: AddressWish, { spec: { address, claim, node, holder } }: NetworkAddressLease): DriverError {
+function inUse(wish: AddressWish, { spec }: NetworkAddressLease, lessee: Lessee): DriverError {
+  const { address, claim, node, holder, pod } = spec;
+  if (holder.uid !== lessee.holder.uid) {
+    const problem = `has address ${address}, which is that of NetworkAddress ${holder.namespace}/${holder.name}`;
+    return held(wish, problem, 'delete one of the two when nothing uses it; its key then gets another address');
+  }
+  if (pod.uid === lessee.pod.uid) {
+    const same = `request ${claim.request} of claim ${claim.name}, which is of the same pod, has addressPool.key ${wish.key}, too`;
+    return failure('config-invalid', wish, same, 'use one key for each request');
+  }
   const of = `${holder.namespace}/${claim.name}, request ${claim.request}, on node ${node}`;
-  const hint = 'it passes on when that claim is deleted, or reserved for no pod; the kubelet tries again';
+  const hint =
+    'it passes on when that claim is deleted, or reserved for no pod, and its pod has ended; the kubelet tries again';
   return held(wish, `has address ${address}, which claim ${of}, uses`, hint);
 }
 
 function failure(
-  code: 'address-pool-unusable' | 'address-held',
+  code: 'address-pool-unusable' | 'address-held' | 'config-invalid',
   { namespace, claim }: AddressWish,
   problem: string,
   hint: string,
 ): DriverError {
   const name = `${namespace}/${claim.name}`;
   const message = `claim ${name}: request ${claim.request} gets no address: ${problem}`;
-  return new DriverError(code, message, { claim: name, retriable: true, hint });
+  return new DriverError(code, message, { claim: name, retriable: code !== 'config-invalid', hint });
 }

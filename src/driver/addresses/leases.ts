@@ -16,17 +16,21 @@ import {
   poolLabelKey,
 } from './objects.ts';
 
+/** A pod in one of these has no containers any more. Source: core/v1 `PodPhase`. */
+const terminalPhases = ['Succeeded', 'Failed'];
+
 export interface LeasesOptions {
   kube: KubeRequests;
-  resources: { readClaim: ResourceApi['readClaim'] };
+  resources: { readClaim: ResourceApi['readClaim']; readPod: ResourceApi['readPod'] };
   /** Name of this node. */
   node: string;
 }
 
-/** Who leases: a NetworkAddress, for a request of a claim in its namespace. */
+/** Who leases: a NetworkAddress, for a request of a claim in its namespace, and the pod of that claim. */
 export interface Lessee {
   holder: NetworkAddressLease['spec']['holder'];
   claim: NetworkAddressLease['spec']['claim'];
+  pod: NetworkAddressLease['spec']['pod'];
 }
 
 /**
@@ -43,12 +47,15 @@ export class Leases {
     this.#options = options;
   }
 
-  /** Confirms the lease of an address that its holder has, or makes it anew. @throws KubeError */
-  async confirm(pool: string, octets: Uint8Array, lessee: Lessee, signal: AbortSignal): Promise<LeaseResult> {
+  /** Renews the lease of an address that its holder has. @returns `missing` if it is lost @throws KubeError */
+  async confirm(
+    pool: string,
+    octets: Uint8Array,
+    lessee: Lessee,
+    signal: AbortSignal,
+  ): Promise<LeaseResult | 'missing'> {
     const known = await this.#read(leaseName(pool, octets), signal);
-    return known === undefined
-      ? await this.lease(pool, octets, lessee, signal)
-      : await this.#renew(known, lessee, signal);
+    return known === undefined ? 'missing' : await this.#renew(known, lessee, signal);
   }
 
   /** Leases an address that may be free. @throws KubeError */
@@ -56,7 +63,7 @@ export class Leases {
     const { kube, node } = this.#options;
     const name = leaseName(pool, octets);
     const address = formatIpAddress(octets);
-    const spec: NetworkAddressLease['spec'] = { pool, address, node, ...lessee };
+    const spec: NetworkAddressLease['spec'] = { pool, address, node, renewals: 0, ...lessee };
     const metadata = { name, labels: { [poolLabelKey]: pool } };
     const body = { apiVersion, kind: 'NetworkAddressLease', metadata, spec };
     const path = pathOf('networkaddressleases');
@@ -68,11 +75,7 @@ export class Leases {
 
   /** Returns all leases of a pool. @throws KubeError */
   async list(pool: string, signal: AbortSignal): Promise<NetworkAddressLease[]> {
-    const path = pathOf('networkaddressleases');
-    return await listAll((page) => {
-      const query = { labelSelector: `${poolLabelKey}=${pool}`, ...page };
-      return this.#options.kube.request<KubeList<NetworkAddressLease>>({ method: 'GET', path, query, signal });
-    });
+    return await listOfPool(this.#options.kube, pathOf('networkaddressleases'), pool, signal);
   }
 
   async #read(name: string, signal: AbortSignal): Promise<NetworkAddressLease | undefined> {
@@ -80,15 +83,16 @@ export class Leases {
     return await unlessMissing(this.#options.kube.request<NetworkAddressLease>({ method: 'GET', path, signal }));
   }
 
-  /** Takes a lease, unless it is in use. */
+  /**
+   * Takes a lease, unless it is in use. Also writes one that stays the same, so that a write by another node, which found the
+   * claim unused before, fails.
+   */
   async #renew(known: NetworkAddressLease, lessee: Lessee, signal: AbortSignal): Promise<LeaseResult> {
     const { kube, node } = this.#options;
     const isOwn = known.spec.holder.uid === lessee.holder.uid;
-    const isSame = isSameClaim(known, lessee);
-    if (isOwn && isSame) return 'leased';
     if (!isOwn && !(await this.#isReleased(known, signal))) return known;
-    if (!isSame && (await this.#isUsed(known, signal))) return known;
-    const body = { ...known, spec: { ...known.spec, node, ...lessee } };
+    if (!isSameClaim(known, lessee) && (await this.#isUsed(known, lessee, signal))) return known;
+    const body = { ...known, spec: { ...known.spec, node, renewals: known.spec.renewals + 1, ...lessee } };
     const path = pathOf('networkaddressleases', known.metadata.name);
     const renewed = await unlessChanged(kube.request({ method: 'PUT', path, body, signal }));
     return renewed === undefined ? 'changed' : 'leased';
@@ -103,16 +107,28 @@ export class Leases {
     return addresses !== undefined && !addresses.some((cidr) => cidr.split('/')[0] === address);
   }
 
-  /** Returns whether the claim of a lease may be in a pod. */
-  async #isUsed({ spec: { holder, claim } }: NetworkAddressLease, signal: AbortSignal): Promise<boolean> {
-    const found = await unlessMissing(this.#options.resources.readClaim(holder.namespace, claim.name, signal));
-    return found?.metadata?.uid === claim.uid && (found.status?.reservedFor ?? []).length > 0;
+  /** Returns whether the claim of a lease may be in a pod: by its reservation, or because its pod runs without it. */
+  async #isUsed({ spec: { holder, claim, pod } }: NetworkAddressLease, lessee: Lessee, signal: AbortSignal) {
+    const { resources } = this.#options;
+    const found = await unlessMissing(resources.readClaim(holder.namespace, claim.name, signal));
+    if (found?.metadata?.uid === claim.uid && (found.status?.reservedFor ?? []).length > 0) return true;
+    if (pod.uid === lessee.pod.uid) return false;
+    const running = await unlessMissing(resources.readPod(holder.namespace, pod.name, signal));
+    return running?.metadata?.uid === pod.uid && !terminalPhases.includes(running.status?.phase ?? '');
   }
 }
 
 function isSameClaim({ spec: { holder, claim } }: NetworkAddressLease, lessee: Lessee): boolean {
   const isOfClaim = claim.uid === lessee.claim.uid && claim.request === lessee.claim.request;
   return isOfClaim && holder.namespace === lessee.holder.namespace;
+}
+
+/** Returns all objects of a kind that have the label of a pool. @throws KubeError */
+export async function listOfPool<T>(kube: KubeRequests, path: string, pool: string, signal: AbortSignal): Promise<T[]> {
+  return await listAll((page) => {
+    const query = { labelSelector: `${poolLabelKey}=${pool}`, ...page };
+    return kube.request<KubeList<T>>({ method: 'GET', path, query, signal });
+  });
 }
 
 /** Returns `undefined` if the object exists already, or is not at the version of the write, or is gone. @throws KubeError */

@@ -2,7 +2,7 @@ import type { ObjectMeta } from '../../framework/kube/index.ts';
 
 export const apiVersion = 'netdra.dev/v1alpha1';
 
-/** Label of leases: the name of their pool. */
+/** Label of NetworkAddresses and leases: the name of their pool. */
 export const poolLabelKey = 'netdra.dev/pool';
 
 /** The addresses of a key. Namespaced, so that garbage collection removes it with its owner. */
@@ -29,8 +29,12 @@ export interface NetworkAddressLease {
     holder: { namespace: string; name: string; uid: string };
     /** The claim that uses it, or was the last to do so, in the namespace of the holder. */
     claim: { name: string; uid: string; request: string };
+    /** The pod that has that claim. */
+    pod: { name: string; uid: string };
     /** Node of that claim. */
     node: string;
+    /** Counts the confirmations, since the API server gives an unchanged object no new `resourceVersion`. */
+    renewals: number;
   };
 }
 
@@ -43,6 +47,9 @@ export function leaseName(pool: string, octets: Uint8Array): string {
 export function pathOf(kind: 'networkaddresspools' | 'networkaddressleases', name = ''): string {
   return `/apis/${apiVersion}/${kind}${name && `/${encodeURIComponent(name)}`}`;
 }
+
+/** NetworkAddresses of all namespaces. */
+export const addressesPath = `/apis/${apiVersion}/networkaddresses`;
 
 export function addressPath(namespace: string, name = ''): string {
   const path = `/apis/${apiVersion}/namespaces/${encodeURIComponent(namespace)}/networkaddresses`;

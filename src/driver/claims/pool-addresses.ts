@@ -4,7 +4,8 @@ import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { baseRequest } from '../../framework/metadata/index.ts';
 import type { AddressAllocator, AddressWish } from '../addresses/index.ts';
 import { poolLabel } from '../api/address-pool.ts';
-import { refusal, type StoredDevice } from '../model/index.ts';
+import { findContradictions } from '../api/config-rules.ts';
+import { invalidConfig, refusal, type StoredDevice } from '../model/index.ts';
 
 const hints: Partial<Record<KubeErrorCode, string>> = {
   'api-unserved': 'install the CustomResourceDefinitions of the chart: its value addressPools.enabled',
@@ -28,6 +29,7 @@ export async function withPoolAddresses(
   { addressPools, pods }: PoolAddressesOptions,
   signal: AbortSignal,
 ): Promise<StoredDevice[]> {
+  checkKeys(claim, devices);
   const all: StoredDevice[] = [];
   for (const device of devices) {
     const { name: pool, key } = device.config.addressPool ?? {};
@@ -46,9 +48,28 @@ export async function withPoolAddresses(
     });
     // IPoIB has no MAC address that could be set.
     const isEthernet = (device.offered.linkType ?? 'ethernet') === 'ethernet';
-    all.push({ ...device, config: { ...(isEthernet && { macAddress }), ...device.config, addresses } });
+    const config = { ...(isEthernet && { macAddress }), ...device.config, addresses };
+    // Rules such as those for IPv6 and routes depend on the addresses.
+    const problems = findContradictions({ ...config, addressPool: undefined });
+    if (problems.length > 0) throw invalidConfig(claim, problems, ` with the addresses of NetworkAddressPool ${pool}`);
+    all.push({ ...device, config });
   }
   return all;
+}
+
+/** Checks that no two requests have one key: the second one would wait for the first. @throws DriverError `config-invalid` */
+export function checkKeys(claim: AllocatedClaim, devices: readonly StoredDevice[]): void {
+  const requests = new Map<string, string>();
+  for (const { request, config } of devices) {
+    const { name, key } = config.addressPool ?? {};
+    if (key === undefined) continue;
+    const other = requests.get(`${name} ${key}`);
+    if (other !== undefined) {
+      const problem = `: requests ${other} and ${request} have the same addressPool.key ${key}`;
+      throw refusal(claim, 'config-invalid', problem, { hint: 'use one key for each request' });
+    }
+    requests.set(`${name} ${key}`, request);
+  }
 }
 
 interface StableKey {
@@ -58,7 +79,7 @@ interface StableKey {
 }
 
 function toWish(
-  { identity }: AllocatedClaim,
+  { identity, object }: AllocatedClaim,
   { request }: StoredDevice,
   pool: string,
   { key, name, owner }: StableKey,
@@ -66,7 +87,10 @@ function toWish(
   const { namespace, name: claimName, uid } = identity;
   // Of all that the name stands for: the readable part may be the same for two claims of a pod, or two pools.
   const hash = createHash('sha256').update(`${pool} ${key}`).digest('hex').slice(0, 16);
-  return { namespace, claim: { name: claimName, uid, request }, pool, key, name: `${name}-${hash}`, owner };
+  // One at most, which was checked before.
+  const consumer = object.status?.reservedFor?.find(({ resource }) => resource === 'pods');
+  const pod = { name: consumer?.name ?? '', uid: consumer?.uid ?? '' };
+  return { namespace, claim: { name: claimName, uid, request }, pod, pool, key, name: `${name}-${hash}`, owner };
 }
 
 /**

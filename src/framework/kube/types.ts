@@ -101,6 +101,7 @@ export interface ResourceClaim {
 export interface PodResources {
   metadata?: ObjectMeta;
   status?: {
+    phase?: string;
     extendedResourceClaimStatus?: {
       resourceClaimName: string;
       requestMappings?: { containerName: string; requestName: string; resourceName: string }[];

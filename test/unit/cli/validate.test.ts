@@ -291,6 +291,11 @@ spec: { devices: { requests: [${requests}], config: [${fields && config(fields)}
         /device b cannot have the name net1, which a has/,
       ],
       [
+        'one address key for two requests',
+        `${deviceClass('pool', 'addressPool: { name: lan, key: db }')}\n---${requests(`${one('a', '', 'pool')}, ${one('b', '', 'pool')}`, '')}`,
+        /requests a and b have the same addressPool.key db/,
+      ],
+      [
         'one name for two requests, whatever their alternatives',
         requests(`${either('a', 'd')}, ${one('b')}`, 'interfaceName: net1'),
         /device b cannot have the name net1, which a\/x has/,

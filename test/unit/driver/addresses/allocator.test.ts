@@ -12,6 +12,7 @@ const kinds = {
   addresses: resourceOf('NetworkAddress'),
   leases: resourceOf('NetworkAddressLease'),
   claims: resourceOf('ResourceClaim'),
+  pods: resourceOf('Pod'),
 };
 const both: AddressPoolSpec = { ranges: [{ network: '192.0.2.0/24' }, { network: '2001:db8::/64' }] };
 /** Two addresses. */
@@ -38,7 +39,18 @@ class World {
   claim(name: string, key: string, more: Partial<AddressWish> = {}): AddressWish {
     const status = { reservedFor: [{ resource: 'pods', name, uid: name }] };
     const { metadata } = this.store.create(kinds.claims, namespace, { metadata: { name }, status } as object);
-    return { namespace, pool: 'lan', key, name: key, claim: { name, uid: metadata.uid, request: 'vf' }, ...more };
+    const claim = { name, uid: metadata.uid, request: 'vf' };
+    return { namespace, pool: 'lan', key, name: key, claim, pod: { name, uid: name }, ...more };
+  }
+
+  /** Reserves a claim for a pod again, or for none. */
+  reserve(name: string, isReserved: boolean): void {
+    const status = isReserved ? { reservedFor: [{ resource: 'pods', name, uid: name }] } : {};
+    this.store.replace(kinds.claims, namespace, name, { metadata: { name }, status } as object);
+  }
+
+  loseLeases(): void {
+    for (const { metadata } of this.leases) this.store.delete(kinds.leases, undefined, metadata.name ?? '');
   }
 
   end({ claim }: AddressWish): void {
@@ -95,7 +107,7 @@ describe('AddressAllocator', () => {
     ]);
   });
 
-  it('sends four writes for a new key, and none for a claim that has its addresses', async () => {
+  it('sends four writes for a new key, and one for each address that a claim has', async () => {
     const writes: string[] = [];
     const count = world.allocator(async ({ method, path }) => {
       if (method !== 'GET') writes.push(`${method} ${path.split('/')[4]}`);
@@ -107,14 +119,14 @@ describe('AddressAllocator', () => {
     expect(writes).toEqual(['POST namespaces', leases, leases, 'PUT namespaces']);
     writes.length = 0;
     await assign(wish, count);
-    expect(writes).toEqual([]);
+    expect(writes).toEqual(['PUT networkaddressleases', 'PUT networkaddressleases']);
   });
 
   it('makes a lease anew that someone has deleted', async () => {
     const wish = world.claim('one', 'db');
     await assign(wish);
     const before = world.leases.map(({ spec }) => spec);
-    for (const { metadata } of world.leases) world.store.delete(kinds.leases, undefined, metadata.name ?? '');
+    world.loseLeases();
     await assign(wish);
     expect(world.leases.map(({ spec }) => spec)).toEqual(before);
   });
@@ -130,15 +142,121 @@ describe('AddressAllocator', () => {
       ),
       retriable: true,
     });
-    world.store.replace(kinds.claims, namespace, 'one', { metadata: { name: 'one' }, status: {} } as object);
+    world.reserve('one', false);
     expect(await assign(second)).toEqual(given);
   });
 
-  it('refuses a second request of the claim with the same key', async () => {
+  it('refuses a second request of a pod with the same key for good, as it would wait for itself', async () => {
     const wish = world.claim('one', 'db');
     await assign(wish);
-    const other = { ...wish, claim: { ...wish.claim, request: 'data' } };
-    await expect(assign(other)).rejects.toMatchObject({ code: 'address-held' });
+    const others = [
+      { ...wish, claim: { ...wish.claim, request: 'data' } },
+      world.claim('two', 'db', { pod: wish.pod }),
+    ];
+    for (const other of others) {
+      await expect(assign(other)).rejects.toMatchObject({
+        code: 'config-invalid',
+        retriable: false,
+        message: expect.stringContaining(
+          'request vf of claim one, which is of the same pod, has addressPool.key db, too',
+        ),
+        hint: expect.stringContaining('use one key for each request'),
+      });
+    }
+  });
+
+  it('waits while the pod of a deleted claim may run', async () => {
+    const first = world.claim('one', 'db');
+    const given = await assign(first);
+    // A tenant can delete a claim with its finalizer.
+    world.end(first);
+    const pod = { metadata: { name: 'one', uid: 'one' }, status: { phase: 'Running' } };
+    world.store.create(kinds.pods, namespace, pod);
+    const second = world.claim('two', 'db');
+    await expect(assign(second)).rejects.toMatchObject({ code: 'address-held' });
+    world.store.replace(kinds.pods, namespace, 'one', { ...pod, status: { phase: 'Failed' } } as object);
+    expect(await assign(second)).toEqual(given);
+    world.reserve('two', false);
+    world.store.create(kinds.pods, namespace, { metadata: { name: 'two', uid: 'another' } });
+    expect(await assign(world.claim('three', 'db'))).toEqual(given);
+  });
+
+  it('gives a key to one of two claims if the earlier one gets a pod again meanwhile', async () => {
+    world = new World(small);
+    allocator = world.allocator();
+    const first = world.claim('one', 'db');
+    const given = await assign(first);
+    world.reserve('one', false);
+    const second = world.claim('two', 'db');
+    let again: unknown;
+    const slow = world.allocator(async ({ method, path }) => {
+      if (method === 'PUT' && path.includes('leases') && again === undefined) {
+        world.reserve('one', true);
+        again = await assign(first);
+      }
+      return 'answered';
+    }, 'node-2');
+    await expect(assign(second, slow)).rejects.toMatchObject({ code: 'address-held' });
+    expect(again).toEqual(given);
+  });
+
+  it('records the node to which a claim has moved', async () => {
+    const wish = world.claim('one', 'db');
+    await assign(wish);
+    await assign(wish, world.allocator(undefined, 'node-2'));
+    expect(world.leases.map(({ spec }) => spec.node)).toEqual(['node-2', 'node-2']);
+  });
+
+  it('gives no other key the address of a lost lease', async () => {
+    world = new World({ ranges: [{ network: '192.0.2.7/32' }] });
+    const first = world.claim('one', 'db');
+    const given = await assign(first, world.allocator());
+    world.loseLeases();
+    await expect(assign(world.claim('two', 'other'), world.allocator())).rejects.toMatchObject({
+      code: 'address-pool-unusable',
+      message: expect.stringContaining(
+        'NetworkAddressPool lan has no free address: NetworkAddresses have all of them (1)',
+      ),
+    });
+    expect(await assign(first, world.allocator())).toEqual(given);
+  });
+
+  it('makes no lease for an address or MAC that the pool cannot have given', async () => {
+    const record = (name: string, spec: object) => {
+      const labels = { 'netdra.dev/pool': 'lan' };
+      world.store.create(kinds.addresses, namespace, {
+        metadata: { name, labels },
+        spec: { pool: 'lan', key: name, ...spec },
+      } as object);
+      return assign(world.claim(name, name));
+    };
+    const macAddress = '02:00:00:00:00:07';
+    for (const addresses of [['198.51.100.7/24'], ['192.0.2.7/16'], ['2001:db8:1::7/64']]) {
+      await expect(record(`from-${addresses}`.replace(/\W/g, '-'), { addresses, macAddress })).rejects.toMatchObject({
+        code: 'address-held',
+        message: expect.stringContaining(`has ${addresses}, which is not in its pool`),
+      });
+    }
+    const bad = { addresses: ['192.0.2.7/24'], macAddress: '01:00:5e:00:00:07' };
+    await expect(record('bad', bad)).rejects.toMatchObject({
+      message: expect.stringContaining('has MAC 01:00:5e:00:00:07'),
+    });
+    expect(world.leases).toEqual([]);
+    expect(await record('good', { addresses: ['192.0.2.8/24'], macAddress })).toMatchObject({ macAddress });
+  });
+
+  it('says how to end a conflict of two keys', async () => {
+    const first = world.claim('one', 'db');
+    const { addresses } = await assign(first);
+    const spec = { pool: 'lan', key: 'copy', addresses, macAddress: '02:00:00:00:00:07' };
+    world.store.create(kinds.addresses, namespace, { metadata: { name: 'copy' }, spec } as object);
+    await expect(assign(world.claim('two', 'copy'))).rejects.toMatchObject({
+      code: 'address-held',
+      message: expect.stringMatching(
+        /NetworkAddress apps\/copy has address 192.*, which is that of NetworkAddress apps\/db/,
+      ),
+      hint: expect.stringContaining('delete one of the two'),
+    });
   });
 
   it('adds the owner, and waits until the address of an earlier one is deleted', async () => {
@@ -155,6 +273,35 @@ describe('AddressAllocator', () => {
     world.free('web-0');
     await assign(again);
     expect(world.holder('web-0')?.metadata.ownerReferences).toMatchObject([{ uid: 'set-2' }]);
+  });
+
+  it('adopts the NetworkAddress that a deletion with --cascade=orphan has left without an owner', async () => {
+    const owner = { apiVersion: 'apps/v1', kind: 'StatefulSet', name: 'web', uid: 'set-1' };
+    const first = world.claim('one', 'web-0/net/vf', { name: 'web-0', owner });
+    const given = await assign(first);
+    world.end(first);
+    const { metadata, ...rest } = world.store.get(kinds.addresses, namespace, 'web-0');
+    world.store.replace(kinds.addresses, namespace, 'web-0', {
+      ...rest,
+      metadata: { ...metadata, ownerReferences: [] },
+    } as object);
+    const present = { ...owner, uid: 'set-2' };
+    expect(await assign(world.claim('two', 'web-0/net/vf', { name: 'web-0', owner: present }))).toEqual(given);
+    expect(world.holder('web-0')?.metadata.ownerReferences).toEqual([present]);
+  });
+
+  it('finds the only free address of a pool that was full', async () => {
+    world = new World({ ranges: [{ network: '192.0.2.0/26' }] });
+    const all = Array.from({ length: 62 }, (_, index) => world.claim(`claim-${index}`, `key-${index}`));
+    const given: string[] = [];
+    for (const wish of all) given.push(...(await assign(wish, world.allocator())).addresses);
+    expect(new Set(given).size).toBe(62);
+    for (const [index, wish] of all.entries()) {
+      world.free(wish.name);
+      world.end(wish);
+      const next = await assign(world.claim(`next-${index}`, `next-${index}`), world.allocator());
+      expect(next.addresses).toEqual([given[index]]);
+    }
   });
 
   it('does not take the NetworkAddress of another key or pool', async () => {
@@ -183,16 +330,17 @@ describe('AddressAllocator', () => {
     const [one, two, three] = wishes as [AddressWish, AddressWish, AddressWish];
     const given = [await assign(one), await assign(two)].map(({ addresses }) => addresses);
     expect(given.flat().toSorted()).toEqual(['192.0.2.1/30', '192.0.2.2/30']);
-    const exhausted = {
+    const exhausted = (message: string) => ({
       code: 'address-pool-unusable',
-      message: expect.stringContaining('2 leases exist, and none of the 2 addresses that were tried is free'),
-    };
-    await expect(assign(three)).rejects.toMatchObject(exhausted);
+      message: expect.stringContaining(message),
+    });
+    await expect(assign(three)).rejects.toMatchObject(exhausted('NetworkAddresses have all of them (2)'));
     // Its pod may still run.
     world.free(one.name);
-    await expect(assign(three)).rejects.toMatchObject(exhausted);
+    const used = exhausted('NetworkAddresses have 1 of 2, and pods may still have those that were tried (1)');
+    await expect(assign(three)).rejects.toMatchObject(used);
     world.end(two);
-    await expect(assign(three)).rejects.toMatchObject(exhausted);
+    await expect(assign(three)).rejects.toMatchObject(used);
     world.end(one);
     expect((await assign(three)).addresses).toEqual(given[0]);
   });

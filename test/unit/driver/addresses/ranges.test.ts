@@ -1,16 +1,16 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { leaseName } from '../../../../src/driver/addresses/objects.ts';
-import { mostAddresses, PoolAddresses } from '../../../../src/driver/addresses/ranges.ts';
+import { mostAddresses, numberOf, numbersOf, PoolAddresses } from '../../../../src/driver/addresses/ranges.ts';
 import { type AddressPoolSpec, networkAddressPoolSpec } from '../../../../src/driver/api/address-pool.ts';
-import { AddressFamily, formatCidr, isWithin, parseCidr } from '../../../../src/node/netlink/index.ts';
+import { AddressFamily, formatCidr, formatIpAddress, isWithin, parseCidr } from '../../../../src/node/netlink/index.ts';
 
 const { ipv4, ipv6 } = AddressFamily;
 
 function allOf(spec: AddressPoolSpec, family = ipv4 as (typeof AddressFamily)['ipv4' | 'ipv6']): string[] {
   const addresses = new PoolAddresses(spec, family);
-  return Array.from({ length: addresses.size }, (_, index) => {
-    const { octets, prefixLength } = addresses.at(index);
+  return addresses.except(new Set()).map((address) => {
+    const { octets, prefixLength } = addresses.toCidr(address);
     return formatCidr(octets, prefixLength);
   });
 }
@@ -49,6 +49,16 @@ describe('PoolAddresses', () => {
     expect(last({ ranges: [{ network: '2000::/8' }], exclude: ['2000::/9'] })).toBe('2080::fff/8');
   });
 
+  it('leaves out addresses that are taken, and knows those that it has', () => {
+    const addresses = new PoolAddresses({ ranges: [{ network: '192.0.2.0/29' }], exclude: ['192.0.2.2'] }, ipv4);
+    const taken = new Set([numberOf(Uint8Array.of(192, 0, 2, 4))]);
+    const hosts = addresses.except(taken).map((address) => addresses.toCidr(address).octets[3]);
+    expect(hosts).toEqual([1, 3, 5, 6]);
+    expect(
+      ['192.0.2.1/29', '192.0.2.2/29', '192.0.2.1/24', '192.0.2.9/29'].map((each) => addresses.has(parseCidr(each))),
+    ).toEqual([true, false, false, false]);
+  });
+
   const network = fc
     .tuple(fc.integer({ min: 0, max: 255 }), fc.integer({ min: 24, max: 32 }))
     .map(([host, prefix]) => formatCidr(Uint8Array.of(192, 0, 2, host - (host % 2 ** (32 - prefix))), prefix));
@@ -81,6 +91,24 @@ describe('PoolAddresses', () => {
     ));
 });
 
+describe('numbersOf', () => {
+  const octetsOf = (length: number) => fc.uint8Array({ minLength: length, maxLength: length });
+
+  it('returns the numbers of all addresses of a family', () =>
+    fc.assert(
+      fc.property(fc.array(octetsOf(4)), fc.array(octetsOf(16)), (all4, all6) => {
+        const texts = [...all4, ...all6].map((octets) => `${formatIpAddress(octets)}/${octets.length}`);
+        const mixed = [...texts, 'x', '::zz/64'];
+        expect(numbersOf(mixed, ipv4)).toEqual(new Set(all4.map(numberOf)));
+        expect(numbersOf(mixed, ipv6)).toEqual(new Set(all6.map(numberOf)));
+      }),
+    ));
+
+  it.each(['::', '::1', '1::', '2001:db8::7', '1:2:3:4:5:6:7:8'])('reads %s', (text) => {
+    expect([...numbersOf([`${text}/64`], ipv6)]).toEqual([numberOf(parseCidr(`${text}/64`).octets)]);
+  });
+});
+
 describe('networkAddressPoolSpec', () => {
   it.each([
     [{ ranges: [] }, /ranges/],
@@ -89,6 +117,11 @@ describe('networkAddressPoolSpec', () => {
     [{ ranges: [{ network: '224.0.0.0/24' }] }, /unicast/],
     [{ ranges: [{ network: 'ff00::/64' }] }, /unicast/],
     [{ ranges: [{ network: '::/64' }] }, /unicast/],
+    ...['0.1.0.0/16', '127.0.0.0/8', '169.254.1.0/24', '255.255.255.255/32', '::1/128', 'fe80::/64'].map(
+      (network): [object, RegExp] => [{ ranges: [{ network }] }, /unicast/],
+    ),
+    [{ ranges: [{ network: '192.0.2.0/24', first: '192.0.2.9', last: '192.0.2.3' }] }, /first.*not be after last/s],
+    [{ ranges: [{ network: '2001:db8::/64', first: '2001:db8::10', last: '2001:db8::9' }] }, /not be after last/],
     [{ ranges: [{ network: '192.0.2.0/24', first: '192.0.3.1' }] }, /first.*an address of the network/s],
     [{ ranges: [{ network: '192.0.2.0/24', last: '2001:db8::1' }] }, /last.*an address of the network/s],
     [{ ranges: [{ network: '192.0.2.0/24' }], exclude: ['192.0.2.1/24'] }, /exclude/],
@@ -96,6 +129,12 @@ describe('networkAddressPoolSpec', () => {
     [{ ranges: [{ network: '192.0.2.0/24', gateway: '192.0.2.1' }] }, /gateway/],
   ])('refuses %j', (spec, message) => {
     expect(() => networkAddressPoolSpec.parse(spec)).toThrow(message);
+  });
+
+  it('accepts a range of one address, and an IPv6 network that begins with zeros', () => {
+    const one = { network: '2001:db8::/64', first: '2001:db8::9', last: '2001:db8:0::9' };
+    const { success } = networkAddressPoolSpec.safeParse({ ranges: [one, { network: '64:ff9b:1::/48' }] });
+    expect(success).toBe(true);
   });
 });
 

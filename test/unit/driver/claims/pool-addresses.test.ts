@@ -64,6 +64,7 @@ describe('Driver with addressPool', () => {
       {
         namespace: 'default',
         claim: { name: 'c', uid: claim.identity.uid, request: 'vf' },
+        pod: { name: 'c-pod', uid: claim.podUids[0] },
         pool: 'lan',
         key: 'web-0/net/vf',
         name: expect.stringMatching(/^web-0-[0-9a-f]{16}$/),
@@ -124,11 +125,35 @@ describe('Driver with addressPool', () => {
     expect(await refused(templateClaim(`${'w'.repeat(70)}-0`))).toContain('or more than 63 characters');
   });
 
+  it('refuses two requests with one key before it asks for addresses', async () => {
+    const requests = ['a', 'b'].map((name, index) => ({ name, devices: [`dev-${index + 1}`] }));
+    const claim = allocated('c', ['dev-1', 'dev-2'], {
+      requests,
+      config: [fromClass({ addressPool: { name: 'lan', key: 'db' } })],
+    });
+    expect(await refused(claim)).toMatch(
+      /requests a and b have the same addressPool.key db.*use one key for each request/,
+    );
+    expect(wishes).toEqual([]);
+  });
+
   it('refuses a request for several devices', async () => {
     const claim = allocated('c', ['dev-1', 'dev-2'], {
       config: [fromClass({ addressPool: { name: 'lan', key: 'a' } })],
     });
     expect(await refused(claim)).toContain('addressPool: can be set for one device only');
+  });
+
+  it.each<[string, object, string]>([
+    ['an MTU', { mtu: 1_000 }, 'addresses[1]: 2001:db8::7/64 is IPv6, which needs an mtu of at least 1280'],
+    ['a sysctl', { sysctls: { 'net.ipv6.conf.IFNAME.disable_ipv6': 1 } }, 'addresses[1]: 2001:db8::7/64 is IPv6'],
+    ['a source', { routes: [{ destination: '198.51.100.0/24', source: '192.0.2.8' }] }, 'source is 192.0.2.8'],
+    ['a route', { routes: [{ destination: '192.0.2.0/24', gateway: '192.0.2.1' }] }, 'the kernel already has a route'],
+  ])('refuses %s that contradicts the addresses of the pool', async (_what, fields, problem) => {
+    const text = await refused(claimWith({ addressPool: { name: 'lan', key: 'db' }, ...fields }));
+    expect(text).toContain('with the addresses of NetworkAddressPool lan: ');
+    expect(text).toContain(problem);
+    expect(bench.control.calls).toEqual([]);
   });
 
   it('changes no VF while the pool gives no address, and says why', async () => {
