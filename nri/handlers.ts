@@ -41,8 +41,10 @@ export interface PluginHandlers {
    * Receives the existing pods and containers, once for each connection. The runtime has already been answered: the handler
    * may take its time, pod events can arrive meanwhile, and an error is only logged. Not called in a process that a runtime
    * with NRI before v0.7 (containerd up to 1.7.25) started itself.
+   * @param context `signal` aborts when the connection is lost: the next one has a newer list, whose call does not wait for
+   * this one
    */
-  synchronize?(pods: PodSandbox[], containers: Container[]): void | Promise<void>;
+  synchronize?(pods: PodSandbox[], containers: Container[], context: { signal: AbortSignal }): void | Promise<void>;
   /** The sandbox exists, with its network, and has no container yet. An error keeps the pod from starting. */
   runPodSandbox?: PodHandler;
   /** containerd ignores an error; CRI-O then does not stop the pod, and the kubelet retries. */

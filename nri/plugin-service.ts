@@ -20,6 +20,8 @@ export interface PluginServiceOptions extends ServiceSettings {
   codec: NriCodec;
   /** See `Session.launched`. */
   launched: boolean;
+  /** Aborts when the connection has ended. */
+  signal: AbortSignal;
   onReady: (runtime: RuntimeInfo) => void;
 }
 
@@ -89,12 +91,12 @@ export class PluginService {
   }
 
   #synchronized(state: SyncState): void {
-    const { handlers, logger } = this.#options;
+    const { handlers, logger, signal } = this.#options;
     this.#ready();
     const pods: PodSandbox[] = state.pods.map(parsePodSandbox);
     const containers: Container[] = state.containers.map(parseContainer);
     logger.debug({ pods: pods.length, containers: containers.length }, 'received pods and containers over NRI');
-    const work = (async () => handlers.synchronize?.(pods, containers))()
+    const work = (async () => handlers.synchronize?.(pods, containers, { signal }))()
       .catch((error) => logger.error({ err: toError(error) }, 'synchronize handler failed'))
       .finally(() => this.#afterwards.delete(work));
     this.#afterwards.add(work);

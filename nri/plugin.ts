@@ -4,7 +4,7 @@ import { ConnectionClosedError, toError } from './errors.ts';
 import { type PluginOptions, type ResolvedOptions, resolveOptions } from './plugin-options.ts';
 import type { RuntimeInfo } from './runtime-info.ts';
 import { Session } from './session.ts';
-import { backoffMs, onAbort, pause } from './timers.ts';
+import { backoffMs, onAbort, pause, settledWithin } from './timers.ts';
 import { createTtrpcCodec, type TtrpcCodec } from './ttrpc/codec.ts';
 import { createNriCodec, type NriCodec } from './wire.ts';
 
@@ -29,6 +29,8 @@ export class Plugin implements AsyncDisposable {
   #ready = pendingRuntime();
   #started = false;
   #session: Session | undefined;
+  /** Handlers that go on after their connection has ended. */
+  readonly #leftovers = new Set<Promise<void>>();
   #runtime: RuntimeInfo | undefined;
   #disposing: Promise<void> | undefined;
 
@@ -83,7 +85,11 @@ export class Plugin implements AsyncDisposable {
 
   async #dispose(): Promise<void> {
     this.#stop.abort(new ConnectionClosedError('the plugin'));
-    await this.#session?.close(this.#options.disposeTimeoutMs);
+    const { disposeTimeoutMs } = this.#options;
+    await Promise.all([
+      this.#session?.close(disposeTimeoutMs),
+      settledWithin(Promise.all(this.#leftovers), disposeTimeoutMs),
+    ]);
     if (this.#started) await this.finished;
     else this.#finish();
   }
@@ -143,6 +149,8 @@ export class Plugin implements AsyncDisposable {
     this.#session = session;
     const error = await session.closed;
     this.#session = undefined;
+    const leftover = session.idle().finally(() => this.#leftovers.delete(leftover));
+    this.#leftovers.add(leftover);
     if (this.#runtime !== undefined) this.#ready = pendingRuntime();
     this.#runtime = undefined;
     if (!this.#stop.signal.aborted) {

@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream';
-import { NriError, toError } from './errors.ts';
+import { ConnectionClosedError, NriError, toError } from './errors.ts';
 import { MuxConnection } from './mux/frame.ts';
 import { Mux } from './mux/mux.ts';
 import type { SessionSettings } from './plugin-options.ts';
@@ -31,16 +31,16 @@ export class Session {
     this.#mux = new Mux(socket);
     this.closed = this.#mux.closed;
     const stopWaiting = warnWhenHeldBack(options);
-    let open = true;
-    this.closed.then(() => {
-      open = false;
+    const ended = new AbortController();
+    this.closed.then((error) => {
+      ended.abort(new ConnectionClosedError('the connection to the runtime', error));
       stopWaiting();
     });
     const onReady = (runtime: RuntimeInfo) => {
       stopWaiting();
-      if (open) options.onReady(runtime);
+      if (!ended.signal.aborted) options.onReady(runtime);
     };
-    this.#service = new PluginService({ ...options, codec: nri, onReady });
+    this.#service = new PluginService({ ...options, codec: nri, signal: ended.signal, onReady });
     // The server first: a runtime may configure the plugin before it answers the registration.
     this.#server = new TtrpcServer(this.#mux.open(MuxConnection.plugin), this.#service.services, {
       codec: ttrpc,
@@ -60,6 +60,11 @@ export class Session {
     await settledWithin(idle(), handlerTimeoutMs);
     this.#mux.close();
     await settledWithin(idle(), handlerTimeoutMs);
+  }
+
+  /** Waits for handlers that go on after the connection has ended. Never rejects. */
+  async idle(): Promise<void> {
+    await Promise.all([this.#server.untilIdle(), this.#service.idle()]);
   }
 
   /**

@@ -86,10 +86,10 @@ export class TtrpcServer {
 
   /** Waits until no method runs, for at most `timeoutMs`. Resolves to whether none runs. */
   idle(timeoutMs: number): Promise<boolean> {
-    return settledWithin(this.#untilIdle(), timeoutMs);
+    return settledWithin(this.untilIdle(), timeoutMs);
   }
 
-  async #untilIdle(): Promise<void> {
+  async untilIdle(): Promise<void> {
     while (this.#atWork.size > 0) await Promise.all(this.#atWork);
   }
 

@@ -76,7 +76,9 @@ export class Runtime {
       const pods = [...this.sandboxes.values()].filter(({ isListed }) => isListed);
       const containers = [...this.containers.values()].filter(({ state }) => state !== 'exited');
       await this.#tell(connection, 'Synchronize', () =>
-        instance.handlers.synchronize?.(pods.map(viewOf), containers.map(viewOfContainer)),
+        instance.handlers.synchronize?.(pods.map(viewOf), containers.map(viewOfContainer), {
+          signal: new AbortController().signal,
+        }),
       );
       if (!connection.isOpen) return;
       instance.handlers.connected?.(runtimeInfo);

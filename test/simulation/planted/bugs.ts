@@ -51,9 +51,9 @@ function seenSandboxes(change: (seen: Map<string, PodSandbox>) => Plant): Plant 
         note(pod);
         await handlers.runPodSandbox?.(pod, context);
       },
-      async synchronize(pods, containers) {
+      async synchronize(pods, containers, context) {
         for (const pod of pods) note(pod);
-        await handlers.synchronize?.(pods, containers);
+        await handlers.synchronize?.(pods, containers, context);
       },
     }));
     return all(noting, change(seen))(ports, directories);
@@ -63,13 +63,13 @@ function seenSandboxes(change: (seen: Map<string, PodSandbox>) => Plant): Plant 
 /** Tells which pods a list of the runtime shows, with those of them that have containers. */
 function whenListed(note: (pods: readonly string[], withContainers: ReadonlySet<string>) => void): Plant {
   return inHandlers((handlers) => ({
-    synchronize(pods, containers) {
+    synchronize(pods, containers, context) {
       const shown = pods.filter(({ id }) => containers.some(({ podSandboxId }) => podSandboxId === id));
       note(
         pods.map(({ uid }) => uid),
         new Set(shown.map(({ uid }) => uid)),
       );
-      return handlers.synchronize?.(pods, containers);
+      return handlers.synchronize?.(pods, containers, context);
     },
   }));
 }

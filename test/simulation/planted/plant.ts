@@ -134,7 +134,7 @@ export function inHandlers(change: (handlers: PluginHandlers, ports: NodePorts) 
 /** Changes all sandboxes that the runtime shows. */
 export function inSandboxes(change: (pod: PodSandbox) => PodSandbox): Plant {
   return inHandlers((handlers) => ({
-    synchronize: (pods, containers) => handlers.synchronize?.(pods.map(change), containers),
+    synchronize: (pods, containers, context) => handlers.synchronize?.(pods.map(change), containers, context),
     runPodSandbox: (pod, context) => handlers.runPodSandbox?.(change(pod), context),
     stopPodSandbox: (pod, context) => handlers.stopPodSandbox?.(change(pod), context),
     removePodSandbox: (pod, context) => handlers.removePodSandbox?.(change(pod), context),

@@ -133,6 +133,7 @@ describe('a plugin that needs little of pods and containers', () => {
       decode: some,
       logger: silentLogger,
       launched: false,
+      signal: new AbortController().signal,
       onReady: () => undefined,
     });
     const synchronize = service.services.get(pluginService)?.get('Synchronize');

@@ -295,6 +295,32 @@ describe('disposing of a plugin', () => {
     expect(() => plugin.start()).toThrow(expect.objectContaining({ code: 'connection-closed' }));
   });
 
+  // Otherwise the handler of an older list goes on beside that of the next connection, and its result may win.
+  it('aborts the synchronization of a lost connection, and waits for it when it is disposed', async () => {
+    const ended = Promise.withResolvers<void>();
+    const signals: AbortSignal[] = [];
+    const { runtime, plugin } = await stage({
+      handlers: {
+        async synchronize(_pods, _containers, { signal }) {
+          if (signals.push(signal) === 1) await ended.promise;
+        },
+      },
+      disposeTimeoutMs: 60_000,
+    });
+    await until(() => signals.length === 1);
+    await runtime.restart();
+    await until(() => signals.length === 2);
+    expect(signals.map(({ aborted }) => aborted)).toEqual([true, false]);
+    let isDisposed = false;
+    const disposed = plugin[Symbol.asyncDispose]().then(() => {
+      isDisposed = true;
+    });
+    await until(() => signals[1]?.aborted === true);
+    expect(isDisposed).toBe(false);
+    ended.resolve();
+    await disposed;
+  });
+
   it('waits until a running synchronization has ended', async () => {
     const release = Promise.withResolvers<void>();
     const { plugin } = await stage({ handlers: { synchronize: () => release.promise }, disposeTimeoutMs: 5000 });

@@ -46,7 +46,8 @@ describe('trap 2: inbound frames have any size', () => {
     const [near, far] = await socketPair();
     const pods: string[] = [];
     const handlers = { runPodSandbox: (pod: PodSandbox) => void pods.push(pod.id) };
-    const nothing = { logger: silentLogger, launched: false, onReady: () => undefined };
+    const { signal } = new AbortController();
+    const nothing = { logger: silentLogger, launched: false, signal, onReady: () => undefined };
     const service = new PluginService({ codec: nri, handlers, ...nothing });
     new TtrpcServer(new Mux(near).open(1), service.services, { codec: ttrpc, logger: silentLogger });
     const client = new TtrpcClient(cutting(new Mux(far).open(1), lengths), { codec: ttrpc, logger: silentLogger });
@@ -67,6 +68,7 @@ describe('trap 2: the existing state is acknowledged before it is processed', ()
       handlers: { synchronize: () => void sentBefore.push(channel.sent.length) },
       logger: silentLogger,
       launched: false,
+      signal: new AbortController().signal,
       onReady: () => sentBefore.push(channel.sent.length),
     });
     new TtrpcServer(channel, service.services, { codec: ttrpc, logger: silentLogger });

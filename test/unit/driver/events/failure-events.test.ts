@@ -100,7 +100,7 @@ describe('withPodEvents', () => {
     await handlers.removePodSandbox?.(sandbox, context);
     events.notAttached(identity, ['p-1'], 'no such VF');
     expect(reported()).toHaveLength(3);
-    await handlers.synchronize?.([sandbox], []);
+    await handlers.synchronize?.([sandbox], [], context);
     events.notAttached(identity, ['p-1'], 'no such VF');
     expect(reported()).toHaveLength(5);
   });
