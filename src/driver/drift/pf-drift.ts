@@ -4,7 +4,7 @@ import type { Clock } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';
 import { explain, NetdraError } from '../../lib/errors.ts';
 import { failuresOf } from '../../lib/failures-of.ts';
-import type { Locks } from '../../lib/keyed-mutex.ts';
+import { KeyedMutex, type Locks } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { pauses } from '../../lib/waiting-times.ts';
 import type { VfChange } from '../../node/netlink/index.ts';
@@ -26,6 +26,8 @@ import type { DriftState } from './drift-record.ts';
 const contested = { times: 3, withinMs: 600_000 };
 /** How long a VF may be missing in the list of its PF, while the card resets it, ms. */
 const resetMs = 10_000;
+/** For how many VFs of a PF its whole list may be read at once: after a reset of the card, all VFs have lost theirs. */
+const restoresAtOnce = 4;
 
 export interface PfDriftOptions {
   store: StoredClaims;
@@ -76,6 +78,8 @@ export class PfDriftSweep {
   readonly #options: PfDriftOptions;
   /** Known VFs, by claim and VF. */
   readonly #known = new Map<string, KnownVf>();
+  /** By PF. Taken after the lock of the claim, so that VFs that wait for that lock take no turn. */
+  readonly #turns = new KeyedMutex(restoresAtOnce);
 
   constructor(options: PfDriftOptions) {
     this.#options = options;
@@ -175,8 +179,9 @@ export class PfDriftSweep {
       const current = find();
       if (current !== undefined && settings !== undefined) await this.#setAgain(current, settings);
     };
+    const inTurn = () => this.#turns.run(pfAddress, setAgain, signal);
     try {
-      await locks.run(claimKey(identity), setAgain, signal);
+      await locks.run(claimKey(identity), inTurn, signal);
     } catch (error) {
       // The card is being reset: the next round shows whether it lasts.
       if (!(error instanceof UnknownVfStateError)) throw error;

@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises';
 import { describe, expect, it, vi } from 'vitest';
 import { claimKey, formatDeviceKey } from '../../../../src/framework/metadata/index.ts';
 import { NetlinkError } from '../../../../src/node/netlink/index.ts';
@@ -53,6 +54,28 @@ describe('PfDriftSweep', () => {
     lock[Symbol.dispose]();
     await round;
     expect(vlans()).toEqual([100, 100, 100]);
+  });
+
+  it('reads the list of a PF that lost the settings of all its VFs for few of them at once', async () => {
+    const vfs = [...Array(12).keys()];
+    using bench = new DriftBench({ vfs: vfs.length });
+    for (const vfIndex of vfs) {
+      await bench.prepare(vfIndex, tenant);
+      await bench.card.host.setVf(5, vfIndex, reset);
+    }
+    const { vfInfos } = bench.card.host;
+    let running = 0;
+    let most = 0;
+    bench.card.host.vfInfos = async (pf) => {
+      most = Math.max(most, ++running);
+      // Until all VFs that do not wait for others have asked.
+      await setImmediate();
+      running--;
+      return await vfInfos(pf);
+    };
+    await bench.round();
+    expect(vfs.map((vfIndex) => bench.card.info(vfIndex)?.vlan?.id)).toEqual(vfs.map(() => 100));
+    expect(most).toBeLessThanOrEqual(4);
   });
 
   it('ignores settings that neither class nor claim names', async () => {
