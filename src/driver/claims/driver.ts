@@ -166,9 +166,12 @@ export class Driver implements DraPlugin {
    * @param isNew `false`: the device was checked before, so that an unreadable record does not stop the claim
    * @throws DriverError `device-given-out`
    */
-  async #checkOthers({ claim, devices }: PrepareWork, isNew: boolean): Promise<void> {
-    const verdicts = await this.#options.judgeOthers(devices);
-    for (const device of devices) {
+  async #checkOthers({ uid, claim, devices }: PrepareWork, isNew: boolean): Promise<void> {
+    const { store, judgeOthers } = this.#options;
+    // A device of another claim may be open in its pod: `#reserve` names the claim.
+    const free = devices.filter(({ pciAddress }) => (store.holderOf(pciAddress)?.identity.uid ?? uid) === uid);
+    const verdicts = await judgeOthers(free);
+    for (const device of free) {
       const verdict = verdicts.get(device.pciAddress);
       const isUnknown = verdict?.reason === 'device-plugin-unknown';
       if (verdict === undefined || (isUnknown && !isNew)) continue;

@@ -38,6 +38,22 @@ it('a device that a device plugin allocates after a failed prepare is not config
   expect(await bench.prepare(claim)).toMatchObject({ devices: [] });
 });
 
+it('a device that a program has open is denied to a claim until the program ends', async () => {
+  bench.open.add('0000:00:00.2');
+  const open = expect.stringMatching(/^claim default\/c: dev-2 cannot be prepared: a program has it open through vfio/);
+  expect(await bench.prepare(trusted())).toMatchObject(refusal('device-given-out', open));
+  expect([calls(), bench.store.claims()]).toEqual([[], []]);
+  bench.open.clear();
+  expect(await bench.prepare(trusted())).toMatchObject({ devices: [] });
+});
+
+it('a device that the pod of another claim has open is denied because of that claim', async () => {
+  await bench.prepare(allocated('first', ['dev-2']));
+  bench.open.add('0000:00:00.2');
+  const inUse = expect.stringContaining('it is prepared for claim default/first');
+  expect(await bench.prepare(trusted())).toMatchObject({ error: { code: 'device-in-use', message: inUse } });
+});
+
 it('an unreadable device plugin checkpoint fails a new claim, but not a claim whose prepare has begun', async () => {
   const claim = trusted();
   bench.control.failures.set('apply', new Error('busy'));

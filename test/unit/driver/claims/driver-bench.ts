@@ -158,6 +158,8 @@ export class DriverBench implements Disposable {
   linkSpeedMbps: number | undefined;
   /** Resources of device plugins, by the PCI addresses that they give out; `undefined`: unreadable. */
   givenOut: Map<string, string> | undefined = new Map();
+  /** PCI addresses of VFs that programs have open through vfio. */
+  readonly open = new Set<string>();
   readonly namespaceLabels = new Map<string, Record<string, string>>();
   /** What is thrown for an allocation that is not what it should be. */
   checkAllocation: (claim: AllocatedClaim) => Promise<void> = async () => undefined;
@@ -190,7 +192,13 @@ export class DriverBench implements Disposable {
       openClaimFields: [],
       cni,
       checkAllocation: (claim) => this.checkAllocation(claim),
-      judgeOthers: (devices) => judgeAll({ read: async () => ({ givenOut: this.givenOut }) }, devices),
+      judgeOthers: async (devices) => {
+        const verdicts = await judgeAll({ read: async () => ({ givenOut: this.givenOut }) }, devices);
+        for (const { pciAddress } of devices) {
+          if (this.open.has(pciAddress)) verdicts.set(pciAddress, { reason: 'open-elsewhere' });
+        }
+        return verdicts;
+      },
       namespaces: { readLabels: async (namespace) => this.namespaceLabels.get(namespace) ?? {} },
       nodeNetworks: async () => {
         this.networkReads++;
