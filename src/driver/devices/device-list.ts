@@ -12,6 +12,7 @@ import {
   type InventoryReport,
   judgeAll,
   type NetworkDevice,
+  OpenPeers,
 } from '../../node/inventory/index.ts';
 import { type HungWrite, VfActivation } from '../../node/sriov/index.ts';
 import { HostVfs, type HostVfsSources } from '../vf/host-vfs.ts';
@@ -278,16 +279,20 @@ export class DeviceList implements AsyncDisposable {
   }
 
   /**
-   * Reads again whether device plugins manage devices, or programs have them open: the last scan may be half a minute old. If
-   * so, another scan follows soon.
+   * Reads again whether device plugins manage devices, or programs have them or their IOMMU groups open: the last scan may be
+   * half a minute old. If so, another scan follows soon.
    * @returns by PCI address, why a device may not be prepared for a claim; the others may
    */
   async judgeOthers(devices: readonly Pick<NetworkDevice, 'pciAddress'>[]): Promise<Map<string, ExclusionVerdict>> {
     const { devicePlugins } = this.#options;
     if (this.vfs.isSimulated) return new Map();
     const verdicts = devicePlugins === undefined ? new Map() : await judgeAll(devicePlugins, devices);
+    const { sysfs } = this.vfs;
+    const openPeers = new OpenPeers(sysfs, this.#options.held());
     for (const { pciAddress } of devices) {
-      if (await this.vfs.sysfs.isOpen(pciAddress)) verdicts.set(pciAddress, { reason: 'open-elsewhere' });
+      const peer = await openPeers.of(this.#known.at(pciAddress) ?? { iommuPeers: [] });
+      if (await sysfs.isOpen(pciAddress)) verdicts.set(pciAddress, { reason: 'open-elsewhere' });
+      else if (peer !== undefined) verdicts.set(pciAddress, { reason: 'group-open', peer });
     }
     if (verdicts.size > 0) this.#schedule.request();
     return verdicts;

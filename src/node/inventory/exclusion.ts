@@ -26,6 +26,8 @@ export type ExclusionReason =
   | 'interface-elsewhere'
   /** A program has it open through vfio, and not for one of our claims. */
   | 'open-elsewhere'
+  /** A program has another device of its IOMMU group open through vfio, and not for one of our claims. */
+  | 'group-open'
   /** A device plugin of the kubelet gives it out. */
   | 'device-plugin'
   /** What device plugins give out cannot be read. */
@@ -50,6 +52,8 @@ export interface ExclusionVerdict {
   resourceName?: string;
   /** The other DRA driver that offers it. */
   driver?: string;
+  /** PCI address of the other device of its IOMMU group. */
+  peer?: string;
   /** Field of the policy that cannot be fulfilled, such as `pfs[0].bandwidth.burst`. */
   field?: string;
 }
@@ -74,6 +78,8 @@ const explanations: Record<ExclusionReason, string> = {
   virtio: 'a virtual device of the hypervisor; there is no card to offer',
   'interface-elsewhere': 'its interface is in another network namespace, and no claim has it',
   'open-elsewhere': 'a program has it open through vfio, and no claim has it: end the program',
+  'group-open':
+    'a program has another device of its IOMMU group open through vfio, and no claim has that one: end the program, or enable ACS in the firmware',
   'device-plugin': 'a device plugin offers it; let only one of the two offer it',
   'device-plugin-unknown': 'a device plugin may offer it: the record of the kubelet cannot be read',
   'other-driver': 'another DRA driver offers it; let only one of the two offer it',
@@ -83,8 +89,8 @@ const explanations: Record<ExclusionReason, string> = {
 };
 
 /** Returns why a device is not offered, as text. */
-export function explainExclusion({ reason, bandwidth, field, resourceName, driver }: ExclusionVerdict): string {
-  const other = resourceName ?? driver;
+export function explainExclusion({ reason, bandwidth, field, resourceName, driver, peer }: ExclusionVerdict): string {
+  const other = resourceName ?? driver ?? peer;
   if (other !== undefined) return `${explanations[reason]}: ${printable(other, 128)}`;
   if (field !== undefined) return `${explanations[reason]}: ${field}`;
   if (bandwidth === undefined) return explanations[reason];
@@ -141,4 +147,18 @@ export function judgeNic(nic: NicFacts, usage: Usage | undefined, hasVfs: boolea
   if (hasVfs) return { reason: 'has-vfs' };
   const hasNone = hasNoInterface(driver) || rdmaDevices.length > 0;
   return interfaceName === undefined && !hasNone ? { reason: 'interface-elsewhere' } : undefined;
+}
+
+/** What others do with a device. */
+interface ForeignUse {
+  isElsewhere: boolean;
+  isOpen?: true;
+  openPeer?: string;
+}
+
+/** Returns the reason to exclude a device that no claim has but others use, if there is one. */
+export function judgePlace({ isElsewhere, isOpen, openPeer }: ForeignUse): ExclusionVerdict | undefined {
+  if (isOpen) return { reason: 'open-elsewhere' };
+  if (openPeer !== undefined) return { reason: 'group-open', peer: openPeer };
+  return isElsewhere ? { reason: 'interface-elsewhere' } : undefined;
 }

@@ -17,5 +17,6 @@ export {
   linkConditions,
 } from './link-conditions.ts';
 export { explainNothingOffered } from './nothing-offered.ts';
+export { OpenPeers } from './open-peers.ts';
 export type { RatesRefusal } from './refused-rates.ts';
 export type { HeldDevices, HeldFacts } from './survey.ts';

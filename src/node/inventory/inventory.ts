@@ -7,7 +7,7 @@ import type { VfActivation } from '../sriov/vf-activation.ts';
 import { bandwidthOf } from './bandwidth.ts';
 import { linkIdentity, type VfDevice } from './device.ts';
 import { type DevicePlugins, type GivenOut, judgeOwner } from './device-plugins.ts';
-import { allowedUses, type ExclusionVerdict, judgeNic, judgeVf } from './exclusion.ts';
+import { allowedUses, type ExclusionVerdict, judgeNic, judgePlace, judgeVf } from './exclusion.ts';
 import { HostNetwork, type Usage } from './host-network.ts';
 import {
   coversVf,
@@ -21,7 +21,16 @@ import { addProblem, emptyReport, type InventoryReport, isGone } from './invento
 import { type ConditionReading, readConditions, VfsInPods } from './link-conditions.ts';
 import { isOfClaim, type RatesRefusal, RefusedRates } from './refused-rates.ts';
 import { SteadyFacts } from './steady-facts.ts';
-import { type HeldDevices, ofPf, type Remembered, type Seen, Survey, type SurveyedNode, withoutVfs } from './survey.ts';
+import {
+  type HeldDevices,
+  ofPf,
+  type Remembered,
+  type Seen,
+  Survey,
+  type SurveyedNode,
+  withoutVfs,
+  withoutView,
+} from './survey.ts';
 
 export interface InventoryOptions extends SurveyedNode {
   /** The policy in force. It is asked for whenever it is needed, so that each scan follows the newest one. */
@@ -234,7 +243,7 @@ export class Inventory {
 
   #offerVf(seen: Seen<Vf>, { pf, rules, usage }: PfInPolicy, scan: Scan): void {
     const { survey, held, report } = scan;
-    const { links: _links, names: _names, isElsewhere: _isElsewhere, isOpen: _isOpen, ...vf } = seen;
+    const vf = withoutView(seen);
     const { pciAddress, pfAddress } = vf;
     const rule = rules.find((each) => coversVf(each, vf));
     const common = this.#common(vf, rule, survey);
@@ -265,14 +274,13 @@ export class Inventory {
    * Excludes an offered VF only if it is elsewhere twice: between reading `held` and the survey, a claim may have taken it,
    * or its namespace may be about to return it.
    */
-  #judgePlace(
-    { pciAddress, isElsewhere, isOpen }: Seen<PciFunction>,
-    { elsewhere }: Scan,
-  ): ExclusionVerdict | undefined {
-    if (!isElsewhere && !isOpen) return undefined;
+  #judgePlace(seen: Seen<PciFunction>, { elsewhere }: Scan): ExclusionVerdict | undefined {
+    const { pciAddress } = seen;
+    const verdict = judgePlace(seen);
+    if (verdict === undefined) return undefined;
     elsewhere.add(pciAddress);
     const isLasting = this.#elsewhere.has(pciAddress) || !this.#remembered.has(pciAddress);
-    return isLasting ? { reason: isOpen ? 'open-elsewhere' : 'interface-elsewhere' } : undefined;
+    return isLasting ? verdict : undefined;
   }
 
   #offerNic(seen: Seen<PciFunction>, hasVfs: boolean, scan: Scan): void {
@@ -290,7 +298,7 @@ export class Inventory {
       ? undefined
       : (judgeNic(nic, usage, hasVfs) ??
         judgeOwner(pciAddress, scan) ??
-        (seen.isOpen ? this.#judgePlace(seen, scan) : undefined));
+        this.#judgePlace({ ...seen, isElsewhere: false }, scan));
     if (verdict !== undefined) report.excluded.push({ pciAddress, ...verdict });
     else report.devices.push(held.get(pciAddress)?.offered ?? { ...nic, kind: 'nic' });
   }

@@ -6,6 +6,7 @@ import type { RdmaNetnsMode } from '../sriov/rdma-mode.ts';
 import type { NetworkFunctions, PciFunction, Pf, Sysfs, Vf } from '../sriov/sysfs.ts';
 import type { EswitchMode, NetworkDevice } from './device.ts';
 import { HostNetwork, type Usage } from './host-network.ts';
+import { OpenPeers } from './open-peers.ts';
 
 /** State of a device before its claim changed it. */
 export interface HeldFacts {
@@ -42,6 +43,8 @@ export type Seen<T extends PciFunction> = T &
     links: Link[];
     /** Whether its interface is in another network namespace. */
     isElsewhere: boolean;
+    /** A member of its IOMMU group that a program has open, and no claim has. */
+    openPeer?: string;
   };
 
 /** Sources of a survey. */
@@ -68,6 +71,7 @@ export class Survey {
   readonly #options: SurveyOptions;
   readonly #rdmaDevices: Map<string, string[]>;
   readonly #rdmaNetnsMode: RdmaNetnsMode | undefined;
+  readonly #openPeers: OpenPeers;
 
   private constructor(
     options: SurveyOptions,
@@ -81,6 +85,7 @@ export class Survey {
     this.network = network;
     this.#rdmaDevices = rdmaDevices;
     this.#rdmaNetnsMode = rdmaNetnsMode;
+    this.#openPeers = new OpenPeers(options.sysfs, options.held);
   }
 
   /** @throws SriovError `sysfs-unreadable`; NetlinkError */
@@ -161,7 +166,8 @@ export class Survey {
     const { sysfs, simulated, held } = this.#options;
     const { pciAddress } = pciFunction;
     const { altNames = [], offered: _offered, ...heldFacts } = held.get(pciAddress) ?? {};
-    const known = overlay(pciFunction, heldFacts);
+    const openPeer = held.has(pciAddress) ? undefined : await this.#openPeers.of(pciFunction);
+    const known = { ...overlay(pciFunction, heldFacts), ...defined({ openPeer }) };
     const link = this.network.linkOf({ pciAddress, simulated });
     if (link !== undefined) {
       const links = simulated ? [link] : this.network.linksOf(pciAddress);
@@ -251,9 +257,21 @@ export function ofPf({ interfaceName: pfName, links }: Seen<Pf>): { pfName?: str
   return pfName === undefined ? {} : { pfName, eswitchMode };
 }
 
+/** Returns a function without what matters only in this survey. */
+export function withoutView<T extends PciFunction>(seen: Seen<T>) {
+  const {
+    links: _links,
+    names: _names,
+    isElsewhere: _isElsewhere,
+    isOpen: _isOpen,
+    openPeer: _openPeer,
+    ...rest
+  } = seen;
+  return rest;
+}
+
 /** Returns a function as a whole NIC. */
 export function withoutVfs(seen: Seen<PciFunction> & Partial<Pf>) {
-  const { links: _links, names: _names, isElsewhere: _isElsewhere, isOpen: _isOpen, ...nic } = seen;
-  const { vfs: _vfs, totalVfs: _totalVfs, ...facts } = nic;
+  const { vfs: _vfs, totalVfs: _totalVfs, ...facts } = withoutView(seen);
   return facts;
 }

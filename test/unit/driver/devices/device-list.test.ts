@@ -1,4 +1,4 @@
-import { rmSync, writeFileSync } from 'node:fs';
+import { rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, vi } from 'vitest';
 import type { DeviceList } from '../../../../src/driver/devices/device-list.ts';
@@ -97,6 +97,26 @@ describe('DeviceList', () => {
     await tick(clock);
     expect(source.find('0000-01-10-0')).toBeUndefined();
     await source[Symbol.asyncDispose]();
+  });
+
+  it('judges a device anew that a program opens through vfio, or whose IOMMU group it opens, unless a claim has that', async () => {
+    const second = '0000:01:10.1';
+    const file = (pciAddress: string, name: string) => join(node.root, 'bus/pci/devices', pciAddress, name);
+    for (const each of [first, second]) {
+      rmSync(file(each, 'driver'), { force: true });
+      symlinkSync('../../drivers/vfio-pci', file(each, 'driver'));
+      writeFileSync(file(each, 'enable'), '0\n');
+    }
+    symlinkSync(file(second, '.'), join(node.root, 'kernel/iommu_groups/10/devices', second));
+    const source = await scanned();
+    const devices = [{ pciAddress: first }];
+    expect(await source.judgeOthers(devices)).toEqual(new Map());
+    writeFileSync(file(second, 'enable'), '1\n');
+    expect(await source.judgeOthers(devices)).toEqual(new Map([[first, { reason: 'group-open', peer: second }]]));
+    stored.claims = [claimOf({ pciAddress: second, name: '0000-01-10-1' })];
+    expect(await source.judgeOthers(devices)).toEqual(new Map());
+    writeFileSync(file(first, 'enable'), '1\n');
+    expect(await source.judgeOthers(devices)).toEqual(new Map([[first, { reason: 'open-elsewhere' }]]));
   });
 
   it('withdraws a device while another driver offers it, and reports when the devices of other drivers are known', async () => {

@@ -1,4 +1,5 @@
 import { mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import {
   deviceAttributes,
@@ -49,6 +50,25 @@ describe('Inventory of VFs', () => {
     expect(addresses(await inventory.scan(new Map([[a0, {}]])))).toContain(a0);
     writeFileSync(file(a0, 'enable'), '0\n');
     expect(addresses(await inventory.scan())).toContain(a0);
+  });
+
+  it('withdraws a VF while a program has another function of its IOMMU group open, unless a claim has that one', async () => {
+    const inventory = node.inventory();
+    for (const [index, address] of [a0, a1].entries()) {
+      rmSync(file(address, 'driver'));
+      symlinkSync('../../../bus/pci/drivers/vfio-pci', file(address, 'driver'));
+      rmSync(file(address, 'net'), { recursive: true });
+      writeFileSync(file(address, 'enable'), `${index}\n`);
+      symlinkSync('../../../kernel/iommu_groups/7', file(address, 'iommu_group'));
+    }
+    const group = join(node.root, 'kernel/iommu_groups/7/devices');
+    mkdirSync(group, { recursive: true });
+    for (const address of [a0, a1]) symlinkSync(file(address, '.'), join(group, address));
+    await inventory.scan();
+    const { devices, excluded } = await inventory.scan();
+    expect(devices.map(({ pciAddress }) => pciAddress)).toEqual([b0]);
+    expect(excluded).toContainEqual({ pciAddress: a0, pfAddress: pfA, reason: 'group-open', peer: a1 });
+    expect(addresses(await inventory.scan(new Map([[a1, {}]])))).toContain(a0);
   });
 
   it('offers a VF that has no interface in any network namespace', async () => {
