@@ -127,17 +127,18 @@ export class InactiveClaims {
       isDue = now !== undefined && (await this.#verdictOn(now, turn))?.action === action;
       return isDue;
     };
-    if (verdict.action === 'give-up') {
+    const isGivenUp = verdict.action === 'give-up';
+    if (isGivenUp)
       logger.warn({ ...log, reason: verdict.reason }, 'unpreparing a claim that the kubelet will no longer unprepare');
-      await helper.reclaim(claim.identity, isStill, signal);
-      return;
-    }
-    const isPrepared = await helper.prepareAgain(claim.identity, isStill, signal).catch((error: unknown) => {
+    const work = isGivenUp
+      ? helper.reclaim(claim.identity, isStill, signal)
+      : helper.prepareAgain(claim.identity, isStill, signal);
+    const isDone = await work.catch((error: unknown) => {
       this.#ended(uid, false);
       throw error;
     });
-    this.#ended(uid, isPrepared || !isDue);
-    if (!isPrepared) return;
+    this.#ended(uid, isDone || !isDue);
+    if (!isDone || isGivenUp) return;
     this.#options.requestRound();
     if (verdict.action === 'complete') logger.warn(log, 'completed the interrupted preparation of a claim');
     else logger.info(log, 'handed a claim over to the next pod that it is reserved for');

@@ -90,7 +90,7 @@ async function sweep(
       reclaim: async ({ name: asked }, isOver, signal) => {
         const over = await isOver(signal);
         if (over) reclaimed.push(asked);
-        return over;
+        return over && !options.isRefused;
       },
       prepareAgain: async ({ name: asked }, isDue, signal) => {
         const due = await isDue(signal);
@@ -155,6 +155,17 @@ describe('InactiveClaims', () => {
     const answer = refuse('api-not-found');
     expect((await sweep(answer, { sweeps: 12, pauseMs: everyMs / 6 })).reclaimed).toEqual([]);
     expect((await sweep(answer, { sweeps: 13, pauseMs: everyMs / 6 })).reclaimed).toEqual([name]);
+  });
+
+  it('tries soon again to release a claim if that fails', async () => {
+    const counts = [false, true].map(async (isRefused) => {
+      const { reclaimed, notified } = await sweep(refuse('api-not-found'), { sweeps: 3, isRefused });
+      return [reclaimed, notified];
+    });
+    expect(await Promise.all(counts)).toEqual([
+      [[name], 0],
+      [[name], 1],
+    ]);
   });
 
   it('leaves a claim to the kubelet whose prepare gave back its old devices and failed before it had new ones', async () => {
