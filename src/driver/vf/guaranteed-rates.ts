@@ -9,15 +9,18 @@ import type { VfControl } from './host-vfs.ts';
  * @param onRefused called when a card has refused the rates of a VF; returns the field of the inventory policy that requests
  * them, `undefined` if none does
  */
-export function namingPolicy(control: VfControl, onRefused: (refusal: RatesRefusal) => string | undefined): VfControl {
+export function namingPolicy(
+  control: VfControl,
+  onRefused: (refusal: RatesRefusal) => Promise<string | undefined>,
+): VfControl {
   return intercept<VfControl>(control, (call) => {
     if (call.name !== 'configure') return call.next();
     const [{ pciAddress }, { vf: { rate = {} } = {} }] = call.args;
-    return call.next().catch((error: unknown) => {
+    return call.next().catch(async (error: unknown) => {
       if (!(error instanceof SriovError) || !error.properties.includes('rate')) throw error;
       const isUnsupported = error.code === 'property-unsupported';
       const because = error.retriable ? 'temporary' : isUnsupported ? 'unsupported' : 'value';
-      const field = onRefused({ pciAddress, rate, because });
+      const field = await onRefused({ pciAddress, rate, because });
       if (field === undefined) throw error;
       const { code, message, cause, device, properties, retriable } = error;
       const rates = field.endsWith('.burst') ? 'minimum rates' : 'rates';

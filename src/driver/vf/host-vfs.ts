@@ -89,7 +89,7 @@ export class HostVfs implements Disposable {
       this.#hardware = new VfHardware({ binding, host, clock, nodes, onNotReset, ...defined({ ethtool }) });
     }
     const control = this.#hardware ?? new SimulatedControl();
-    this.control = namingPolicy(control, options.onRatesRefused ?? (() => undefined));
+    this.control = namingPolicy(control, options.onRatesRefused ?? (async () => undefined));
   }
 
   get isSimulated(): boolean {

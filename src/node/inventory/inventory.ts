@@ -146,21 +146,25 @@ export class Inventory {
 
   /**
    * Records that a card has refused the rates of a VF: from the next scan on, VFs of its PF with a guarantee are excluded,
-   * until the port has another speed unless the card has no such rates. One whose port is down may accept them later.
+   * until the port has another speed than now unless the card has no such rates. One whose port is down may accept them later.
    * @returns the field of the policy that requires the rates; `undefined`: none does, or the claim has chosen others
    */
-  ratesRefused(refusal: RatesRefusal): string | undefined {
+  async ratesRefused(refusal: RatesRefusal): Promise<string | undefined> {
     const { pciAddress, because } = refusal;
+    const policy = this.#policy;
     const found = this.#found.find(({ vfs }) => vfs.some((each) => each.pciAddress === pciAddress));
     const vf = found?.vfs.find((each) => each.pciAddress === pciAddress);
-    const rule = vf && rulesForPf(this.#policy, found!.pf).find((each) => coversVf(each, vf));
+    const rule = vf && rulesForPf(policy, found!.pf).find((each) => coversVf(each, vf));
     if (rule?.bandwidth === undefined || isOfClaim(rule, refusal)) return undefined;
-    const { pciAddress: pfAddress } = found!.pf;
+    const field = this.#fieldOf(rule);
+    const { pciAddress: pfAddress, interfaceName } = found!.pf;
     const isDown = this.#report.readings.some(
       (each) => each.isPresent && each.pciAddress === pfAddress && ['no-carrier', 'pf-down'].includes(each.condition),
     );
-    if (because !== 'temporary' && !isDown) this.#refused.add(this.#policy, found!.pf, rule, because);
-    return this.#fieldOf(rule);
+    if (because === 'temporary' || isDown) return field;
+    const port = interfaceName === undefined ? {} : await this.#options.sysfs.port(pfAddress, interfaceName);
+    this.#refused.add(policy, { ...found!.pf, ...port }, rule, because);
+    return field;
   }
 
   /**
@@ -277,10 +281,8 @@ export class Inventory {
   #judgePlace(seen: Seen<PciFunction>, { elsewhere }: Scan): ExclusionVerdict | undefined {
     const { pciAddress } = seen;
     const verdict = judgePlace(seen);
-    if (verdict === undefined) return undefined;
-    elsewhere.add(pciAddress);
-    const isLasting = this.#elsewhere.has(pciAddress) || !this.#remembered.has(pciAddress);
-    return isLasting ? verdict : undefined;
+    if (verdict !== undefined) elsewhere.add(pciAddress);
+    return this.#elsewhere.has(pciAddress) || !this.#remembered.has(pciAddress) ? verdict : undefined;
   }
 
   #offerNic(seen: Seen<PciFunction>, hasVfs: boolean, scan: Scan): void {

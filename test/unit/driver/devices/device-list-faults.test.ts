@@ -106,11 +106,14 @@ describe('DeviceList for a card that rejects guaranteed rates', () => {
     ['EINVAL', 3],
     ['EOPNOTSUPP', 0],
   ])('offers the VFs again after %s once the port has another speed: %i VFs', async (errno, offered) => {
+    const speed = join(node.root, 'bus/pci/devices', vf.pfAddress, 'net/ens785f0np0/speed');
     const source = await scanned(writePolicy(rules(', burst: true')), { host: refusing(errno) });
+    // No scan sees the change before the refusal.
+    writeFileSync(speed, '10000');
     await refuse(source);
     await source.scan();
     expect(source.offered()).toEqual([]);
-    writeFileSync(join(node.root, 'bus/pci/devices', vf.pfAddress, 'net/ens785f0np0/speed'), '10000');
+    writeFileSync(speed, '25000');
     await source.scan();
     expect(source.offered()).toHaveLength(offered);
   });
