@@ -70,7 +70,7 @@ export function createReconciler(context: NodeContext, parts: ReconcilerParts): 
   const tasks = [
     { name: 'recorded files', run: () => parts.files.restore() },
     { name: 'CPUs of containers', run: async () => parts.numa.observeDeferred() },
-    // Before the metadata of the pods is read again.
+    // Before the metadata of the pods is read again, unless it takes longer than a round waits.
     { name: 'settings of VFs', run: keepSettings },
     { name: 'sandboxes', run: async () => registry.requeueAll() },
     { name: 'VFs to restore', run: (signal: AbortSignal) => restoreVfs(vfs, signal) },
