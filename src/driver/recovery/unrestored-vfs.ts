@@ -43,7 +43,9 @@ async function restoreOne({ store, attachments, control, logger }: RestoreVfsOpt
     logger.info({ device: device.name }, 'restored a VF, which is available again');
   } catch (error) {
     const now = explain(error);
+    // Known and logged: a NIC that was removed for good would otherwise fill the log.
+    if (now === reason) return;
     logger.warn({ device: device.name, err: error }, 'cannot restore a VF yet; the driver retries every minute');
-    if (now !== reason) store.putUnrestored({ device, reason: now });
+    store.putUnrestored({ device, reason: now });
   }
 }

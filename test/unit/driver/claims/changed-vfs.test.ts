@@ -180,6 +180,19 @@ describe('VFs of a claim', () => {
     expect(await bench.prepare(next)).toEqual({ devices: [] });
   });
 
+  it('are logged once for each reason for which restoring them fails', async () => {
+    const claim = allocated('c', ['dev-1'], trusted);
+    await bench.prepare(claim);
+    for (const reason of ['busy', 'gone']) {
+      bench.control.failures.set('restore', new Error(reason));
+      if (reason === 'busy') await bench.unprepare(claim);
+      bench.logger.lines.length = 0;
+      for (let round = 0; round < 3; round++) await bench.restoreAll();
+      const expected = reason === 'busy' ? [] : [expect.stringMatching(/^cannot restore a VF yet/)];
+      expect(bench.logger.messages('warn')).toEqual(expected);
+    }
+  });
+
   it('are not restored a second time if another driver instance restored them meanwhile', async () => {
     const claim = allocated('c', ['dev-1'], trusted);
     await bench.prepare(claim);
