@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { Link, LinkFinder } from '../../node/netlink/index.ts';
+import { type Link, type LinkFinder, unlessThere } from '../../node/netlink/index.ts';
 import type { CreatedLink } from '../model/index.ts';
 import { type LinkConnection, mostPodLinks } from './networks.ts';
 
@@ -22,12 +22,13 @@ export async function createOnce(
   make: (temporaryName: string) => Promise<void>,
 ): Promise<Link | undefined> {
   const { alias } = created;
-  const found = await findCreated(connection, created);
-  if (found?.alias === alias) return found;
-  const temporary = temporaryName(alias);
-  if (found === undefined) await make(temporary);
-  const made = found ?? (await connection.link({ name: temporary }));
-  if (made === undefined) return undefined;
+  let made = await findCreated(connection, created);
+  if (made === undefined) {
+    // Another instance of the driver may make it at the same time.
+    await unlessThere(make(temporaryName(alias)), async () => (await findCreated(connection, created)) !== undefined);
+    made = await findCreated(connection, created);
+  }
+  if (made === undefined || made.alias === alias) return made;
   await connection.setLink(made.index, { name, alias });
   return { ...made, name, alias };
 }
@@ -38,12 +39,12 @@ export async function deleteCreated(connection: LinkConnection, created: Created
   if (found !== undefined) await connection.deleteLink(found.index);
 }
 
+/** Looks for the first name before the alias: another instance may be about to complete the link. */
 async function findCreated(connection: LinkFinder, { kind, alias }: CreatedLink): Promise<Link | undefined> {
-  const links = await connection.links([{ alias }], mostPodLinks);
-  const named = links.find((link) => link.alias === alias && link.kind === kind);
-  if (named !== undefined) return named;
   const unfinished = await connection.link({ name: temporaryName(alias) });
-  return unfinished?.kind === kind ? unfinished : undefined;
+  if (unfinished?.kind === kind) return unfinished;
+  const links = await connection.links([{ alias }], mostPodLinks);
+  return links.find((link) => link.alias === alias && link.kind === kind);
 }
 
 function temporaryName(alias: string): string {

@@ -27,7 +27,7 @@ it.each([
   const connection = {
     links: async () => [],
     link: async ({ index }: { index?: number }) =>
-      made.length > 0 || index === 9 ? { index: 9, mtuBytes: 1500 } : undefined,
+      made.length > 0 || index === 9 ? { index: 9, kind: 'bond', mtuBytes: 1500 } : undefined,
     createBond: async (options: object) => void made.push(options),
     setLink: async () => undefined,
   };

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { createOnce, deleteCreated, linkToCreate } from '../../../../src/driver/vf/created-links.ts';
 import type { LinkConnection } from '../../../../src/driver/vf/networks.ts';
+import { type Link, NetlinkError } from '../../../../src/node/netlink/index.ts';
 
 const created = linkToCreate('bond', 'claim-uid', 'bond0');
 const { alias } = created;
@@ -52,5 +53,48 @@ describe('createOnce', () => {
   it('returns nothing for a new link that the pod deletes at once', async () => {
     const { made, calls } = await create(undefined, false);
     expect([made, calls]).toEqual([undefined, [expect.stringMatching(/^netdra-[0-9a-f]{8}$/)]]);
+  });
+
+  /** A pod in which another instance of the driver makes the link first. @param madeAs undefined: the pod has made another one */
+  const createSecond = async (madeAs: Partial<Link> | undefined) => {
+    const changes: unknown[] = [];
+    let made: Partial<Link> = {};
+    const connection = {
+      links: async () => [made],
+      link: async ({ name = '' }) => (made.name === name ? made : undefined),
+      setLink: async (...change: unknown[]) => void changes.push(change),
+    } as unknown as LinkConnection;
+    const make = async (name: string) => {
+      made = { index: 9, name, kind: 'bond', ...(madeAs ?? { kind: 'dummy' }) };
+      throw new NetlinkError('netlink-refused', 'refused', { errno: 'EEXIST' });
+    };
+    return { result: await createOnce(connection, created, 'bond0', make), changes };
+  };
+
+  it('completes a link that another instance of the driver is creating', async () => {
+    const { result, changes } = await createSecond({});
+    expect([result, changes]).toMatchObject([{ index: 9, name: 'bond0', alias }, [[9, { name: 'bond0', alias }]]]);
+  });
+
+  it('uses a link that another instance of the driver has completed meanwhile', async () => {
+    const { result, changes } = await createSecond({ name: 'bond0', alias });
+    expect([result, changes]).toMatchObject([{ index: 9, name: 'bond0', alias }, []]);
+  });
+
+  it('finds a link that another instance of the driver completes between two look-ups', async () => {
+    const calls: unknown[] = [];
+    let lookups = 0;
+    const isComplete = () => lookups++ > 0;
+    const connection = {
+      links: async () => (isComplete() ? [{ index: 9, name: 'bond0', kind: 'bond', alias }] : []),
+      link: async ({ name = '' }) => (isComplete() ? undefined : { index: 9, name, kind: 'bond' }),
+      setLink: async (...change: unknown[]) => void calls.push(change),
+    } as unknown as LinkConnection;
+    const result = await createOnce(connection, created, 'bond0', async (name) => void calls.push(name));
+    expect([result, calls]).toMatchObject([{ index: 9, name: 'bond0', alias }, [[9, { name: 'bond0', alias }]]]);
+  });
+
+  it('refuses a link of another kind under the first name', async () => {
+    await expect(createSecond(undefined)).rejects.toMatchObject({ errno: 'EEXIST' });
   });
 });

@@ -61,6 +61,7 @@ it('a link that was created in a pod is deleted even if the device itself stays 
   const created = linkToCreate('macvlan', 'c', 'net1');
   let refusal: Error | undefined = new NetlinkError('netlink-refused', 'cannot delete', { errno: 'EBUSY' });
   const connection = {
+    link: async () => undefined,
     links: async () => [{ index: 7, name: 'net1', kind: 'macvlan', alias: created.alias }],
     deleteLink: async (index: number) => {
       if (refusal !== undefined) throw refusal;
