@@ -106,8 +106,10 @@ export function drawVrfs(tape: Tape, pods: PodPlan[]): PodPlan[] {
     claims: pod.claims.map((claim) => {
       if (claim.attach !== 'netlink' || claim.isBroken || tape.chance(0.2, 'vrf')) return claim;
       const { rules: _rules, routes = [], ...config } = claim.config as { rules?: object; routes?: object[] };
-      const vrf = { name: 'red', table: 100 };
-      return { ...claim, config: { ...config, ...(routes.length > 0 && { routes }), vrf } };
+      // Interfaces outside of the VRF may have table 100.
+      const vrf = { name: 'red', table: 101 };
+      const itsRoutes = routes.map((route) => ({ ...route, table: vrf.table }));
+      return { ...claim, config: { ...config, ...(routes.length > 0 && { routes: itsRoutes }), vrf } };
     }),
   }));
 }

@@ -1,27 +1,94 @@
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { claimName } from '../../framework/metadata/index.ts';
-import { type ClaimDevices, invalidConfig, type StoredDevice } from '../model/index.ts';
+import { type ClaimDevices, invalidConfig, type StoredDevice, type VfConfig, type VrfConfig } from '../model/index.ts';
+
+/** A VRF of an interface. */
+interface HeldVrf extends VrfConfig {
+  sysctls: VfConfig['sysctls'];
+  /** Owner of the interface, as users know it. */
+  owner: string;
+}
+
+/** What the interfaces of a pod use. */
+interface HeldTables {
+  vrfs: HeldVrf[];
+  /** Routes and rules of interfaces outside of VRFs, by their tables, such as `rules[0] of device dev-1`. */
+  tables: Map<number, string>;
+}
+
+/** The VRF has no use for it, and each interface may have its own. */
+const ofOneInterface = 'net.ipv6.conf.IFNAME.stable_secret';
 
 /**
- * Checks that every VRF of a pod has one table, and every table one VRF: the kernel would use the routes of one VRF for the
- * traffic of the other.
+ * Checks that every VRF of a pod has one table and one set of kernel settings, and that nothing else has its table: the
+ * kernel would use the routes of one VRF for other traffic, and the VRF has last routes that make destinations unreachable.
  * @param others the other claims of the claim's pods
- * @throws DriverError `config-invalid` with both VRFs
+ * @throws DriverError `config-invalid` with both interfaces
  */
 export function checkPodVrfs(
   claim: AllocatedClaim,
   devices: readonly StoredDevice[],
   others: readonly ClaimDevices[],
 ): void {
-  const vrfsOf = (of: readonly StoredDevice[], claimText: string) =>
-    of.flatMap(({ name, config: { vrf } }) => (vrf === undefined ? [] : [{ ...vrf, owner: `${name}${claimText}` }]));
-  const held = others.flatMap((each) => vrfsOf(each.devices, ` of claim ${claimName(each.identity)}`));
-  for (const own of vrfsOf(devices, '')) {
-    const other = held.find(({ name, table }) => (name === own.name) !== (table === own.table));
-    if (other !== undefined) {
-      const has = `device ${other.owner} has ${other.name} with table ${other.table}`;
-      throw invalidConfig(claim, [`vrf: device ${own.owner} has ${own.name} with table ${own.table}, but ${has}`]);
-    }
-    held.push(own);
+  const held: HeldTables = { vrfs: [], tables: new Map() };
+  for (const { identity, devices: itsDevices } of others) {
+    for (const device of itsDevices) hold(held, device, `device ${device.name} of claim ${claimName(identity)}`);
   }
+  for (const device of devices) {
+    const owner = `device ${device.name}`;
+    const { vrf, sysctls } = device.config;
+    const problem =
+      vrf === undefined ? usageProblem(held, device, owner) : vrfProblem(held, { ...vrf, sysctls, owner });
+    if (problem !== undefined) throw invalidConfig(claim, [problem]);
+    hold(held, device, owner);
+  }
+}
+
+function hold({ vrfs, tables }: HeldTables, { config }: StoredDevice, owner: string): void {
+  if (config.vrf !== undefined) vrfs.push({ ...config.vrf, sysctls: config.sysctls, owner });
+  else for (const [table, field] of tablesOf(config)) tables.set(table, `${field} of ${owner}`);
+}
+
+function vrfProblem({ vrfs, tables }: HeldTables, own: HeldVrf): string | undefined {
+  const other = vrfs.find(({ name, table }) => (name === own.name) !== (table === own.table));
+  if (other !== undefined) return `vrf: ${textOf(own)}, but ${textOf(other)}`;
+  const user = tables.get(own.table);
+  if (user !== undefined) return `vrf: ${textOf(own)}, but ${user} has that table outside of the VRF`;
+  const member = vrfs.find(({ name }) => name === own.name);
+  return member && settingsProblem(own, member);
+}
+
+function usageProblem({ vrfs }: HeldTables, { config }: StoredDevice, owner: string): string | undefined {
+  if (vrfs.length === 0) return undefined;
+  const tables = tablesOf(config);
+  const vrf = vrfs.find(({ table }) => tables.has(table));
+  return vrf && `${tables.get(vrf.table)}: ${owner} has table ${vrf.table} outside of a VRF, but ${textOf(vrf)}`;
+}
+
+/** The VRF gets the settings of its members. */
+function settingsProblem(own: HeldVrf, other: HeldVrf): string | undefined {
+  const valuesOf = ({ sysctls = {} }: HeldVrf) =>
+    new Map(Object.entries(sysctls).map(([key, value]) => [key, `${value}`]));
+  const [values, others] = [valuesOf(own), valuesOf(other)];
+  const keys = [...values.keys(), ...others.keys()];
+  const key = keys.find((each) => each !== ofOneInterface && values.get(each) !== others.get(each));
+  if (key === undefined) return undefined;
+  const value = (of: typeof values) => of.get(key) ?? 'no value';
+  return `sysctls: ${key} is ${value(values)} for ${own.owner}, and ${value(others)} for ${other.owner}: all interfaces of VRF ${own.name} must have the same`;
+}
+
+function textOf({ owner, name, table }: HeldVrf): string {
+  return `${owner} has ${name} with table ${table}`;
+}
+
+/** Returns the fields with which an interface uses routing tables, by table. */
+function tablesOf({ routes = [], rules = [] }: VfConfig): Map<number, string> {
+  const all = { routes, rules };
+  return new Map(
+    (['routes', 'rules'] as const).flatMap((field) =>
+      all[field].flatMap(({ table }, index): [number, string][] =>
+        table === undefined ? [] : [[table, `${field}[${index}]`]],
+      ),
+    ),
+  );
 }

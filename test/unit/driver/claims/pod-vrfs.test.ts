@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { buildPod } from '../../../doubles/objects.ts';
-import { allocated, DriverBench, fromClaim } from './driver-bench.ts';
+import { allocated, DriverBench, fromClaim, fromClass } from './driver-bench.ts';
 import { refusal } from './driver-hooks.ts';
 
 describe('VRFs of a pod', () => {
@@ -42,6 +42,82 @@ describe('VRFs of a pod', () => {
     expect(await prepare('same', 'dev-3', { vrf: first.vrf })).toEqual({ devices: [] });
     // In another pod.
     expect(await prepare('third', 'dev-4', other, {})).toEqual({ devices: [] });
+  });
+
+  const forwards = { sysctls: { 'net.ipv4.conf.IFNAME.forwarding': 1 } };
+  const vrf = { name: 'red', table: 10 };
+  const rules = [{ priority: 100, source: '192.0.2.0/24', table: 10 }];
+  const routes = [
+    { destination: '198.51.100.0/24', gateway: '192.0.2.1' },
+    { destination: '203.0.113.0/24', gateway: '192.0.2.1', table: 10 },
+  ];
+  const isRed = 'has red with table 10';
+  const owner = 'device dev-1 of claim default/first';
+  const onlyOne = 'all interfaces of VRF red must have the same';
+
+  it.each([
+    [
+      'kernel settings that a member has and another has not',
+      { vrf, ...forwards },
+      { vrf },
+      `sysctls: net.ipv4.conf.IFNAME.forwarding is no value for device dev-2, and 1 for ${owner}: ${onlyOne}`,
+    ],
+    [
+      'other kernel settings',
+      { vrf },
+      { vrf, ...forwards },
+      `sysctls: net.ipv4.conf.IFNAME.forwarding is 1 for device dev-2, and no value for ${owner}: ${onlyOne}`,
+    ],
+    [
+      'the table of rules',
+      { rules },
+      { vrf },
+      `vrf: device dev-2 ${isRed}, but rules[0] of ${owner} has that table outside of the VRF`,
+    ],
+    [
+      'the table of routes',
+      { routes },
+      { vrf },
+      `vrf: device dev-2 ${isRed}, but routes[1] of ${owner} has that table outside of the VRF`,
+    ],
+    [
+      'rules with its table',
+      { vrf },
+      { rules },
+      `rules[0]: device dev-2 has table 10 outside of a VRF, but ${owner} ${isRed}`,
+    ],
+    [
+      'routes with its table',
+      { vrf },
+      { routes },
+      `routes[1]: device dev-2 has table 10 outside of a VRF, but ${owner} ${isRed}`,
+    ],
+  ])('are refused with %s', async (_, first, second, problem) => {
+    using bench = new DriverBench();
+    const pods = [buildPod('app')];
+    const prepare = async (name: string, device: string, fields: object) =>
+      await bench.prepare(allocated(name, [device], { pods, config: [fromClass(fields)] }));
+    expect(await prepare('first', 'dev-1', first)).toEqual({ devices: [] });
+    expect(await prepare('second', 'dev-2', second)).toMatchObject(
+      refusal('config-invalid', expect.stringContaining(problem)),
+    );
+  });
+
+  it('accept equal kernel settings, a stable_secret of each interface, and other tables outside of them', async () => {
+    using bench = new DriverBench();
+    const pods = [buildPod('app')];
+    const fields = [1, '1'].map((value, index) => ({
+      vrf,
+      sysctls: {
+        'net.ipv4.conf.IFNAME.forwarding': value,
+        'net.ipv6.conf.IFNAME.stable_secret': `2001:db8::${index}`,
+      },
+    }));
+    const elsewhere = { rules: rules.map((rule) => ({ ...rule, table: 11 })), routes: routes.slice(0, 1) };
+    for (const [index, each] of [...fields, elsewhere].entries()) {
+      const claim = allocated(`claim-${index}`, [`dev-${index}`], { pods, config: [fromClass(each)] });
+      expect(await bench.prepare(claim)).toEqual({ devices: [] });
+    }
   });
 
   it('are compared within a claim', async () => {
