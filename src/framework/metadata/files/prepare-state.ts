@@ -26,7 +26,7 @@ export interface Preparation {
 /**
  * Returns the state of a claim that is being prepared, for the first time or again.
  * @param kept its state so far: generations continue, and content from updates stays, unless the node has booted since, or
- * the claim was allocated again with other devices, or none of its pods is left and nothing makes the next pod wait
+ * the claim was allocated again with other devices, or a single later pod took it over and nothing makes that pod wait
  * @throws MetadataError `metadata-invalid`, `metadata-name-invalid`
  */
 export function prepareState(preparation: Preparation, kept: ClaimState | undefined): ClaimState {
@@ -41,16 +41,14 @@ export function prepareState(preparation: Preparation, kept: ClaimState | undefi
   );
   // After a boot, or with other devices, the pod gets a new sandbox, and content about the old one is obsolete.
   const isOver = kept === undefined || kept.bootId !== bootId || hasOtherDevices(record, kept);
-  const isOtherPods = kept !== undefined && hasOtherPods(record, kept);
+  const isHandedOver = kept !== undefined && hasOnlyNewPod(record, kept);
   for (const [base, request] of Object.entries(record.requests)) {
     const content = contents.get(base) ?? 'deferred';
     const waits = preparation.isGated && content === 'deferred';
     if (content !== 'deferred') validateDevices(claim, request.name, content);
     const before = findRequest(kept?.requests ?? {}, pathPart(base, 'request'));
-    requests.set(
-      base,
-      prepareRequest(preparation, request, content, before && { ...before, isOver: isOver || (isOtherPods && !waits) }),
-    );
+    const mustHide = isOver || (isHandedOver && !waits);
+    requests.set(base, prepareRequest(preparation, request, content, before && { ...before, isOver: mustHide }));
   }
   // Stays the first pod: the CDI spec of the containers names its directory.
   const podUid = kept?.podUid ?? record.podUid;
@@ -62,7 +60,7 @@ export function prepareState(preparation: Preparation, kept: ClaimState | undefi
     ...defined({ podClaimName, podUid, otherPodUids, bootId, versions }),
     layouts: [...new Set([...(kept?.layouts ?? []), ...layouts])],
     requests: Object.fromEntries(requests),
-    servedBy: isOver || (isOtherPods && !preparation.isGated) ? null : kept.servedBy,
+    servedBy: isOver || (isHandedOver && !preparation.isGated) ? null : kept.servedBy,
   };
 }
 
@@ -71,10 +69,13 @@ function hasOtherDevices({ requests }: ClaimRecord, kept: ClaimState): boolean {
   return Object.entries(kept.requests).some(([base, { devices }]) => !areSame(requests[base]?.devices ?? [], devices));
 }
 
-/** Returns whether the claim was prepared for pods of which none uses it now. */
-function hasOtherPods(record: ClaimRecord, kept: ClaimState): boolean {
-  const [now, before] = [podsOf(record), podsOf(kept)];
-  return now.length > 0 && before.length > 0 && !now.some((uid) => before.includes(uid));
+/**
+ * Returns whether the claim was prepared for pods, and now only for one that is not among them, which therefore starts now.
+ * Of several, some may run already and read the files: a pod that joins a prepared claim causes no call.
+ */
+function hasOnlyNewPod(record: ClaimRecord, kept: ClaimState): boolean {
+  const [[uid, ...others], before] = [podsOf(record), podsOf(kept)];
+  return uid !== undefined && others.length === 0 && before.length > 0 && !before.includes(uid);
 }
 
 function podsOf({ podUid, otherPodUids = [] }: ClaimRecord | ClaimState): string[] {

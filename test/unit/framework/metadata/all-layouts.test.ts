@@ -277,14 +277,14 @@ describe('a claim that is prepared again', () => {
   it.each([
     ['without a gate', {}, new Map()],
     ['known at prepare, with a gate', { gate }, new Map([['vf', [device]]])],
-  ])('hides the content of its pods from a later pod: %s', async (_title, options, contents) => {
+  ])('hides the content of its pods from a single later pod: %s', async (_title, options, contents) => {
     const metadata = bench.start(options);
     await metadata.prepare(record, contents);
     await metadata.update(claim, 'vf', devices);
-    await metadata.prepare({ ...record, otherPodUids: ['pod-b'] }, contents);
-    await metadata.prepare({ ...record, podUid: 'pod-b' }, contents);
+    for (const pods of [{ otherPodUids: ['pod-b'] }, { podUid: 'pod-b' }, { podUid: 'pod-c', otherPodUids: ['pod-d'] }])
+      await metadata.prepare({ ...record, ...pods }, contents);
     expect(metadata.read(claim, 'vf')?.devices).toEqual(devices);
-    await metadata.prepare({ ...record, podUid: 'pod-c' }, contents);
+    await metadata.prepare({ ...record, podUid: 'pod-e' }, contents);
     expect(metadata.read(claim, 'vf')?.devices).toEqual(contents.get('vf'));
     expect(await metadata.update(claim, 'vf', devices)).toMatchObject({ generation: contents.size === 0 ? 2 : 4 });
   });
