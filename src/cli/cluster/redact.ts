@@ -5,29 +5,34 @@ const removed = '[removed]';
 const names = 'passw(?:or)?d|passphrase|pwd|secret|token|credential|private_?key|api_?key|access_?key';
 const secretName = new RegExp(`${names}|authorization`, 'i');
 /** A flag of a command whose next argument is a secret. */
-const secretFlag = new RegExp(`^--?[\\w-]*(?:${names})[\\w-]*$`, 'i');
+const secretFlag = new RegExp(`^(?=-[\\w-]*(?:${names}))[\\w-]+$`, 'i');
 /** Fields of pods that only name a Secret. */
 const references = ['imagePullSecrets', 'secretKeyRef', 'secretRef', 'secretRefs'];
 
 /** Up to the closing quote, which has as many backslashes before it as the opening one; of a cut text, up to its end. */
 const quoted = (group: number) => `(\\\\*["'])[^\\n]*?(?:(?<!\\\\)\\${group}|$)`;
-const named = `(?:${names})[\\w-]*`;
+/**
+ * A whole word with such a name in it. Matches start only where a word does, and the lookahead does not remember where the
+ * name is: otherwise each name in a long word would be tried with the rest of the word, in quadratic time.
+ */
+const named = `(?<![\\w-])(?=[\\w-]*(?:${names}))[\\w-]+`;
+const flag = `(?<![\\w-])(?=-[\\w-]*(?:${names}))[\\w-]+`;
 
 /** Patterns of secrets with a recognizable form. */
 const patterns: [RegExp, string][] = [
   [/-----BEGIN [A-Z ]*PRIVATE KEY-----(?:(?!-----BEGIN)[\s\S])*?-----END [A-Z ]*PRIVATE KEY-----/g, removed],
   // JSON web tokens: header, content and signature.
-  [/\beyJ[\w-]+\.[\w-]+\.[\w-]+/g, removed],
+  [/(?<![\w-])(?=[\w-]*\beyJ)[\w-]+\.[\w-]+\.[\w-]+/g, removed],
   [/\b(Bearer|Basic) +[\w.~+/=-]+/gi, `$1 ${removed}`],
   // User and password in a URL.
   [/(\/\/)[^\s/@"'\\]+@/g, `$1${removed}@`],
   // `--token …`, and `"--token", "…"` in a list of arguments.
-  [new RegExp(`((?<![\\w-])--?[\\w-]*${named} +)(?!-)[^\\s"'\\\\,;]+`, 'gi'), `$1${removed}`],
-  [new RegExp(`((?<![\\w-])--?[\\w-]*${named}\\\\*["']\\s*,\\s*)${quoted(2)}`, 'gim'), `$1$2${removed}$2`],
+  [new RegExp(`(${flag} +)(?!-)[^\\s"'\\\\,;]+`, 'gi'), `$1${removed}`],
+  [new RegExp(`(${flag}\\\\*["']\\s*,\\s*)${quoted(2)}`, 'gim'), `$1$2${removed}$2`],
   // `"name": "DB_PASSWORD", "value": "…"` of an environment variable.
   [
     new RegExp(
-      `(name\\\\*["']\\s*:\\s*\\\\*["'][\\w.-]*?${named}\\\\*["']\\s*,\\s*\\\\*["']value\\\\*["']\\s*:\\s*)${quoted(2)}`,
+      `(name\\\\*["']\\s*:\\s*\\\\*["'](?=[\\w.-]*(?:${names}))[\\w.-]+\\\\*["']\\s*,\\s*\\\\*["']value\\\\*["']\\s*:\\s*)${quoted(2)}`,
       'gim',
     ),
     `$1$2${removed}$2`,

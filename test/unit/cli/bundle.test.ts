@@ -106,6 +106,9 @@ describe('makeBundle', () => {
       '{"cause":"{\\"password\\": \\"x y\\", \\"a\\": 1}"}',
       '{"cause":"{\\"password\\": \\"[removed]\\", \\"a\\": 1}"}',
     ],
+    ['x-eyJhbGciOi.eyJzdWIiOi.c2ln', '[removed]'],
+    ['xtoken-tokens=abc', 'xtoken-tokens=[removed]'],
+    ['{"name":"a.token-key","value":"x"}', '{"name":"a.token-key","value":"[removed]"}'],
     ['api_key=abc&page=1', 'api_key=[removed]&page=1'],
     ['{"password":"abc\\"def","a":1}', '{"password":"[removed]","a":1}'],
     [
@@ -128,6 +131,15 @@ describe('makeBundle', () => {
   ])('turns %s', (text, redacted) => {
     expect(redactText(text)).toBe(redacted);
   });
+
+  it('takes linear time for long words', () => {
+    // Less than a second, and minutes in quadratic time.
+    for (const word of ['token', '-token', 'eyJ-']) {
+      const text = `${word.repeat(100_000)}!`;
+      expect(redactText(text)).toBe(text);
+      expect(redactObject([`--${text}`, 'a'])).toEqual([`--${text}`, 'a']);
+    }
+  }, 20_000);
 
   it('keeps fields that only sound like secrets', () => {
     const env = [
