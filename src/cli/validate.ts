@@ -162,9 +162,9 @@ class Validator {
     } else if (kind === 'ConfigMap') {
       for (const [key, text] of Object.entries(fieldsOf(fields.data)))
         this.#checkConfigMapEntry(document, text, [...path, 'data', key]);
-    } else if (String(apiVersion).startsWith('netdra.dev/') && !ownKinds.includes(String(kind))) {
+    } else if (isOwn(apiVersion) && !ownKinds.includes(String(kind))) {
       this.#reportKind(document, path, kind, ownKinds);
-    } else if (this.#options.strict && value !== null && !String(apiVersion).startsWith('netdra.dev/')) {
+    } else if (this.#options.strict && value !== null && !isOwn(apiVersion)) {
       this.#report(document, slipsIn(fields), path);
     }
   }
@@ -190,22 +190,23 @@ class Validator {
   /** Checks the inventory policy that the chart keeps as text in a ConfigMap. Reports faults at the key. */
   #checkConfigMapEntry(document: Document, text: unknown, path: readonly PropertyKey[]): void {
     if (typeof text !== 'string') return;
-    const [, kind = ''] = fieldPattern('kind', '([^\\s"\',}]{1,64})').exec(text) ?? [];
-    if (kind !== 'InventoryPolicy') {
-      const isSlip =
-        fieldPattern('(?:pfs|nics)', '').test(text) || fieldPattern('apiVersion', 'netdra\\.dev').test(text);
-      if (this.#options.strict && isSlip) this.#reportKind(document, path, kind, ['InventoryPolicy']);
-      return;
-    }
+    const report = (message: string) => this.#report(document, [{ field: 'data', message, path: [] }], path);
+    let value: unknown;
     try {
-      const place = document.placeOf(path);
-      const policy = yaml.load(text);
-      const problem = findYamlProblem(policy, text);
-      if (problem !== undefined) this.#report(document, [{ field: 'data', message: problem, path: [] }], path);
-      else this.#checkPolicy({ ...document, placeOf: () => place }, policy, []);
+      value = yaml.load(text);
     } catch (error) {
       if (!(error instanceof yaml.YAMLException)) throw error;
-      this.#report(document, [{ field: 'data', message: `is not valid YAML: ${error.reason}`, path: [] }], path);
+      if (policyPattern.test(text)) report(`is not valid YAML: ${error.reason}`);
+      return;
+    }
+    const { kind = '', ...fields } = fieldsOf(value);
+    if (kind === 'InventoryPolicy') {
+      const place = document.placeOf(path);
+      const problem = findYamlProblem(value, text);
+      if (problem !== undefined) report(problem);
+      else this.#checkPolicy({ ...document, placeOf: () => place }, value, []);
+    } else if (this.#options.strict && ('pfs' in fields || 'nics' in fields || isOwn(fields.apiVersion))) {
+      this.#reportKind(document, path, kind, ['InventoryPolicy']);
     }
   }
 
@@ -332,9 +333,11 @@ class Validator {
   }
 }
 
-/** Returns a pattern for a field at the top of an object in YAML, or anywhere in JSON. */
-function fieldPattern(name: string, value: string): RegExp {
-  return new RegExp(`(?:^|[{,]\\s*)["']?${name}["']? *: *["']?${value}`, 'm');
+/** Recognizes an inventory policy in text that is not valid YAML. */
+const policyPattern = /(?:^|[{,]\s*)["']?kind["']? *: *["']?InventoryPolicy\b/m;
+
+function isOwn(apiVersion: unknown): boolean {
+  return String(apiVersion).startsWith('netdra.dev/');
 }
 
 function hasAddresses({ opaque }: ConfigEntry): boolean {

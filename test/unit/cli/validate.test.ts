@@ -152,6 +152,21 @@ describe('validateFiles', () => {
       /^0:3:3: pfs: a list is needed/,
     ],
     [
+      'a policy in a ConfigMap whose comments and lists have other kinds',
+      configMap(`# netdra, kind: rack 7\n${policy('pfs: [{ kind: x }]\nnics: 3')}`),
+      /^0:4:3: pfs\.0[\s\S]*\n0:4:3: nics: a list is needed/,
+    ],
+    [
+      'a policy in a ConfigMap that is not YAML',
+      configMap('{"kind": "InventoryPolicy", "pfs": [}'),
+      /^0:4:3: data: is not valid YAML: /,
+    ],
+    [
+      'a policy in a ConfigMap that is nested too deeply for the parser',
+      configMap(`kind: InventoryPolicy\npfs: ${'['.repeat(200_000)}`),
+      /^0:4:3: data: is not valid YAML: nesting exceeded/,
+    ],
+    [
       'a policy in a ConfigMap that is JSON',
       configMap('{"apiVersion": "netdra.dev/v1alpha1", "kind": "InventoryPolicy",\n "pfs": 3}'),
       /^0:4:3: pfs: a list is needed/,
@@ -452,7 +467,7 @@ describe('validateFiles in strict mode', () => {
 
   it('does not report unrelated objects in a file with objects of netdra', async () => {
     const pod =
-      'apiVersion: v1\nkind: Pod\n---\napiVersion: apps/v1\nkind: Deployment\n---\napiVersion: v1\nkind: ConfigMap\ndata: { a: b }\n';
+      'apiVersion: v1\nkind: Pod\n---\napiVersion: apps/v1\nkind: Deployment\n---\napiVersion: v1\nkind: ConfigMap\ndata: { a: b, c: "kind: [", d: "# kind: InventoryPolicy", e: "[{kind: InventoryPolicy, pfs: 3}]" }\n';
     expect(await strict(`${pod}---${policy('pfs: []')}`.replace('---api', '---\napi'))).toEqual([]);
     expect(await strict(`${deviceClass('c', 'mtu: 9000')}---${claim('c', 'interfaceName: net1')}`)).toEqual([]);
   });
