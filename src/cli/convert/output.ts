@@ -114,6 +114,10 @@ function reportIdle(report: ConversionReport, { of, rule }: RuleForNodes, earlie
   const first = others.find((each) => each.narrowedBy === undefined && covers(each.rule, rule));
   if (first !== undefined) {
     const why = `has no effect: ${first.of.kind} ${first.of.name} comes first for the same VFs`;
+    if (isDeepStrictEqual(settingsOf(first.rule), settingsOf(rule))) {
+      report.note(of, [], `${why}, with the same settings`);
+      return;
+    }
     report.lost(of, [], why, 'name different PFs or ranges of VFs in them (pfNames: ["ens1f0#0-3"]), or leave one out');
     return;
   }
@@ -122,6 +126,11 @@ function reportIdle(report: ConversionReport, { of, rule }: RuleForNodes, earlie
   if (numVfs === undefined || other === undefined || other.rule.numVfs === numVfs) return;
   const why = `${other.of.kind} ${other.of.name} sets ${other.rule.numVfs} for the same PF`;
   report.lost(of, ['spec', 'numVfs'], why, 'give both the same number');
+}
+
+/** Returns what a rule says about VFs, and not which ones it selects. */
+function settingsOf({ select: _, vfs: _vfs, vfDriver: _driver, ...settings }: RuleForNodes['rule']) {
+  return settings;
 }
 
 function networkObjects({ resources, report }: Estate, driver: string, network: Network): OutputObject[] {

@@ -143,6 +143,16 @@ describe('netdra convert', () => {
     expect(isComplete).toBe(true);
   });
 
+  it('only notes a policy without effect if an earlier one gives its VFs the same settings', async () => {
+    const both = (numVfs: number) =>
+      policy('{ resourceName: one, numVfs: 16, nicSelector: { pfNames: [a] } }') +
+      second(`{ resourceName: one, numVfs: ${numVfs}, nicSelector: { pfNames: ["a#0-3"] } }`);
+    const { isComplete, remarks } = await convertText(both(16), { takeOver: true });
+    expect(remarks).toMatch(/sriov\/q: object: note: .*SriovNetworkNodePolicy p comes first .* the same settings/);
+    expect(isComplete).toBe(true);
+    expect((await convertText(both(8), { takeOver: true })).isComplete).toBe(false);
+  });
+
   it('reports the second number of VFs of a PF with --take-over', async () => {
     const both =
       policy('{ resourceName: one, numVfs: 16, nicSelector: { pfNames: ["a#0-3"] } }') +
