@@ -1,5 +1,6 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import type { DeviceClass } from '../../framework/kube/index.ts';
 import { formatExactJson } from '../../framework/metadata/document/json-stream.ts';
 import { explain, NetdraError } from '../../lib/errors.ts';
 import { readClaims } from './claims.ts';
@@ -59,13 +60,21 @@ export async function makeBundle(cluster: Cluster, options: BundleOptions): Prom
     write(path, async () => `${formatExactJson(redactObject(await read()))}\n`);
   const fieldSelector = `spec.driver=${driverName}`;
   await writeObject('status.json', () => readStatus(cluster, options));
-  await writeObject('claims.json', () => readClaims(cluster, { driverName }));
+  const named = new Set<string>();
+  await writeObject('claims.json', async () => {
+    const claims = await readClaims(cluster, { driverName });
+    for (const name of claims.flatMap(({ classes }) => classes)) named.add(name);
+    return claims;
+  });
   await writeObject('resourceslices.json', () => cluster.listResources('resourceslices', { fieldSelector }));
   await writeObject('nodenetworkdevices.json', () => cluster.listViews());
   await writeObject('networkdevicepolicies.json', () => cluster.listPolicies());
   await writeObject('deviceclasses.json', async () => {
-    const classes = await cluster.listResources<{ spec?: object }>('deviceclasses');
-    return classes.filter(({ spec = {} }) => JSON.stringify(spec).includes(driverName));
+    const classes = await cluster.listResources<DeviceClass>('deviceclasses');
+    // A class can select devices without the driver's name.
+    return classes.filter(
+      ({ metadata: { name = '' }, spec }) => named.has(name) || JSON.stringify(spec).includes(driverName),
+    );
   });
   await writeObject('pods.json', () =>
     cluster.listPods(options.driverNamespace ?? defaultDriverNamespace, { labelSelector: options.selector }),

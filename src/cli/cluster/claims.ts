@@ -13,6 +13,8 @@ export interface ClusterClaim {
   uid: string;
   /** Names of the pods for which the claim is reserved. */
   pods: string[];
+  /** Names of the DeviceClasses in its requests. */
+  classes: string[];
   devices: ClusterDevice[];
 }
 
@@ -46,8 +48,15 @@ export async function readClaims(
     const { namespace = '', name = '', uid = '' } = claim.metadata ?? {};
     const { reservedFor = [], devices = [] } = claim.status ?? {};
     const pods = reservedFor.filter(({ resource }) => resource === 'pods').map(({ name }) => name);
-    return [{ namespace, name, uid, pods, devices: results.map((result) => toDevice(result, devices)) }];
+    const classes = classesOf(claim);
+    return [{ namespace, name, uid, pods, classes, devices: results.map((result) => toDevice(result, devices)) }];
   });
+}
+
+function classesOf({ spec }: ResourceClaim): string[] {
+  const requests = spec.devices?.requests ?? [];
+  const all = requests.flatMap(({ exactly, firstAvailable = [] }) => (exactly ? [exactly] : firstAvailable));
+  return [...new Set(all.map(({ deviceClassName }) => deviceClassName))];
 }
 
 function toDevice(result: AllocatedDevice, statuses: readonly AllocatedDeviceStatus[]): ClusterDevice {

@@ -17,8 +17,9 @@ describe('makeBundle', () => {
     using dir = tempDir();
     const { api, cluster } = bench;
     for (const node of ['node-1', 'node-2']) installOn(api, node);
-    for (const driver of [testDriver, 'gpu.example.com']) {
-      const spec = { selectors: [{ cel: { expression: `device.driver == "${driver}"` } }] };
+    // The last one selects by attributes alone, and has no configuration.
+    for (const driver of [testDriver, 'gpu.example.com', 'any']) {
+      const spec = driver === 'any' ? {} : { selectors: [{ cel: { expression: `device.driver == "${driver}"` } }] };
       const object = {
         apiVersion: 'resource.k8s.io/v1',
         kind: 'DeviceClass',
@@ -35,7 +36,8 @@ describe('makeBundle', () => {
     );
     const parameters = { cni: { etcd: { password: 'hunter2' }, url: 'https://joe:hunter2@etcd' } };
     const config = [{ source: 'FromClaim' as const, parameters }];
-    api.create(buildClaim('a', { requests: [{ name: 'vf', devices: ['vf-0'] }], config }));
+    const deviceClassName = 'of-any';
+    api.create(buildClaim('a', { requests: [{ name: 'vf', devices: ['vf-0'], deviceClassName }], config }));
     const token = 'eyJhbGciOi.eyJzdWIiOi.c2ln';
     cluster.log = `{"msg":"GET","authorization":"Bearer abc.def"}\n{"token":"hunter2"} ${token}\n`;
     cluster.answer = {
@@ -61,7 +63,7 @@ describe('makeBundle', () => {
     const classes = JSON.parse(readFileSync(join(out, 'deviceclasses.json'), 'utf8')) as {
       metadata: { name: string };
     }[];
-    expect(classes.map(({ metadata }) => metadata.name)).toEqual([`of-${testDriver}`]);
+    expect(classes.map(({ metadata }) => metadata.name)).toEqual(['of-any', `of-${testDriver}`]);
     const texts = bundle.files.map((path) => readFileSync(join(out, path), 'utf8'));
     expect(texts.filter((text) => /hunter2|eyJ|abc\.def/.test(text))).toEqual([]);
     expect(JSON.parse(readFileSync(join(out, 'nodes/node-1/doctor.json'), 'utf8'))).toEqual({
