@@ -7,7 +7,8 @@ import { removeUnknownIn, uidAfter } from './unknown-files.ts';
 
 /** Edits of a container by a CDI device. Source: Container Device Interface specification, `containerEdits`. */
 export interface ContainerEdits {
-  mounts?: { hostPath: string; containerPath: string; options: string[] }[];
+  /** `type` is that of a file system, by default `bind`; only then is `hostPath` a path. */
+  mounts?: { type?: string; hostPath: string; containerPath: string; options: string[] }[];
   /** `fileMode` is a number as in Node's `fs`, such as 0o660. */
   deviceNodes?: {
     path: string;

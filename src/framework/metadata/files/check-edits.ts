@@ -4,8 +4,8 @@ import type { ContainerEdits } from './cdi.ts';
 const hookNames = ['prestart', 'createRuntime', 'createContainer', 'startContainer', 'poststart', 'poststop'];
 
 /**
- * Checks what runtimes refuse, together with every container that uses the device. Source: Container Device Interface
- * specification, `containerEdits`.
+ * Checks for what runtimes refuse, together with every container that uses the device, and for paths that they would look
+ * for in a container's bundle. Source: Container Device Interface specification, `containerEdits`.
  * @throws MetadataError `metadata-invalid`
  */
 export function checkEdits(deviceId: string, edits: ContainerEdits): void {
@@ -15,8 +15,13 @@ export function checkEdits(deviceId: string, edits: ContainerEdits): void {
   if (mounts.length + deviceNodes.length + env.length + hooks.length === 0) throw refuse('there are none');
   const variable = env.find((each) => !/^[^=\0]+=[^\0]*$/.test(each));
   if (variable !== undefined) throw refuse(`variable ${JSON.stringify(variable)} is not NAME=value`);
+  const sourceless = mounts.find(({ hostPath }) => !hostPath);
+  if (sourceless !== undefined)
+    throw refuse(`the mount at ${JSON.stringify(sourceless.containerPath)} has no hostPath`);
   const paths = [
-    ...mounts.flatMap(({ hostPath, containerPath }) => [hostPath, containerPath]),
+    // Other file systems have a name as their source, such as `tmpfs`.
+    ...mounts.flatMap(({ type = 'bind', hostPath }) => (type === 'bind' ? [hostPath] : [])),
+    ...mounts.map(({ containerPath }) => containerPath),
     ...deviceNodes.flatMap(({ path, hostPath = path }) => [path, hostPath]),
     ...hooks.map(({ path }) => path),
   ];

@@ -19,6 +19,18 @@ it.each([
     'path "a" is not absolute',
   ],
   [
+    'a relative mount of the type bind',
+    'dev',
+    { mounts: [{ type: 'bind', hostPath: 'a', containerPath: '/a', options: [] }] },
+    'path "a" is not absolute',
+  ],
+  [
+    'a mount of nothing',
+    'dev',
+    { mounts: [{ type: 'tmpfs', hostPath: '', containerPath: '/a', options: [] }] },
+    'the mount at "/a" has no hostPath',
+  ],
+  [
     'a mount to nowhere',
     'dev',
     { mounts: [{ hostPath: '/a', containerPath: '', options: [] }] },
@@ -36,6 +48,7 @@ it.each([
   const specs = new CdiSpecs({ dir: dir.path, driver: 'a.example', class: 'nic' });
   expect(() => specs.write('u1', name, edits)).toThrow(message);
   expect(readdirSync(dir.path)).toEqual([]);
-  specs.write('u1', 'dev', { env: ['A=', 'B=1=2\n3'], deviceNodes: [{ path: '/dev/x' }] });
+  const mounts = [{ type: 'tmpfs', hostPath: 'tmpfs', containerPath: '/scratch', options: ['size=1m'] }];
+  specs.write('u1', 'dev', { env: ['A=', 'B=1=2\n3'], deviceNodes: [{ path: '/dev/x' }], mounts });
   expect(readdirSync(dir.path)).toHaveLength(1);
 });
