@@ -2,17 +2,20 @@ import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { type ClaimIdentity, claimName } from '../../framework/metadata/index.ts';
 import { defined } from '../../lib/defined.ts';
 import { explain } from '../../lib/errors.ts';
+import type { Locks } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { isVfio, SriovError, type VfAccess, type VfSnapshot } from '../../node/sriov/index.ts';
 import { findUserSpaceProblems } from '../api/config-rules.ts';
 import { invalidConfig, type StoredDevice, type UnrestoredVf } from '../model/index.ts';
 import type { StoredClaims } from '../state/index.ts';
+import { cniDeletionKey } from '../vf/cni-attacher.ts';
 import { restore, type VfControl, type VfDetacher } from '../vf/index.ts';
 import { toVfWanted } from '../vf/vf-wanted.ts';
 import { checkGroups, groupsOf } from './iommu-groups.ts';
 
 export interface DeviceWorkOptions {
   store: StoredClaims;
+  locks: Locks;
   attachments: VfDetacher;
   control: VfControl;
   logger: Logger;
@@ -26,6 +29,12 @@ export class DeviceWork {
 
   constructor(options: DeviceWorkOptions) {
     this.#options = options;
+  }
+
+  /** Waits until no CNI DEL for a former pod changes the devices any more: such a DEL has a deadline. */
+  async awaitDeletions(devices: readonly StoredDevice[]): Promise<void> {
+    const keys = devices.map(({ pciAddress }) => cniDeletionKey(pciAddress));
+    using _ = await this.#options.locks.acquireAll(keys);
   }
 
   /**

@@ -241,6 +241,7 @@ export class Driver implements DraPlugin {
     if (work.isAgain) return;
     work.progress.claimBegins(work.claim);
     try {
+      await this.#work.awaitDeletions(work.devices);
       const known: StoredDevice[] = [];
       for (const device of work.devices) {
         work.progress.deviceBegins(device);

@@ -4,12 +4,11 @@ import { CniAttacher } from '../vf/cni-attacher.ts';
 import { Attachments } from '../vf/index.ts';
 import type { NodeContext } from './node-context.ts';
 
-/** Creates everything that moves VFs between the host and pods. @param requestRound requests a round of the reconciler */
+/** Creates everything that moves VFs between the host and pods. */
 export function createAttachments(
-  { kernel, disk: { store }, cni: runner, clock, logger, stack, decorate }: NodeContext,
+  { kernel, disk: { store, locks }, cni: runner, clock, logger, stack, decorate }: NodeContext,
   devices: DeviceList,
   onConflict: (podUid: string) => void,
-  requestRound: () => void,
 ) {
   const cni = new CniAttacher({ runner, clock, logger });
   return {
@@ -22,6 +21,6 @@ export function createAttachments(
       logger,
       onConflict,
     }),
-    cniCleanUp: stack.use(new CniCleanUp({ runner, store, requestRound, clock, logger })),
+    cniCleanUp: stack.use(new CniCleanUp({ runner, store, locks, clock, logger })),
   };
 }

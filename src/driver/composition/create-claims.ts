@@ -36,7 +36,7 @@ export function createClaims(
 ) {
   const { clock, logger, random } = base;
   const { driverName: driver, nodeName, cdiDir: dir } = settings;
-  const { store } = disk;
+  const { store, locks } = disk;
   const control = base.decorate('control', devices.vfs.control);
   const deviceSpecs = new CdiSpecs({ dir, driver, class: cdiClasses.devices });
   const dialectFiles = new DialectFiles({
@@ -47,6 +47,7 @@ export function createClaims(
   const networkDriver = new Driver({
     driver,
     store,
+    locks,
     attachments,
     control,
     deviceSpecs,

@@ -50,7 +50,7 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
   let sandboxes: SandboxRegistry | undefined;
   const { metadata, devices } = await createDevices(context, (claim) => sandboxes?.requeuePods(podUidsOf(claim)));
   const nudge = () => reconciler.nudge();
-  const moving = createAttachments(context, devices, (podUid) => sandboxes?.requeuePods([podUid]), nudge);
+  const moving = createAttachments(context, devices, (podUid) => sandboxes?.requeuePods([podUid]));
   const reports = createReports(context, devices, metadata);
   const { publisher, events, status } = reports;
   const claims = createClaims(context, { devices, metadata, attachments: moving.attachments, events });

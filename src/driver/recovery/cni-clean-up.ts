@@ -1,8 +1,9 @@
 import type { Clock } from '../../lib/clock.ts';
+import type { Locks } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { CachedAttachment, CniRunner } from '../../node/cni/index.ts';
 import type { StoredClaims } from '../state/index.ts';
-import { cniInterfaceName } from '../vf/cni-attacher.ts';
+import { cniDeletionKey, cniInterfaceName } from '../vf/cni-attacher.ts';
 
 /** Time limit for one attachment, ms: a plugin that hangs must not delay the others. */
 const budgetMs = 30_000;
@@ -10,8 +11,7 @@ const budgetMs = 30_000;
 export interface CniCleanUpOptions {
   runner: Pick<CniRunner, 'cachedAttachments' | 'deleteCached' | 'releaseCached'>;
   store: StoredClaims;
-  /** Requests a round, which restores the settings and the place of VFs in pods. */
-  requestRound: () => void;
+  locks: Locks;
   clock: Clock;
   logger: Logger;
 }
@@ -93,20 +93,18 @@ export class CniCleanUp implements AsyncDisposable {
   }
 
   async #delete(cached: CachedAttachment): Promise<void> {
-    const { runner, clock, logger, requestRound } = this.#options;
-    const { network, containerId, ifName } = cached.attachment;
+    const { runner, locks, clock, logger } = this.#options;
+    const { network, containerId, ifName, deviceId } = cached.attachment;
     const fields = { network: network.name, sandbox: containerId, interface: ifName };
     using deadline = clock.deadline(budgetMs, this.#stop.signal);
-    const wasHeld = this.#isHeld(cached);
     try {
+      using _ = await locks.acquireAll(deviceId === undefined ? [] : [cniDeletionKey(deviceId)], deadline.signal);
       // A DEL would change the VF of a claim that has it now, or remove it from that claim's pod.
-      if (wasHeld) await runner.releaseCached(cached, { signal: deadline.signal });
+      if (this.#isHeld(cached)) await runner.releaseCached(cached, { signal: deadline.signal });
       else await runner.deleteCached(cached, { signal: deadline.signal });
       logger.info(fields, 'deleted the CNI attachment of a removed sandbox');
     } catch (error) {
       logger.warn({ ...fields, err: error }, 'cannot delete the CNI attachment of a removed sandbox');
     }
-    // A claim may have got the VF meanwhile.
-    if (!wasHeld && this.#isHeld(cached)) requestRound();
   }
 }

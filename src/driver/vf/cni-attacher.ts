@@ -126,6 +126,14 @@ function interfaceOf(device: StoredDevice, place: SandboxPlace) {
   return { containerId: sandboxId, netnsPath, ifName: cniInterfaceName(device), args };
 }
 
+/**
+ * Returns the key of the lock under which a repeated DEL may change a VF that no claim has. Prepare takes it once between
+ * reserving the VF and reading it: later ones see the claim.
+ */
+export function cniDeletionKey(pciAddress: string): string {
+  return `cni/${pciAddress}`;
+}
+
 function isIpv6(address: string): boolean {
   return address.includes(':');
 }

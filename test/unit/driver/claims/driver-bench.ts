@@ -160,6 +160,7 @@ export class DriverBench implements Disposable {
   givenOut: Map<string, string> | undefined = new Map();
   /** PCI addresses of VFs that programs have open through vfio. */
   readonly open = new Set<string>();
+  readonly locks = new KeyedMutex();
   readonly namespaceLabels = new Map<string, Record<string, string>>();
   /** What is thrown for an allocation that is not what it should be. */
   checkAllocation: (claim: AllocatedClaim) => Promise<void> = async () => undefined;
@@ -176,6 +177,7 @@ export class DriverBench implements Disposable {
     this.driver = new Driver({
       driver: testDriver,
       store: this.store,
+      locks: this.locks,
       inventory: { pool: testNode, find: (name) => this.#find(name) },
       networkAttachments,
       ...pools,
@@ -240,7 +242,7 @@ export class DriverBench implements Disposable {
   }
 
   /** One round of the task that restores VFs of claims that are gone. @param locks shared with other instances */
-  async restoreAll(locks: Locks = new KeyedMutex()): Promise<void> {
+  async restoreAll(locks: Locks = this.locks): Promise<void> {
     const { store, control, logger } = this;
     const attachments = { detach: (_: string, device: StoredDevice) => this.#release(device), forget: () => undefined };
     await restoreVfs({ store, attachments, control, locks, logger }, new AbortController().signal);

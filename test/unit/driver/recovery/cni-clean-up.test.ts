@@ -1,10 +1,12 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import type { StoredClaim } from '../../../../src/driver/model/index.ts';
 import { CniCleanUp } from '../../../../src/driver/recovery/index.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';
+import { KeyedMutex, type Locks } from '../../../../src/lib/keyed-mutex.ts';
 import { type CachedAttachment, CniError, parseCniNetwork } from '../../../../src/node/cni/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { storedClaim, storedClaims, storedDevice } from '../../../doubles/stored-claims.ts';
+import { allocated, DriverBench } from '../claims/driver-bench.ts';
 
 const network = parseCniNetwork({ cniVersion: '1.0.0', name: 'fast', type: 'sriov' }, 'test');
 const cached = (containerId: string, ifName: string): CachedAttachment => ({
@@ -22,29 +24,32 @@ function claim(sandboxId: string, interfaceName: string): StoredClaim {
 function create(
   attachments: CachedAttachment[],
   claims: StoredClaim[],
-  { failing = [], onDelete = () => undefined }: { failing?: string[]; onDelete?: () => void } = {},
+  {
+    failing = [],
+    onDelete = () => undefined,
+    locks = new KeyedMutex(),
+  }: { failing?: string[]; onDelete?: () => unknown; locks?: Locks } = {},
 ) {
   const logger = new RecordingLogger();
   const deleted: string[] = [];
-  const rounds: string[] = [];
   const cleanUp = new CniCleanUp({
     runner: {
       cachedAttachments: async () => ({ attachments, problems: [new CniError('cni-cache-unusable', 'half a file')] }),
       deleteCached: async ({ attachment: { containerId, ifName } }) => {
         if (failing.includes(containerId)) throw new CniError('cni-plugin-failed', 'no');
         deleted.push(`${containerId}/${ifName}`);
-        onDelete();
+        await onDelete();
       },
       releaseCached: async ({ attachment: { containerId, ifName } }) => {
         deleted.push(`addresses of ${containerId}/${ifName}`);
       },
     },
     store: storedClaims(() => claims),
-    requestRound: () => void rounds.push('requested'),
+    locks,
     clock: systemClock,
     logger,
   });
-  return { cleanUp, deleted, rounds, logger };
+  return { cleanUp, deleted, logger };
 }
 
 describe('CniCleanUp', () => {
@@ -64,15 +69,23 @@ describe('CniCleanUp', () => {
     expect(deleted).toEqual(['addresses of s1/net1', 's3/net1']);
   });
 
-  it('has settings and places of VFs looked at if a claim has got the device during the deletion', async () => {
+  it('lets the prepare of a claim wait that gets the device during the deletion', async () => {
+    using bench = new DriverBench();
     const { kind, attachment } = cached('s1', 'net1');
-    const ofDevice = { kind, attachment: { ...attachment, deviceId: '0000:01:10.0' } };
-    const claims: StoredClaim[] = [];
-    const { cleanUp, deleted, rounds } = create([ofDevice], claims, {
-      onDelete: () => void claims.push(claim('s2', 'net1')),
-    });
-    await cleanUp.run();
-    expect([deleted, rounds]).toEqual([['s1/net1'], ['requested']]);
+    const ofDevice = { kind, attachment: { ...attachment, deviceId: '0000:00:00.2' } };
+    const deletion = Promise.withResolvers<void>();
+    const onDelete = () => deletion.promise;
+    const { cleanUp, deleted } = create([ofDevice], [], { locks: bench.locks, onDelete });
+    const run = cleanUp.run();
+    await vi.waitUntil(() => deleted.length === 1);
+    const prepared = bench.prepare(allocated('c', ['dev-2']));
+    await vi.waitUntil(() => bench.locks.waiting === 1);
+    // The claim has the device, so that no other deletion begins, and has not read it.
+    expect(bench.store.claims()).toMatchObject([{ state: 'preparing' }]);
+    expect(bench.control.calls).toEqual([]);
+    deletion.resolve();
+    expect(await prepared).toMatchObject({ devices: [] });
+    await run;
   });
 
   it('continues after a failed deletion, and logs it', async () => {
