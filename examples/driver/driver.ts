@@ -1,6 +1,6 @@
 // A complete DRA driver. Its devices are scratch directories of the node: a container that claims one finds it under
-// /scratch, and what it got in its metadata file. Prepared claims outlive restarts: a file records which claim owns each directory.
-import { mkdir, open, readFile, rename, rm } from 'node:fs/promises';
+// /scratch, and what it got in its metadata file. Prepared claims outlive restarts: the name of a file records which claim owns a directory.
+import { mkdir, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import {
   type AllocatedClaim,
@@ -25,26 +25,11 @@ const { SCRATCH_DIR: scratchDir = '/var/lib/scratch' } = process.env;
 const dataDir = join(kubeletDir, 'plugins', driver);
 const logger = console; // pino does, too
 const specs = new CdiSpecs({ dir: cdiDir, driver, class: 'scratch' });
-const ownerFile = (slot: string) => join(scratchDir, `${slot}.claim`);
+// Empty, so that a full disk, a kill or a power loss leaves the whole record or none.
+const ownerFile = (slot: string, uid: string) => join(scratchDir, `${slot}.${uid}`);
 
-/** Returns the UID of the claim that owns a directory; empty if none does. */
-async function ownerOf(slot: string): Promise<string> {
-  try {
-    return await readFile(ownerFile(slot), 'utf8');
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return '';
-    throw error;
-  }
-}
-
-/** Records the owner. A full disk, a kill or a power loss leaves the old file or the new one, never part of one. */
-async function setOwner(slot: string, uid: string): Promise<void> {
-  const temporary = `${ownerFile(slot)}.tmp`;
-  await using file = await open(temporary, 'w');
-  await file.writeFile(uid);
-  await file.sync();
-  await rename(temporary, ownerFile(slot));
-}
+const ownerOf = async (slot: string) =>
+  (await readdir(scratchDir)).find((name) => name.startsWith(`${slot}.`))?.slice(slot.length + 1);
 
 async function prepare({ identity: { uid }, results }: AllocatedClaim): Promise<PrepareResult> {
   const devices: PreparedDevice[] = [];
@@ -54,9 +39,9 @@ async function prepare({ identity: { uid }, results }: AllocatedClaim): Promise<
     // Another claim may own it: nothing more than its description.
     if (adminAccess) continue;
     // A force-deleted pod may still be on its way out with what the scheduler has given to the next one.
-    const owner = await ownerOf(device);
-    if (owner !== '' && owner !== uid) throw new Error(`${device} is in use by claim ${owner}`);
-    if (owner === '') await setOwner(device, uid);
+    const owner = (await ownerOf(device)) ?? uid;
+    if (owner !== uid) throw new Error(`${device} is in use by claim ${owner}`);
+    await writeFile(ownerFile(device, uid), '');
     await mkdir(join(scratchDir, device), { recursive: true });
     const path = `/scratch/${device}`;
     const mount = { hostPath: join(scratchDir, device), containerPath: path, options: ['rw', 'bind'] };
@@ -71,7 +56,7 @@ async function unprepare(uid: string): Promise<void> {
   for (const slot of slots) {
     if ((await ownerOf(slot)) !== uid) continue;
     await rm(join(scratchDir, slot), { recursive: true, force: true });
-    await rm(ownerFile(slot));
+    await rm(ownerFile(slot, uid));
   }
   specs.removeClaims([uid]);
 }

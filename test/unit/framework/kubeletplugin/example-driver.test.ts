@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { repository as repo } from '../../../../scripts/run-command.ts';
@@ -59,13 +59,13 @@ it('the example driver describes a device with adminAccess, and leaves it to the
   expect(await prepare(owner)).toMatchObject({ error: '', devices: [{ deviceName: 'slot-0' }] });
   expect(await prepare(observer)).toMatchObject({ error: '' });
   await kubelet.nodeUnprepareResources([observer]);
-  expect([existsSync(slot), readFileSync(`${slot}.claim`, 'utf8')]).toEqual([true, owner.uid]);
+  expect([existsSync(slot), existsSync(`${slot}.${owner.uid}`)]).toEqual([true, true]);
   await kubelet.nodeUnprepareResources([owner]);
   expect(existsSync(slot)).toBe(false);
-  // As a full disk, or a kill between creating and writing the file, leaves it.
-  writeFileSync(`${slot}.claim`, '');
-  expect(await prepare(owner)).toMatchObject({ error: '' });
+  // A record without content is whole, as after a full disk or a kill.
+  writeFileSync(`${slot}.${owner.uid}`, '');
   expect(await prepare(claim('second', false))).toMatchObject({ error: `slot-0 is in use by claim ${owner.uid}` });
+  expect(await prepare(owner)).toMatchObject({ error: '' });
   await kubelet.nodeUnprepareResources([owner]);
-  expect(existsSync(`${slot}.claim`)).toBe(false);
+  expect(existsSync(`${slot}.${owner.uid}`)).toBe(false);
 });
