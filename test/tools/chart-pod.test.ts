@@ -13,7 +13,7 @@ describe("the chart's pod", () => {
     const digest = `sha256:${'a'.repeat(64)}`;
     const of = (image: object) => podOf({ image: { repository: 'registry.example.com:5000/net/netdra', ...image } });
     expect(of({})?.containers[0]?.image).toBe('registry.example.com:5000/net/netdra:0.1.0');
-    const pinned = of({ tag: '1', digest });
+    const pinned = of({ digest });
     expect(pinned?.containers[0]?.image).toBe(`registry.example.com:5000/net/netdra@${digest}`);
     expect(pinned?.initContainers?.[0]?.image).toBe(pinned?.containers[0]?.image);
     const { localhostProfile } = pinned?.containers[0]?.securityContext?.seccompProfile ?? {};
@@ -80,7 +80,8 @@ describe("the chart's pod", () => {
     const volume = pod?.volumes?.find(({ name }) => name === 'tls');
     expect(volume?.secret).toEqual({ secretName: 'netdra-tls', defaultMode: 0o400 });
     expect(driver?.livenessProbe?.httpGet).toEqual({ path: '/healthz', port: 9797, scheme: 'HTTPS' });
-    expect(driver?.readinessProbe?.httpGet).toEqual({ path: '/readyz', port: 9797, scheme: 'HTTPS' });
+    const path = expect.stringMatching(/^\/readyz\?revision=/);
+    expect(driver?.readinessProbe?.httpGet).toEqual({ path, port: 9797, scheme: 'HTTPS' });
     const endpointOf = (more: Record<string, unknown>) =>
       find<{ spec: { endpoints: object[] } }>('ServiceMonitor', more).spec.endpoints[0];
     expect(endpointOf(values)).toMatchObject({
@@ -95,7 +96,7 @@ describe("the chart's pod", () => {
     const plain = endpointOf({ serviceMonitor: { enabled: true } });
     expect(plain).not.toHaveProperty('scheme');
     expect(plain).not.toHaveProperty('tlsConfig');
-    expect(podOf({})?.containers[0]?.readinessProbe?.httpGet).toEqual({ path: '/readyz', port: 9797 });
+    expect(podOf({})?.containers[0]?.readinessProbe?.httpGet).toEqual({ path, port: 9797 });
   });
 
   it.each([
