@@ -179,10 +179,17 @@ export class ClaimFiles {
       if ((requestOf(state, base).isGated === true) !== gated) continue;
       // Its containers keep waiting until it is prepared without the gate.
       if (gated && this.#options.gate === undefined) continue;
-      const edits = this.#containerEdits(state, base);
-      if (edits === undefined) this.#cdi.remove(state.claim.uid, [base]);
-      else this.#cdi.write(state.claim.uid, base, edits);
+      const { uid } = state.claim;
+      // The kubelet makes no call for a pod that takes a prepared claim over: its containers get the device that is there.
+      const edits = this.#containerEdits(state, base) ?? (this.#cdi.has(uid, base) ? this.#mark(state) : undefined);
+      if (edits !== undefined) this.#cdi.write(uid, base, edits);
     }
+  }
+
+  /** @returns edits that only name the claim: CDI refuses a device without edits */
+  #mark({ claim }: ClaimState): ContainerEdits {
+    const { marker = 'DRA_CLAIM_' } = this.#options;
+    return { env: [`${variableOf(marker, claim)}${claim.namespace}/${claim.name}`] };
   }
 
   /** @returns `undefined` if a container gets nothing with this request */
@@ -197,13 +204,12 @@ export class ClaimFiles {
       })),
     );
     const isGated = gate !== undefined && requestOf(state, base).isGated === true;
-    const { namespace, name } = state.claim;
     const hasMounts = mounts.length > 0;
     const isMarked = hasMounts && !isGated && marker !== undefined;
     const edits: ContainerEdits = defined({
       mounts: hasMounts ? mounts : undefined,
       hooks: isGated ? [gateHook(gate, this.#dirs.dataDir, state.claim)] : undefined,
-      env: isMarked ? [`${variableOf(marker, state.claim)}${namespace}/${name}`] : undefined,
+      env: isMarked ? this.#mark(state).env : undefined,
     });
     return Object.keys(edits).length === 0 ? undefined : edits;
   }
