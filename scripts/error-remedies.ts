@@ -3,15 +3,14 @@
  * more about the case.
  */
 export const remedies: Record<string, string> = {
-  'address-held':
-    'Wait until the claim that the message names is gone, or the NetworkAddress is deleted. Delete the pod of a lost node.',
+  'address-held': 'Wait until the named claim or the NetworkAddress is gone. Delete the pod of a lost node.',
   'address-invalid': 'Write `--http-address` as `HOST:PORT` or `:PORT`, with an IPv6 host in brackets.',
   'address-pool-unusable': 'Create, correct or extend the NetworkAddressPool, as the message says.',
   'address-unavailable': 'Choose another `http.port`, or end the process that listens there.',
-  'allocation-mismatch': 'Delete the claim and its pod, so that the scheduler allocates it with the current class.',
+  'allocation-mismatch': 'Delete the claim and its pod.',
   'api-conflict': 'Wait: the driver repeats the write.',
   'api-expired': 'Wait: the driver lists the objects again.',
-  'api-failed': 'See the HTTP status and the answer in the message, and the log of the API server.',
+  'api-failed': "See the message, and the API server's log.",
   'api-forbidden':
     "Install the chart's ClusterRole in the driver's version, or correct what the named admission policy refuses.",
   'api-invalid': 'Correct the field that the message names. If the driver wrote the object, report a bug.',
@@ -49,12 +48,12 @@ export const remedies: Record<string, string> = {
   'connection-closed': "If it persists, check the runtime's log; the driver connects again.",
   'cri-unavailable': 'Check that the runtime runs, and that `--cri-socket` is its socket.',
   'device-given-out':
-    "Select other devices in the inventory policy, or in the device plugin's ConfigMap; then delete the pod. End a program that has the device open. If the record of the kubelet cannot be read, `netdra doctor` names the remedy.",
+    "Select other devices in the inventory policy or the device plugin's ConfigMap, then delete the pod. End a program that has the device open. `netdra doctor` helps if the kubelet's record cannot be read.",
   'device-hangs':
     "End the process that has the device open; otherwise restart the node. Update the card's driver and firmware.",
   'device-in-use': 'Delete the pod that has the device. If it is gone, wait until its claim is unprepared.',
   'device-node-missing': 'Load the kernel module that makes the device file (`vfio-pci`, `vhost-net`, `tun`, RDMA).',
-  'device-unknown': 'Delete the claim and its pod: the node lost the device after the allocation.',
+  'device-unknown': 'Delete the claim and its pod.',
   'device-unrestored': 'Remove what the cause names; the driver retries.',
   'devices-unlisted': "If it persists, read the scan's error in the log.",
   'directory-unwritable': 'Mount the directory writable, with the owner that the chart sets.',

@@ -85,7 +85,7 @@ export function renderReference(): string {
 
 *Reference for operators.* With this page you can look up the flags of \`netdra run\`, of the tools on a node, and of \`kubectl netdra\`.
 
-Written by \`npm run reference\` from the code, and compared with it by a test. A flag takes precedence over its variable, and the variable over the default.
+Written by \`npm run reference\` from the code. A flag takes precedence over its variable, and the variable over the default.
 
 | flag | commands | variable | default | meaning |
 |---|---|---|---|---|
@@ -121,8 +121,7 @@ export function renderErrors(): string {
 
 *Reference for operators.* With this page you can look up an error code and what to do about it.
 
-Log lines (\`err.code\`), events, and the labels \`code\` and \`error_type\` of metrics have these codes, which no version changes; findings of \`netdra validate\` and \`netdra doctor\` link to some. Each section says what happened, then what to do. Errors of other
-programs have the label \`other\`. Written by \`npm run reference\` from the code.
+Log lines (\`err.code\`), events, and the labels \`code\` and \`error_type\` of metrics have these codes, which no version changes. Each section says what happened, then what to do. Errors of other programs have the label \`other\`. Written by \`npm run reference\` from the code.
 
 ${sections.join('\n')}`;
 }
