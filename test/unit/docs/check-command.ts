@@ -48,7 +48,7 @@ const others: Record<string, string[]> = {
   'kubectl create clusterrolebinding': ['--clusterrole=', '--group='],
   'kubectl create rolebinding': ['--namespace=', '--role=', '--group='],
   'kubectl create secret tls': ['--namespace=', '--cert=', '--key='],
-  'kubectl delete': ['--filename=', '-f=', '--namespace=', '-n='],
+  'kubectl delete': ['--filename=', '-f=', '--ignore-not-found', '--namespace=', '-n='],
   'kubectl describe': ['--namespace=', '-n='],
   'kubectl drain': ['--ignore-daemonsets', '--delete-emptydir-data'],
   'kubectl exec': ['--namespace=', '-n=', '--container=', '-c=', '--stdin', '--tty', '-it'],
