@@ -88,7 +88,7 @@ describe('AddressAllocator', () => {
     allocator = world.allocator();
   });
 
-  it('gives a key an address of each IP version, which its next claim gets on another node', async () => {
+  it('gives a claim an address of each IP version; the next claim with the same key gets these, even on another node', async () => {
     const first = world.claim('one', 'db');
     const given = await assign(first);
     expect(given.addresses).toEqual([

@@ -32,7 +32,7 @@ async function prepared(claim: AllocatedClaim): Promise<string[][]> {
 const dialectId = ({ identity }: AllocatedClaim, request: string) =>
   `${testDriver}/dialects=${identity.uid}_${request}`;
 
-describe('a request whose class enables older dialects', () => {
+describe('a request whose class enables dialects, the variables and files of earlier SR-IOV software', () => {
   it('gets one CDI device with its variables, returned with the first allocated device', async () => {
     const claim = allocated('c', [], {
       requests: [

@@ -61,7 +61,7 @@ describe('CniCleanUp', () => {
     expect(logger.messages('warn')).toEqual(['cannot read a cached CNI attachment']);
   });
 
-  it('only releases addresses if a claim has the device by now', async () => {
+  it('releases only the addresses of an attachment whose device now belongs to another claim', async () => {
     const { kind, attachment } = cached('s1', 'net1');
     const ofDevice = { kind, attachment: { ...attachment, deviceId: '0000:01:10.0' } };
     const { cleanUp, deleted } = create([ofDevice, cached('s3', 'net1')], [claim('s2', 'net1')]);

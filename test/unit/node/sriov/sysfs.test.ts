@@ -158,7 +158,7 @@ describe('Sysfs on repeated reads', () => {
     expect(await sysfs.pciFunction(vfAddress)).toMatchObject({ vendor: '15b3', iommuGroup: '57' });
   });
 
-  it('treats a group that cannot be listed as unknown, not as empty', async () => {
+  it("fails if an IOMMU group's members cannot be listed, instead of treating the group as empty", async () => {
     lay('41');
     rmSync(join(dir.path, 'kernel/iommu_groups/41'), { recursive: true });
     await expect(sysfs.pciFunction(vfAddress)).rejects.toMatchObject({ code: 'sysfs-unreadable', retriable: true });

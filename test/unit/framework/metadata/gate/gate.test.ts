@@ -171,7 +171,7 @@ describe('a claim with a start gate', () => {
     expect(gateOf()).toEqual({ state: 'served', sandboxId: a });
   });
 
-  it('does not let its gate be opened while a request has no content', async () => {
+  it('does not let its gate be opened while a request has no metadata', async () => {
     await metadata.prepare(record, new Map());
     await expect(metadata.openGate(claim, a)).rejects.toMatchObject({
       code: 'metadata-not-written',
