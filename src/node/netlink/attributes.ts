@@ -21,7 +21,7 @@ export function encodeAttributes(attributes: readonly Attribute[]): Uint8Array[]
     const isNested = Array.isArray(value);
     const payload = isNested ? Buffer.concat(encodeAttributes(value)) : value;
     const length = headerBytes + payload.length;
-    if (length > mostBytes) throw new RangeError(`attribute ${type} would have ${length} octets`);
+    if (length > mostBytes) throw new RangeError(`netlink attribute ${type} is too long: ${length} bytes`);
     const attribute = Buffer.alloc((length + 3) & ~3);
     putU16At(attribute, 0, length);
     putU16At(attribute, 2, isNested ? type | nestedFlag : type);
