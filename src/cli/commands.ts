@@ -195,7 +195,11 @@ export function logCommand(): Command {
 export function seccompCommand(): Command {
   return new Command('seccomp')
     .description("print the driver's seccomp profile, or install it where the kubelet looks for profiles")
-    .option('--install <path>', "file to write, below the kubelet's seccomp directory", argument(parseAbsolutePath))
+    .option(
+      '--install <path>',
+      "absolute path of the file to write, below the kubelet's seccomp directory",
+      argument(parseAbsolutePath),
+    )
     .action(({ install }: { install?: string }) =>
       runTool(async () => {
         const { installProfile, profileText } = await import('./seccomp.ts');
