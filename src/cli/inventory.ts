@@ -32,7 +32,8 @@ export interface InventoryToolOptions {
 }
 
 /**
- * Scans the devices as the driver does, without changing anything, if no driver runs or for another policy.
+ * Scans the devices as the driver does, without changing anything. Used when no driver runs, and for another policy:
+ * the running driver cannot say what that would offer.
  * @throws NetdraError `policy-invalid`; SriovError, NetlinkError
  */
 export async function takeInventory(options: InventoryToolOptions): Promise<InventoryView> {

@@ -99,7 +99,7 @@ function valuesOf({ matchLabels = {}, matchExpressions = [] }: LabelSelector): M
   ]);
 }
 
-/** Reports a rule that hides later rules: only its class narrows the selection. */
+/** Reports a rule that would take VFs of a later one, since a policy cannot select by all fields that its class can. */
 function reportHidden(report: ConversionReport, one: RuleForNodes, later: readonly RuleForNodes[]): void {
   if (one.narrowedBy === undefined) return;
   const hidden = later.find(({ rule }) => rule.resourceName !== one.rule.resourceName && mayOverlap(one.rule, rule));

@@ -108,7 +108,7 @@ export interface DiskPort {
 
 /** Keeps containers of this node from starting before their devices are ready. */
 export interface StartGatePort {
-  /** OCI hook; absent: containers lack their metadata file until then. */
+  /** OCI hook; absent: the metadata file is missing until the devices are ready, so that containers fail. */
   hook?: NonNullable<ClaimMetadataOptions['gate']>;
   /** Returns whether containers of a runtime handler run the hook. */
   runsHooks: (runtimeHandler: string) => boolean;

@@ -13,7 +13,7 @@ export interface DeviceState {
   policyFault?: string;
   /** Writes from which the kernel has not returned. */
   hungWrites: readonly HungWrite[];
-  /** Whether the API server stores the taints of devices; otherwise these are not offered. */
+  /** Whether the API server stores taints of devices; if not, devices that would have one are not offered. */
   keepsTaints: boolean;
   /** Faults of PCI functions. */
   conditions: readonly ActiveCondition[];

@@ -99,7 +99,7 @@ export class OtherDrivers implements AsyncDisposable {
     }
   }
 
-  /** Keeps the functions for the next start. A failure is only logged. */
+  /** Stores in a file, for the next start, which PCI functions other drivers offer. A failure is only logged. */
   #keep(): void {
     const { files, statePath, logger } = this.#options;
     const functions = [...this.#seen].map(([address, { driver }]) => [address, driver] as const);

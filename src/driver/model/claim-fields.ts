@@ -21,7 +21,7 @@ export const closedFields = [
   'vhost',
   /** Opens the device files to other users of a container than those that the runtime or the administrator chose. */
   'deviceFiles',
-  /** The pool's addresses, whatever the limits of the class; those of a key are kept when its pod is gone. */
+  /** The claim gets addresses that `limits.addressRanges` may exclude; with a key, they stay reserved after its pod is gone. */
   'addressPool.name',
   'addressPool.key',
   /** Every host of the network can give the pod addresses and routes, whatever the limits of the class. */
