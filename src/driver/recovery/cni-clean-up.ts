@@ -99,6 +99,8 @@ export class CniCleanUp implements AsyncDisposable {
     using deadline = clock.deadline(budgetMs, this.#stop.signal);
     try {
       using _ = await locks.acquireAll(deviceId === undefined ? [] : [cniDeletionKey(deviceId)], deadline.signal);
+      // The same sandbox may have been served again meanwhile, with an attachment of the same name.
+      if (this.#isInUse(cached)) return;
       // A DEL would change the VF of a claim that has it now, or remove it from that claim's pod.
       if (this.#isHeld(cached)) await runner.releaseCached(cached, { signal: deadline.signal });
       else await runner.deleteCached(cached, { signal: deadline.signal });

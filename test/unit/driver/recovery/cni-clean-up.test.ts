@@ -88,6 +88,20 @@ describe('CniCleanUp', () => {
     await run;
   });
 
+  it('deletes no attachment that comes into use while it waits for the device', async () => {
+    const claims: StoredClaim[] = [];
+    const locks = new KeyedMutex();
+    const acquireAll = async (...args: Parameters<Locks['acquireAll']>) => {
+      claims.push(claim('s1', 'net1'));
+      return await KeyedMutex.prototype.acquireAll.apply(locks, args);
+    };
+    const { cleanUp, deleted } = create([cached('s1', 'net1')], claims, {
+      locks: Object.assign(locks, { acquireAll }),
+    });
+    await cleanUp.run();
+    expect(deleted).toEqual([]);
+  });
+
   it('continues after a failed deletion, and logs it', async () => {
     const { cleanUp, deleted, logger } = create([cached('s1', 'net1'), cached('s2', 'net1')], [], { failing: ['s1'] });
     cleanUp.start();
