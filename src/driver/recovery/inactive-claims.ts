@@ -39,6 +39,12 @@ type Verdict = ({ action: 'give-up'; reason: string } | { action: 'hand-over' | 
   sweeps: number;
 };
 
+/** A verdict, and when the first of consecutive sweeps reached it. */
+interface Sighting {
+  action: Verdict['action'];
+  sinceMs: number;
+}
+
 /**
  * Handles claims of which no pod has a container on the node. A sandbox alone is no evidence: a runtime that was killed
  * while it created one may list the remains long after the pod was deleted. So the API server is asked.
@@ -53,8 +59,8 @@ type Verdict = ({ action: 'give-up'; reason: string } | { action: 'hand-over' | 
  */
 export class InactiveClaims {
   readonly #options: InactiveClaimsOptions;
-  /** Last verdict on each claim, by UID, and when the first sweep reached it. */
-  readonly #last = new Map<string, { action: Verdict['action']; sinceMs: number }>();
+  /** Of the last sweep, by the UID of the claim. */
+  #last = new Map<string, Sighting>();
   /** Number of consecutive failures, by the UID of a claim; those of whole sweeps by `sweep`. */
   readonly #failures = new Map<string, number>();
 
@@ -70,16 +76,17 @@ export class InactiveClaims {
   async sweep(signal: AbortSignal): Promise<void> {
     const claims = this.#options.store.claims();
     const known = new Set(claims.map(({ identity }) => identity.uid));
-    for (const each of [this.#last, this.#failures]) {
-      for (const uid of each.keys()) if (uid !== 'sweep' && !known.has(uid)) each.delete(uid);
-    }
+    for (const uid of this.#failures.keys()) if (uid !== 'sweep' && !known.has(uid)) this.#failures.delete(uid);
+    // A claim that this sweep does not reach waits anew: what an earlier one saw may have changed and come back since.
+    const last = this.#last;
+    this.#last = new Map();
     const concernsAll = (error: unknown) => isKubeError(error) || error instanceof StateError;
     const due: [StoredClaim, Verdict][] = [];
     // First without the claims' locks, since most claims need nothing.
     const judging = eachByItself(
       claims,
       async (claim) => {
-        const verdict = await this.#dueVerdictOn(claim, signal);
+        const verdict = await this.#dueVerdictOn(claim, last.get(claim.identity.uid), signal);
         if (verdict !== undefined) due.push([claim, verdict]);
       },
       concernsAll,
@@ -100,19 +107,18 @@ export class InactiveClaims {
   }
 
   /** @returns the verdict on a claim, if it has stood for as long as it must */
-  async #dueVerdictOn(claim: StoredClaim, signal: AbortSignal): Promise<Verdict | undefined> {
+  async #dueVerdictOn(
+    claim: StoredClaim,
+    last: Sighting | undefined,
+    signal: AbortSignal,
+  ): Promise<Verdict | undefined> {
     if (signal.aborted || !this.#options.sandboxes.isFresh) return undefined;
-    const { uid } = claim.identity;
     const verdict = await this.#verdictOn(claim, signal);
-    if (verdict === undefined) {
-      this.#last.delete(uid);
-      return undefined;
-    }
+    if (verdict === undefined) return undefined;
     const { action } = verdict;
     const { clock, everyMs } = this.#options;
-    const last = this.#last.get(uid);
     const sinceMs = last?.action === action ? last.sinceMs : clock.nowMs();
-    this.#last.set(uid, { action, sinceMs });
+    this.#last.set(claim.identity.uid, { action, sinceMs });
     return clock.nowMs() - sinceMs >= (verdict.sweeps - 1) * everyMs ? verdict : undefined;
   }
 

@@ -183,6 +183,26 @@ describe('InactiveClaims', () => {
     expect(reclaimed).toEqual([name]);
   });
 
+  it.each<[string, (known: KnownSandboxes) => () => unknown]>([
+    ['the API server did not answer', () => refuse('api-unreachable')],
+    [
+      "the runtime's sandboxes were unknown",
+      (known) => {
+        known.isFresh = false;
+        return refuse('api-not-found');
+      },
+    ],
+  ])('restarts its waiting time after a sweep in which %s', async (_, interrupt) => {
+    let answer: () => unknown = refuse('api-not-found');
+    const { inactive, reclaimed, known, clock } = await sweep(() => answer(), { sweeps: 2 });
+    answer = interrupt(known);
+    await inactive.sweep(never).catch(() => undefined);
+    clock.advance(10 * everyMs);
+    [answer, known.isFresh] = [refuse('api-not-found'), true];
+    await inactive.sweep(never);
+    expect(reclaimed).toEqual([]);
+  });
+
   it('restarts its waiting time if the claim was passing to another pod', async () => {
     const answers: (() => unknown)[] = [];
     const { inactive, reclaimed, handedOver, clock } = await sweep(() => answers[0]!(), {
