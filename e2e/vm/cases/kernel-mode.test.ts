@@ -76,8 +76,11 @@ it('a kernel-mode VF is configured as claimed, reaches only its VLAN, and is res
   // All in one, since the emulator takes seconds to start a process in a container.
   const { stdout, stderr, exitCode } = await running.container.exec('sh', '-c', commands.join('\n'));
   expect(exitCode, stderr).toBe(0);
-  for (const address of reached)
-    expect(stdout).toContain(`--- ${address} ping statistics ---\n2 packets transmitted, 2 packets received`);
+  // One answer shows the way; the emulated cards lose a packet now and then.
+  const answered = [
+    ...stdout.matchAll(/^--- (.*) ping statistics ---\n2 packets transmitted, [12] packets received/gm),
+  ];
+  expect(answered.map(([, address]) => address)).toEqual(reached);
   expect(stdout).toMatch(/--- 192\.0\.2\.3 ping statistics ---\n\d+ packets transmitted, 0 packets received/);
   for (const [index, other] of [sameCard, otherCard].entries()) {
     // Not through the pod network: the answer came from the VF.
