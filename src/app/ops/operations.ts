@@ -165,7 +165,7 @@ function reported({ successor, logger }: OperationsOptions, change: (successor: 
   try {
     if (successor !== undefined) change(successor);
   } catch (error) {
-    const effect = 'the other instance answers probes of this pod with its own readiness';
+    const effect = 'until that instance ends, the kubelet may have a wrong readiness of this pod';
     logger.warn({ err: error }, `cannot report readiness to the instance that this one replaces: ${effect}`);
   }
 }

@@ -9,8 +9,8 @@ const longestAgeMs = 10_000;
 
 /**
  * The readiness of an instance that waits for the address of the one it replaces, in a file that both share. The kubelet
- * probes both pods at that one address: were it told of the old instance only, it would call a new one ready that cannot
- * connect, and the update would end the old one.
+ * probes both pods at that one address. If the old instance answered for both, a new one that cannot connect would count as
+ * ready, and the update would end the old one.
  */
 export class SuccessorReport {
   readonly #path: string;
@@ -19,12 +19,12 @@ export class SuccessorReport {
     this.#path = path;
   }
 
-  /** Reports what a probe of this instance should get. To be repeated every few seconds. @throws the Node.js error */
+  /** Reports the answer to probes of this instance. Call it again every few seconds. @throws the Node.js error */
   write({ ready, report }: ProbeAnswer, revision: string | undefined): void {
     replaceFile(this.#path, JSON.stringify({ atMs: monotonicMs(), revision, ready, report }), 0o600);
   }
 
-  /** Withdraws the report: this instance answers probes by itself now, or ends. @throws the Node.js error */
+  /** Removes the report, because this instance now answers probes itself, or ends. @throws the Node.js error */
   remove(): void {
     rmSync(this.#path, { force: true });
   }

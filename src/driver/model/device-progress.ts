@@ -85,7 +85,7 @@ export class DeviceProgress<Claim extends { identity: ClaimIdentity }> implement
   }
 }
 
-/** Reason of the signal, which nobody reads. */
+/** Reason of the aborted signal. No code reads it. */
 const isOver = 'over';
 
 /** What a claim waits for before and after the work on its devices. */

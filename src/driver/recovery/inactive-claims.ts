@@ -11,7 +11,7 @@ import { eachByItself } from './each-by-itself.ts';
 
 /** Number of sweeps before a claim is unprepared: a kubelet that knows the claim repeats a failed call sooner. */
 const sweepsForKubelet = 3;
-/** Consecutive failures of a claim, or of sweeps, that are repeated soon. A lasting one must not keep rounds coming. */
+/** Number of consecutive failures, of a claim or of sweeps, after which failures no longer request rounds. */
 const quickRepeats = 5;
 /** Time limit for one request to the API server. */
 const readTimeoutMs = 10_000;
@@ -25,7 +25,7 @@ export interface InactiveClaimsOptions {
   sandboxes: Pick<SandboxRegistry, 'isFresh' | 'hasPod' | 'hasContainers'>;
   claims: ClaimReader;
   helper: Pick<KubeletPluginHelper, 'reclaim' | 'prepareAgain'>;
-  /** Requests another round soon: the next pod may already exist, and wait for what failed or cannot be told yet. */
+  /** Requests another round soon, for what failed or cannot be decided yet: the next pod may be waiting for it. */
   requestRound: () => void;
   /** Pause between sweeps that nothing requests, ms. */
   everyMs: number;
@@ -35,7 +35,7 @@ export interface InactiveClaimsOptions {
 
 /** Action for a claim: unprepare it, prepare it for the next pod, or complete its interrupted prepare. */
 type Verdict = ({ action: 'give-up'; reason: string } | { action: 'hand-over' | 'complete' }) & {
-  /** Number of sweeps that must reach this verdict, those that were requested aside. */
+  /** Number of regular sweeps, {@link InactiveClaimsOptions.everyMs} apart, for which the verdict must stand. */
   sweeps: number;
 };
 
