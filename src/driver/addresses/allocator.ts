@@ -4,7 +4,15 @@ import { type AddressFamily, formatCidr, parseCidr } from '../../node/netlink/in
 import { type AddressPoolSpec, networkAddressPoolSpec } from '../api/address-pool.ts';
 import { isMacAddress } from '../api/text-checks.ts';
 import { DriverError } from '../model/index.ts';
-import { Leases, type LeasesOptions, type Lessee, listOfPool, unlessChanged, unlessMissing } from './leases.ts';
+import {
+  Leases,
+  type LeasesOptions,
+  type Lessee,
+  listOfPool,
+  unlessChanged,
+  unlessMissing,
+  unlessOff,
+} from './leases.ts';
 import {
   addressesPath,
   addressPath,
@@ -81,13 +89,44 @@ export class AddressAllocator {
       const { namespace, name, claim, pod } = wish;
       const { uid = '' } = found.metadata;
       const lessee: Lessee = { claim, pod, holder: { namespace, name, uid } };
-      const assigned = await (found.spec.addresses === undefined
+      const { addresses } = found.spec;
+      const check = (cidr: string) => this.#checkRecord(wish, found, cidr, signal);
+      const assigned = await (addresses === undefined
         ? this.#choose(wish, found, lessee, signal)
-        : this.#confirm(wish, found, lessee, signal));
+        : this.#confirm(wish, addresses, lessee, check, signal));
       if (assigned === undefined) continue;
       return { addresses: assigned, macAddress: found.spec.macAddress ?? macOf(uid) };
     }
     throw held(wish, 'is being changed by other nodes', 'the kubelet tries again');
+  }
+
+  /**
+   * Renews the leases of addresses that a prepared claim has, for its present pod, and makes lost ones anew. A lost NetworkAddress
+   * stays lost: whoever deletes it frees the key, while the lease protects the address as long as the pod has it. Does nothing
+   * while there are no address pools.
+   * @throws DriverError `address-held`, `config-invalid`; KubeError
+   */
+  async renew(wish: AddressWish, addresses: readonly string[], signal: AbortSignal): Promise<void> {
+    const { namespace, name, claim, pod } = wish;
+    const path = addressPath(namespace, name);
+    const renewAll = async () => {
+      const found = await unlessMissing(this.#options.kube.request<NetworkAddress>({ method: 'GET', path, signal }));
+      for (const cidr of addresses) {
+        const isRecorded = found?.spec.addresses?.includes(cidr) === true;
+        const holder = { namespace, name, uid: isRecorded ? (found.metadata.uid ?? '') : '' };
+        const isOfClaim = async () => undefined;
+        const renewed = await this.#confirm(wish, [cidr], { claim, pod, holder }, isOfClaim, signal);
+        if (renewed === undefined) throw held(wish, 'is being changed by other nodes', 'netdra tries again');
+      }
+    };
+    await unlessOff(renewAll());
+  }
+
+  /** Returns whether the leases of addresses name a claim, or there are no address pools. @throws KubeError */
+  async areLeased(pool: string, addresses: readonly string[], claimUid: string, signal: AbortSignal): Promise<boolean> {
+    const names = addresses.map((cidr) => leaseName(pool, parseCidr(cidr).octets));
+    const leases = await unlessOff(Promise.all(names.map((name) => this.#leases.read(name, signal))));
+    return leases?.every((lease) => lease?.spec.claim.uid === claimUid) ?? true;
   }
 
   /** Returns the NetworkAddress of the key, which it creates; `undefined` if another node was faster. */
@@ -119,14 +158,23 @@ export class AddressAllocator {
     return await unlessChanged(kube.request<NetworkAddress>({ method: 'PUT', path, body, signal }));
   }
 
-  /** Leases the recorded addresses. @returns `undefined` if another node was faster */
-  async #confirm(wish: AddressWish, found: NetworkAddress, lessee: Lessee, signal: AbortSignal) {
-    const { addresses = [] } = found.spec;
+  /**
+   * Leases known addresses.
+   * @param check called for an address that has no lease
+   * @returns `undefined` if another node was faster
+   */
+  async #confirm(
+    wish: AddressWish,
+    addresses: readonly string[],
+    lessee: Lessee,
+    check: (cidr: string) => Promise<void>,
+    signal: AbortSignal,
+  ): Promise<string[] | undefined> {
     for (const cidr of addresses) {
       const { octets } = parseCidr(cidr);
       let result = await this.#leases.confirm(wish.pool, octets, lessee, signal);
       if (result === 'missing') {
-        await this.#checkRecord(wish, found, cidr, signal);
+        await check(cidr);
         result = await this.#leases.lease(wish.pool, octets, lessee, signal);
       }
       if (typeof result === 'object') throw inUse(wish, result, lessee);

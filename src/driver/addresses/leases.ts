@@ -54,7 +54,7 @@ export class Leases {
     lessee: Lessee,
     signal: AbortSignal,
   ): Promise<LeaseResult | 'missing'> {
-    const known = await this.#read(leaseName(pool, octets), signal);
+    const known = await this.read(leaseName(pool, octets), signal);
     return known === undefined ? 'missing' : await this.#renew(known, lessee, signal);
   }
 
@@ -69,7 +69,7 @@ export class Leases {
     const path = pathOf('networkaddressleases');
     const created = await unlessChanged(kube.request({ method: 'POST', path, body, signal }));
     if (created !== undefined) return 'leased';
-    const known = await this.#read(name, signal);
+    const known = await this.read(name, signal);
     return known === undefined ? 'changed' : await this.#renew(known, lessee, signal);
   }
 
@@ -78,7 +78,8 @@ export class Leases {
     return await listOfPool(this.#options.kube, pathOf('networkaddressleases'), pool, signal);
   }
 
-  async #read(name: string, signal: AbortSignal): Promise<NetworkAddressLease | undefined> {
+  /** Returns the lease with a name. @throws KubeError */
+  async read(name: string, signal: AbortSignal): Promise<NetworkAddressLease | undefined> {
     const path = pathOf('networkaddressleases', name);
     return await unlessMissing(this.#options.kube.request<NetworkAddressLease>({ method: 'GET', path, signal }));
   }
@@ -147,6 +148,16 @@ export async function unlessMissing<T>(read: Promise<T>): Promise<T | undefined>
     return await read;
   } catch (error) {
     if (isKubeError(error, 'api-not-found')) return undefined;
+    throw error;
+  }
+}
+
+/** Returns `undefined` if the API server has no pools, or the driver may not use them: the chart's `addressPools.enabled` is false. @throws KubeError */
+export async function unlessOff<T>(work: Promise<T>): Promise<T | undefined> {
+  try {
+    return await work;
+  } catch (error) {
+    if (isKubeError(error, 'api-unserved', 'api-forbidden')) return undefined;
     throw error;
   }
 }

@@ -19,7 +19,7 @@ import { DeviceWork, type DeviceWorkOptions } from './device-work.ts';
 import { checkGuarantees } from './guarantees.ts';
 import { checkGroups, groupsOf } from './iommu-groups.ts';
 import { checkNesting } from './nesting.ts';
-import { type PoolAddressesOptions, withPoolAddresses } from './pool-addresses.ts';
+import { type PoolAddressesOptions, renewPoolAddresses, withPoolAddresses } from './pool-addresses.ts';
 import { PrepareProgress, type PrepareProgressOptions } from './prepare-progress.ts';
 import { type PrepareWork, storedOf, toWork } from './prepare-work.ts';
 import { checkPorts } from './shared-ports.ts';
@@ -144,7 +144,10 @@ export class Driver implements DraPlugin {
   async #resolve(work: PrepareWork, signal: AbortSignal, nodeNetworks: () => Promise<Cidr[]>): Promise<void> {
     const { claim, known, allocation, progress } = work;
     progress.claimBegins(claim);
-    if (work.isAgain) return this.#checkNuma(work);
+    if (work.isAgain) {
+      await renewPoolAddresses(claim, work.devices, this.#options.addressPools, signal);
+      return this.#checkNuma(work);
+    }
     // A partly prepared claim was checked before, and its class may have been deleted since.
     const isNew = known?.allocation !== allocation;
     if (isNew) await this.#options.checkAllocation(claim);

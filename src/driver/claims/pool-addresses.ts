@@ -14,7 +14,7 @@ const hints: Partial<Record<KubeErrorCode, string>> = {
 };
 
 export interface PoolAddressesOptions {
-  addressPools: { assign: AddressAllocator['assign'] };
+  addressPools: { assign: AddressAllocator['assign']; renew: AddressAllocator['renew'] };
   pods: { readPod: ResourceApi['readPod'] };
 }
 
@@ -57,6 +57,24 @@ export async function withPoolAddresses(
   return all;
 }
 
+/**
+ * Renews the leases of a prepared claim, for the pod that has it now.
+ * @throws DriverError `address-held`, `config-invalid`; KubeError
+ */
+export async function renewPoolAddresses(
+  claim: AllocatedClaim,
+  devices: readonly StoredDevice[],
+  addressPools: PoolAddressesOptions['addressPools'],
+  signal: AbortSignal,
+): Promise<void> {
+  for (const device of devices) {
+    const { addressPool: { name: pool, key } = {}, addresses = [] } = device.config;
+    const stable = key === undefined ? templateKey(claim, device) : { key, name: key };
+    if (pool !== undefined && stable !== undefined)
+      await addressPools.renew(toWish(claim, device, pool, stable), addresses, signal);
+  }
+}
+
 /** Checks that no two requests have one key: the second one would wait for the first. @throws DriverError `config-invalid` */
 export function checkKeys(claim: AllocatedClaim, devices: readonly StoredDevice[]): void {
   const requests = new Map<string, string>();
@@ -93,6 +111,12 @@ function toWish(
   return { namespace, claim: { name: claimName, uid, request }, pod, pool, key, name: `${name}-${hash}`, owner };
 }
 
+/** Returns the key of a pod with a claim from a template, if its StatefulSet's pods have keys; `undefined` for other claims. */
+function templateKey({ object, podClaimName }: AllocatedClaim, { request }: StoredDevice): StableKey | undefined {
+  const pod = controllerOf(object.metadata?.ownerReferences, 'v1', 'Pod');
+  return pod && { key: `${pod.name}/${podClaimName}/${baseRequest(request)}`, name: pod.name };
+}
+
 /**
  * Returns the key of a StatefulSet's pod. Pod and claim have their names from their controllers, so that the next pod of this name has
  * the same key.
@@ -100,10 +124,11 @@ function toWish(
  */
 async function statefulPodOf(
   claim: AllocatedClaim,
-  { request }: StoredDevice,
+  device: StoredDevice,
   pods: PoolAddressesOptions['pods'],
   signal: AbortSignal,
 ): Promise<StableKey> {
+  const { request } = device;
   const { identity, object, podClaimName, podUids } = claim;
   const refuse = (problem: string) => {
     const hint =
@@ -111,7 +136,9 @@ async function statefulPodOf(
     return refusal(claim, 'config-invalid', `: addressPool of request ${request} has no key, and ${problem}`, { hint });
   };
   const podOwner = controllerOf(object.metadata?.ownerReferences, 'v1', 'Pod');
-  if (podOwner === undefined || !poolLabel.safeParse(podClaimName).success || !podUids.includes(podOwner.uid)) {
+  const stable = templateKey(claim, device);
+  const isOfTemplate = poolLabel.safeParse(podClaimName).success;
+  if (podOwner === undefined || stable === undefined || !isOfTemplate || !podUids.includes(podOwner.uid)) {
     throw refuse('the claim is not from a template of its pod');
   }
   const pod = await pods.readPod(identity.namespace, podOwner.name, signal);
@@ -123,9 +150,8 @@ async function statefulPodOf(
   if (!poolLabel.safeParse(podOwner.name).success) {
     throw refuse(`the name of pod ${podOwner.name} has a dot, or more than 63 characters`);
   }
-  const key = `${podOwner.name}/${podClaimName}/${baseRequest(request)}`;
   const { apiVersion, kind, name, uid } = owner;
-  return { key, name: podOwner.name, owner: { apiVersion, kind, name, uid } };
+  return { ...stable, owner: { apiVersion, kind, name, uid } };
 }
 
 function isPodOf(statefulSet: string, pod: string): boolean {

@@ -44,6 +44,7 @@ export function createClaims(
     deviceInfoDir: settings.deviceInfoDir,
   });
   const classes = stack.use(new DeviceClasses({ resources, clock, logger, random }));
+  const addressPools = new AddressAllocator({ kube, resources, node: nodeName, random });
   const networkDriver = new Driver({
     driver,
     store,
@@ -60,7 +61,7 @@ export function createClaims(
     attributesOf: (pciAddress) => devices.attributesOf(pciAddress),
     networkAttachments: createKubeNetworkAttachmentReader(kube),
     namespaces: createKubeNamespaceReader(kube),
-    addressPools: new AddressAllocator({ kube, resources, node: nodeName, random }),
+    addressPools,
     pods: resources,
     cni: settings.cni,
     judgeOthers: (of) => devices.judgeOthers(of),
@@ -76,7 +77,7 @@ export function createClaims(
       { ms: nodeNetworksKeptMs, clock },
     ),
   });
-  return { driver: networkDriver, control };
+  return { driver: networkDriver, control, addressPools };
 }
 
 /** Starts to serve calls of the kubelet. */

@@ -1,9 +1,11 @@
 import { CdiSpecs, type ClaimMetadata } from '../../framework/metadata/index.ts';
+import type { AddressAllocator } from '../addresses/index.ts';
 import type { DeviceList } from '../devices/device-list.ts';
 import { heldBy } from '../devices/held-devices.ts';
 import { type DriftReport, PfDriftSweep } from '../drift/index.ts';
 import { InactiveClaims } from '../recovery/inactive-claims.ts';
 import type { CniCleanUp } from '../recovery/index.ts';
+import { LostLeases } from '../recovery/lost-leases.ts';
 import { recreateLost } from '../recovery/lost-vfs.ts';
 import { ObservedVfs } from '../recovery/observed-vfs.ts';
 import { OrphanedFiles } from '../recovery/orphaned-files.ts';
@@ -20,6 +22,7 @@ export interface ReconcilerParts {
   metadata: ClaimMetadata;
   attachments: Attachments;
   control: VfControl;
+  addressPools: AddressAllocator;
   drifted: DriftReport;
   kubelet: KubeletConnection;
   numa: NumaGuard;
@@ -53,6 +56,7 @@ export function createReconciler(context: NodeContext, parts: ReconcilerParts): 
   const specs = Object.values(cdiClasses).map((name) => new CdiSpecs({ dir, driver, class: name }));
   const orphans = new OrphanedFiles({ store, metadata, specs, locks, logger });
   const observed = new ObservedVfs({ store, sandboxes: registry, attachments, locks, clock, logger });
+  const leases = new LostLeases({ store, addressPools: parts.addressPools, helper, logger });
   const vfs = { store, attachments, control, locks, logger };
   const settingsOfVfs = new PfDriftSweep({
     store,
@@ -77,6 +81,7 @@ export function createReconciler(context: NodeContext, parts: ReconcilerParts): 
     { name: 'VFs', run: (signal: AbortSignal) => recreateLost(devices, heldBy(store), signal) },
     { name: 'observed VFs', run: (signal: AbortSignal) => observed.sweep(signal) },
     { name: 'claims', run: (signal: AbortSignal) => inactive.sweep(signal) },
+    { name: 'leases of addresses', run: (signal: AbortSignal) => leases.sweep(signal) },
     { name: 'files', run: (signal: AbortSignal) => orphans.sweep(signal) },
     { name: 'CNI attachments', run: (signal: AbortSignal) => parts.cniCleanUp.sweep(signal) },
   ];

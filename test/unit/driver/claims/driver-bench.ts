@@ -263,9 +263,10 @@ const noAttachments: NetworkAttachmentReader = {
   readNetworkAttachment: () => Promise.reject(new Error('no claim of this test names a NetworkAttachmentDefinition')),
 };
 
+const noPool = () => Promise.reject(new Error('no claim of this test has a pool'));
 const noPools: PoolAddressesOptions = {
-  addressPools: { assign: () => Promise.reject(new Error('no claim of this test has a pool')) },
-  pods: { readPod: () => Promise.reject(new Error('no claim of this test has a pool')) },
+  addressPools: { assign: noPool, renew: noPool },
+  pods: { readPod: noPool },
 };
 
 export function vfOf(name: string): NetworkDevice | undefined {

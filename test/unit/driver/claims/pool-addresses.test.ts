@@ -14,6 +14,8 @@ describe('Driver with addressPool', () => {
   let bench: DriverBench;
   /** What the pool was asked for. */
   let wishes: AddressWish[];
+  /** Of which prepared claims the leases were renewed. */
+  let renewed: [AddressWish, readonly string[]][];
   let failure: Error | undefined;
   /** Owners of the pod that has the claim. */
   let owners: OwnerReference[];
@@ -21,6 +23,7 @@ describe('Driver with addressPool', () => {
 
   beforeEach(() => {
     wishes = [];
+    renewed = [];
     failure = undefined;
     podUid = undefined;
     owners = [statefulSet];
@@ -30,6 +33,10 @@ describe('Driver with addressPool', () => {
           wishes.push(wish);
           if (failure !== undefined) throw failure;
           return { addresses, macAddress };
+        },
+        renew: async (wish, of) => {
+          renewed.push([wish, of]);
+          if (failure !== undefined) throw failure;
         },
       },
       pods: { readPod: async () => ({ metadata: { uid: podUid ?? 'unknown', ownerReferences: owners } }) },
@@ -57,7 +64,7 @@ describe('Driver with addressPool', () => {
 
   const stored = ({ identity }: AllocatedClaim) => bench.store.claim(identity.uid)?.devices[0]?.config;
 
-  it('stores addresses and MAC of the pool, and asks again only for an unprepared claim', async () => {
+  it('stores addresses and MAC of the pool, and asks for others only after the claim was unprepared', async () => {
     const claim = templateClaim('web-0');
     for (let call = 0; call < 2; call++) expect(await bench.prepare(claim)).toEqual({ devices: [] });
     expect(wishes).toEqual([
@@ -77,6 +84,28 @@ describe('Driver with addressPool', () => {
     await bench.prepare(claim);
     expect(wishes).toHaveLength(2);
     expect(wishes[1]).toEqual(wishes[0]);
+  });
+
+  it('renews the leases of a claim that is prepared again, with its stored addresses, also for a pod without its set', async () => {
+    const claim = templateClaim('web-0');
+    await bench.prepare(claim);
+    owners = [];
+    expect(await bench.prepare(claim)).toEqual({ devices: [] });
+    const { owner: _, ...wish } = wishes[0]!;
+    expect(renewed).toEqual([[wish, addresses]]);
+  });
+
+  it('renews the leases of a claim that passes to the next pod, which does not start without', async () => {
+    const claim = claimWith({ addressPool: { name: 'lan', key: 'db' } });
+    await bench.prepare(claim);
+    const reservedFor = [{ resource: 'pods', name: 'next', uid: 'next' }];
+    const object = { ...claim.object, status: { ...claim.object.status, reservedFor } };
+    const passed = { ...claim, podUids: ['next'], object };
+    failure = new DriverError('address-held', 'another key has it', { retriable: true });
+    expect(await refused(passed)).toBe('another key has it');
+    failure = undefined;
+    expect(await bench.prepare(passed)).toEqual({ devices: [] });
+    expect(renewed.at(-1)).toEqual([{ ...wishes[0], pod: { name: 'next', uid: 'next' } }, addresses]);
   });
 
   it('keeps the addresses of a key without an owner, and another MAC of the class', async () => {

@@ -1,0 +1,52 @@
+import type { KubeletPluginHelper } from '../../framework/kubeletplugin/index.ts';
+import { claimName } from '../../framework/metadata/index.ts';
+import type { Logger } from '../../lib/logger.ts';
+import type { AddressAllocator } from '../addresses/index.ts';
+import type { StoredClaim } from '../model/index.ts';
+import type { StoredClaims } from '../state/index.ts';
+
+export interface LostLeasesOptions {
+  store: StoredClaims;
+  addressPools: { areLeased: AddressAllocator['areLeased'] };
+  helper: { prepareAgain: KubeletPluginHelper['prepareAgain'] };
+  logger: Logger;
+}
+
+/**
+ * Makes leases of pool addresses anew, such as after someone has deleted their definition: another key could otherwise get the
+ * address of a running pod. A sweep reads the leases of one claim, and those of the next one only if they are lost.
+ */
+export class LostLeases {
+  readonly #options: LostLeasesOptions;
+  #next = 0;
+
+  constructor(options: LostLeasesOptions) {
+    this.#options = options;
+  }
+
+  /** Does nothing while the API server has no address pools. @throws KubeError, StateError */
+  async sweep(signal: AbortSignal): Promise<void> {
+    const { store, helper, logger } = this.#options;
+    const hasPool = ({ devices }: StoredClaim) => devices.some(({ config }) => config.addressPool !== undefined);
+    const claims = store.claims().filter((claim) => claim.state === 'prepared' && hasPool(claim));
+    for (let count = 0; count < claims.length && !signal.aborted; count++) {
+      const { identity } = claims[this.#next++ % claims.length]!;
+      const areLost = async (turn: AbortSignal) => !(await this.#areLeased(store.claim(identity.uid), turn));
+      if (!(await areLost(signal))) return;
+      // It reports why it fails: in the log, and as an event.
+      if (await helper.prepareAgain(identity, areLost, signal))
+        logger.warn({ claim: claimName(identity) }, 'made lost leases of pool addresses anew');
+    }
+  }
+
+  async #areLeased(claim: StoredClaim | undefined, signal: AbortSignal): Promise<boolean> {
+    const { addressPools } = this.#options;
+    for (const { config } of claim?.state === 'prepared' ? claim.devices : []) {
+      const { addressPool: { name } = {}, addresses = [] } = config;
+      const uid = claim?.identity.uid ?? '';
+      const areLeased = name === undefined || (await addressPools.areLeased(name, addresses, uid, signal));
+      if (!areLeased) return false;
+    }
+    return true;
+  }
+}
