@@ -16,14 +16,13 @@ import {
   hostPath,
   listDir,
   listSubdirectories,
-  putFile,
   readFileIfThere,
   removeEmptyDir,
   removeFile,
   removeTree,
   takeTreeAway,
-  withdrawFile,
 } from './host-file.ts';
+import { putFile, removeMountedFile, withdrawFile } from './mounted-file.ts';
 import { removeUnknownIn, uidAfter } from './unknown-files.ts';
 
 export type ClaimFilesOptions = Pick<ClaimMetadataOptions, 'driver' | 'cdiDir' | 'gate' | 'later' | 'marker'>;
@@ -83,7 +82,7 @@ export class ClaimFiles {
 
   /**
    * Makes the files of a request match the state. Without content they are blank if containers wait at the gate, and
-   * otherwise absent. Leaves files alone that are already right.
+   * otherwise withdrawn. Leaves files alone that are already right.
    * @returns whether a file was written
    */
   writeRequest(state: ClaimState, base: string): boolean {
@@ -152,8 +151,8 @@ export class ClaimFiles {
   }
 
   /**
-   * Removes specs, and files outside of claims' own directories, that belong to unknown claims. A blank file in the
-   * directory of a pod stays: its content does not show its claim.
+   * Removes specs, and files outside of claims' own directories, that belong to unknown claims. A blank or withdrawn
+   * file in the directory of a pod stays: its content does not show its claim.
    * @param known returns UIDs; called after the files are listed
    * @returns paths of removed files
    */
@@ -237,6 +236,6 @@ export function variableOf(marker: string, { uid }: ClaimIdentity): string {
 
 /** Removes a file, and then the directory of its pod if it is empty. @throws MetadataError `metadata-io` */
 function removeShared({ base, parts }: HostFile): void {
-  removeFile({ base, parts });
+  removeMountedFile({ base, parts });
   if (parts.length > 1) removeEmptyDir({ base, parts: parts.slice(0, -1) });
 }

@@ -22,10 +22,7 @@ import { MetadataError } from '../errors.ts';
 import { type HeldDirectories, holdDirectories, type OpenDirectory } from './held-directories.ts';
 
 const fileMode = 0o644;
-const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_RDWR } = constants;
-
-/** Files grow in steps, so that the length of a mounted file seldom changes under a reader. */
-const growthStepBytes = 256;
+const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
 
 /** Prefix of removed directories; no claim's directory begins with it. */
 export const removedPrefix = '.removed-';
@@ -116,39 +113,6 @@ function removeIfThere(path: string): void {
   }
 }
 
-/**
- * Gives a file this content, whether it exists or not. Containers may have it mounted, so that an existing file is
- * overwritten by one `pwrite` to the same inode, without truncation: a reader never finds it empty or cut off. Shorter
- * content is padded with blanks, which JSON ignores; for longer content the file is first extended with blanks. An empty
- * text leaves only blanks. A file that already has this content is not written.
- * @returns whether anything was written
- */
-export function putFile(file: HostFile, text: string): boolean {
-  const found = overwrite(file, text);
-  if (found === undefined) createFile(file, text);
-  return found !== 'equal';
-}
-
-/** Removes a file that containers may have mounted: they keep its inode, which is blanked. A missing file is no error. */
-export function withdrawFile(file: HostFile): void {
-  overwrite(file, '');
-  removeFile(file);
-}
-
-/** @returns `undefined` if the file does not exist */
-function overwrite(file: HostFile, text: string): 'equal' | 'overwritten' | undefined {
-  return withFile(file, 'update', O_RDWR, (descriptor, size) => {
-    const content = Buffer.from(text);
-    const present = Buffer.alloc(size);
-    readSync(descriptor, present, 0, size, 0);
-    if (present.toString().trimEnd() === text.trimEnd()) return 'equal';
-    const length = content.length <= size ? size : Math.ceil(content.length / growthStepBytes) * growthStepBytes;
-    if (length > size) writeAll(descriptor, Buffer.alloc(length - size, ' '), size);
-    writeAll(descriptor, Buffer.concat([content, Buffer.alloc(length - content.length, ' ')]), 0);
-    return 'overwritten';
-  });
-}
-
 /** Returns the file's text, or `undefined` if it does not exist. */
 export function readFileIfThere(file: HostFile): string | undefined {
   return withFile(file, 'read', O_RDONLY, (descriptor) => readFileSync(descriptor, 'utf8'));
@@ -184,6 +148,20 @@ export function removeFile(file: HostFile): void {
       }
     }
   });
+}
+
+/** Renames a file within its directory, over any other of that name; a missing file is no error. */
+export function renameFile(file: HostFile, name: string): void {
+  try {
+    holdDirectories((held) => {
+      const dir = held.find(file);
+      if (dir === undefined || !isThere(dir.at(nameOf(file)))) return;
+      renameSync(dir.at(nameOf(file)), dir.at(name));
+      dir.noteFile(name);
+    });
+  } catch (cause) {
+    throw ioError('rename', file, cause);
+  }
 }
 
 /** Returns the temporary name of a file. The kernel allows 255 bytes. */
@@ -274,7 +252,7 @@ function inDirectory(file: HostFile, task: (dir: OpenDirectory, held: HeldDirect
  * @param options.isRare whether the file usually does not exist
  * @returns `undefined` if the file does not exist
  */
-function withFile<T>(
+export function withFile<T>(
   file: HostFile,
   verb: string,
   flags: number,
@@ -310,14 +288,14 @@ function isThere(path: string): boolean {
   return lstatSync(path, { throwIfNoEntry: false }) !== undefined;
 }
 
-function writeAll(descriptor: number, content: Buffer, position: number): void {
+export function writeAll(descriptor: number, content: Buffer, position: number): void {
   // The kernel writes a regular file's buffer whole; a short write means a full disk, and the next write reports it.
   for (let done = 0; done < content.length; ) {
     done += writeSync(descriptor, content, done, content.length - done, position + done);
   }
 }
 
-function nameOf({ parts }: HostFile): string {
+export function nameOf({ parts }: HostFile): string {
   return parts.at(-1) as string;
 }
 

@@ -7,6 +7,7 @@ import { layouts } from '../layouts/layouts.ts';
 import type { ClaimRecord } from './claim-record.ts';
 import type { ClaimState, RequestState } from './claim-state.ts';
 import { type HostFile, listSubdirectories, readFileIfThere } from './host-file.ts';
+import { withdrawnFile } from './mounted-file.ts';
 
 /** Layouts whose files contain the claim's UID and the generation. */
 const numbered: readonly LayoutName[] = ['v1', 'kep'];
@@ -67,12 +68,12 @@ function generationOf(
   return isUnwritten ? 0 : Math.floor(now.getTime() / 1000);
 }
 
-/** Returns the existing files of a request, by layout. */
+/** Returns the existing files of a request, by layout; a withdrawn one, too, in which containers may have read a generation. */
 function readTexts(place: RequestPlace, { dirs }: Recovery): Map<LayoutName, string> {
   const texts = new Map<LayoutName, string>();
   for (const name of layoutNames) {
     const file = fileIn(name, dirs, place);
-    const text = file && readFileIfThere(file);
+    const text = file && (readFileIfThere(file) ?? readFileIfThere(withdrawnFile(file)));
     if (text !== undefined) texts.set(name, text);
   }
   return texts;

@@ -3,7 +3,7 @@ import { type ClaimName, claimName } from '../document/document.ts';
 import { MetadataError } from '../errors.ts';
 
 /** Kernel limit for one component of a path, in bytes. Source: linux/limits.h `NAME_MAX`. */
-const maxNameBytes = 255;
+export const maxNameBytes = 255;
 
 /**
  * Checks a name that becomes part of a path. The API server has validated most names already; this check costs nothing and

@@ -1,9 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import {
-  closeSync,
   existsSync,
   mkdirSync,
-  openSync,
   readdirSync,
   readFileSync,
   statSync,
@@ -114,18 +112,6 @@ describe('ClaimMetadata', () => {
     await metadata.update(claim, 'vf', [deviceWith('192.0.2.9/24')]);
     expect(statSync(file).ino).toBe(ino);
     expect(await readMetadataFile(file)).toMatchObject({ generation: 3, devices: [deviceWith('192.0.2.9/24')] });
-  });
-
-  it('empties the file even in running containers if there is no start gate, and keeps the mount', async () => {
-    await metadata.prepare(record, new Map());
-    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
-    const mounted = openSync(file, 'r');
-    await metadata.withdraw(claim);
-    expect(existsSync(file)).toBe(false);
-    expect(readFileSync(mounted, 'utf8').trim()).toBe('');
-    closeSync(mounted);
-    await metadata.update(claim, 'vf', [deviceWith('192.0.2.1/24')]);
-    expect(await readMetadataFile(file)).toMatchObject({ generation: 2 });
   });
 
   it('withdraws only the requests that the caller names', async () => {

@@ -13,12 +13,8 @@ import {
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { holdDirectories } from '../../../../../src/framework/metadata/files/held-directories.ts';
-import {
-  hostPath,
-  putFile,
-  readFileIfThere,
-  removeFile,
-} from '../../../../../src/framework/metadata/files/host-file.ts';
+import { hostPath, readFileIfThere, removeFile } from '../../../../../src/framework/metadata/files/host-file.ts';
+import { putFile } from '../../../../../src/framework/metadata/files/mounted-file.ts';
 import {
   type ClaimMetadata,
   type ClaimRecord,
