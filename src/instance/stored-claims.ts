@@ -16,7 +16,8 @@ export interface Stored extends Disposable {
 
 /** Opens the store as {@link openStored}, for a tool that shows nothing else. @throws NetdraError `state-missing` */
 export function openStoredByDriver(dirs: Parameters<typeof openStored>[0]): Stored {
-  if (!isMissing(storePath(dirs.stateDir))) return openStored(dirs);
+  const store = openStore(dirs.stateDir);
+  if (store !== undefined) return readStore(store, dirs.dataDir);
   throw new NetdraError('state-missing', `no driver has stored its state in ${dirs.stateDir}`, {
     path: dirs.stateDir,
     hint: 'run this on a node with the driver, with the same --driver-name and --state-dir as the driver',
@@ -28,10 +29,22 @@ export function openStoredByDriver(dirs: Parameters<typeof openStored>[0]): Stor
  * @throws StateError `store-unusable`
  */
 export function openStored({ stateDir, dataDir }: { stateDir: string; dataDir: string }): Stored {
+  const store = openStore(stateDir);
+  if (store !== undefined) return readStore(store, dataDir);
+  return { claims: [], unrestored: [], records: new RecordFiles(dataDir), [Symbol.dispose]: () => undefined };
+}
+
+/** Returns `undefined` if no driver has created the store, or none has finished creating it. */
+function openStore(stateDir: string): Store | undefined {
   const path = storePath(stateDir);
-  if (isMissing(path))
-    return { claims: [], unrestored: [], records: new RecordFiles(dataDir), [Symbol.dispose]: () => undefined };
+  if (isMissing(path)) return undefined;
   const store = new Store(path, { readOnly: true });
+  if (store.hasTables) return store;
+  store[Symbol.dispose]();
+  return undefined;
+}
+
+function readStore(store: Store, dataDir: string): Stored {
   const records = new StoredRecords({ store, dataDir });
   return {
     // Read on demand: the driver's start needs only the records.

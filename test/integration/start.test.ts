@@ -206,6 +206,20 @@ describe('netdra run on a node with faults', () => {
     expect(stderr).toBe('');
   }, 40_000);
 
+  it('starts although its first start ended before the state store had tables', async () => {
+    mkdirSync(path('state'));
+    write('state/state.db', '');
+    const [program, words] = commandLine([`--state-dir=${path('state')}`]);
+    const child = spawn(program, words, { env, stdio: ['ignore', 'pipe', 'inherit'] });
+    const exit = once(child, 'exit');
+    const started = (async () => {
+      for await (const line of createInterface({ input: child.stdout }))
+        if ((JSON.parse(line) as LogLine).msg === 'driver started') child.kill('SIGTERM');
+    })();
+    expect(await exit).toEqual([0, null]);
+    await started;
+  }, 40_000);
+
   it('logs at debug level after SIGUSR2, and at the configured level again after a second SIGUSR2', async () => {
     const [program, words] = commandLine(['--log-level=error']);
     const child = spawn(program, words, { env: { PATH: process.env.PATH }, stdio: ['ignore', 'pipe', 'inherit'] });

@@ -1,7 +1,14 @@
 import { DatabaseSync, type DatabaseSyncOptions, type StatementSync } from 'node:sqlite';
 import { StateError } from '../model/index.ts';
 import type { Row } from './rows.ts';
-import { type Database, damagedHint, type OpenDatabase, openDatabase, openToRead } from './store-schema.ts';
+import {
+  type Database,
+  damagedHint,
+  type OpenDatabase,
+  openDatabase,
+  openToRead,
+  readVersion,
+} from './store-schema.ts';
 
 export interface StoreDatabaseOptions {
   /** Opens the database for tools beside the driver: nothing is created or changed, and no writer has to wait. */
@@ -32,6 +39,10 @@ export class StoreDatabase implements Disposable {
     this.path = path;
     this.#isReadOnly = readOnly;
     this.#database = this.guard(() => (readOnly ? openToRead(open, path) : openDatabase(open, path)));
+  }
+
+  get hasTables(): boolean {
+    return this.guard(() => readVersion(this.#database) > 0);
   }
 
   get isTransaction(): boolean {

@@ -81,8 +81,18 @@ function createTables(database: Database, path: string): void {
   }
 }
 
-function readVersion(database: Database): number {
-  return Number(database.prepare('PRAGMA user_version').get()?.user_version);
+/** SQLite's code for a rollback journal that a reader cannot apply. Source: sqlite.org/rescode.html. */
+const interruptedCode = 776;
+
+/** Returns the number of the schema; 0 if the first start of the driver ended before it had created the tables. */
+export function readVersion(database: Database): number {
+  try {
+    return Number(database.prepare('PRAGMA user_version').get()?.user_version);
+  } catch (error) {
+    // Only the write that begins the file has such a journal: all later ones use the WAL.
+    if (error instanceof Error && 'errcode' in error && error.errcode === interruptedCode) return 0;
+    throw error;
+  }
 }
 
 /** SQLite detects damage only in pages that it reads, so all of them are read at the start. */

@@ -61,6 +61,11 @@ export class Store implements StoredClaims, Disposable {
     return this.#database.path;
   }
 
+  /** `false` only with `readOnly`, if the first start of the driver ended before it had created the tables. */
+  get hasTables(): boolean {
+    return this.#database.hasTables;
+  }
+
   claim(uid: string): StoredClaim | undefined {
     return this.claims().find(({ identity }) => identity.uid === uid);
   }

@@ -1,5 +1,6 @@
 import { symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, it } from 'vitest';
 import { formatClaims, viewClaims } from '../../../src/cli/claims.ts';
 import type { StoredClaim } from '../../../src/driver/model/index.ts';
@@ -26,6 +27,28 @@ function claim(name: string, pciAddress: string, more: Partial<StoredClaim['devi
 }
 
 const link = (name: string, parentDevice: string) => buildLink({ name, parentDevice });
+
+/** What the first start of a driver leaves at the path of its store if it ends before the tables exist. */
+const interruptedStores = [
+  (path: string) => writeFileSync(path, ''),
+  writeHeader,
+  (path: string) => {
+    writeHeader(path);
+    writeFileSync(`${path}-journal`, rollbackJournal);
+  },
+];
+
+function writeHeader(path: string): void {
+  const database = new DatabaseSync(path);
+  database.exec('PRAGMA journal_mode = WAL');
+  database.close();
+}
+
+/** Journal of the transaction that writes the header: no pages to restore, sectors of 512 bytes, pages of 4096 bytes. */
+const rollbackJournal = Buffer.alloc(512);
+rollbackJournal.set(Buffer.from('d9d505f920a163d7', 'hex'));
+rollbackJournal.writeUInt32BE(512, 20);
+rollbackJournal.writeUInt32BE(4096, 24);
 
 describe('openStored', () => {
   const claimsIn = (stateDir: string) => {
@@ -58,6 +81,23 @@ describe('openStored', () => {
     new Store(join(dir.path, 'state.db'))[Symbol.dispose]();
     using stored = openStoredByDriver(dirs);
     expect(stored.claims).toEqual([]);
+  });
+
+  it('treats a store whose creation was interrupted as missing', () => {
+    for (const leftover of interruptedStores) {
+      using dir = tempDir();
+      leftover(join(dir.path, 'state.db'));
+      const dirs = { stateDir: dir.path, dataDir: dir.path };
+      {
+        using stored = openStored(dirs);
+        expect(stored).toMatchObject({ claims: [], unrestored: [] });
+        expect(stored.records.names()).toEqual([]);
+      }
+      expect(() => openStoredByDriver(dirs)).toThrow(expect.objectContaining({ code: 'state-missing' }));
+      using store = new Store(join(dir.path, 'state.db'));
+      store.putClaim(claim('a', '0000:3b:02.0'));
+      expect(claimsIn(dir.path)).toHaveLength(1);
+    }
   });
 
   it('reports a store without read permission as unreadable, not as missing', () => {
