@@ -151,9 +151,12 @@ export class AddressAllocator {
     if (metadata.deletionTimestamp !== undefined) throw held(wish, 'is being deleted', hint);
     const { ownerReferences: owners = [] } = metadata;
     if (owner === undefined || owners.some(({ uid }) => uid === owner.uid)) return found;
-    if (owners.length > 0) throw held(wish, `does not belong to the present ${owner.kind} ${owner.name}`, hint);
-    // A deletion of the owner with --cascade=orphan takes the reference away.
-    const body = { ...found, metadata: { ...metadata, ownerReferences: [owner] } };
+    if (owners.some(({ kind, name: of }) => kind === owner.kind && of === owner.name)) {
+      const problem = `belongs to an earlier ${owner.kind} ${owner.name}`;
+      throw held(wish, problem, 'wait until garbage collection has removed that owner; the kubelet tries again');
+    }
+    // A deletion of the owner with --cascade=orphan takes its reference away, and so does garbage collection while there are others.
+    const body = { ...found, metadata: { ...metadata, ownerReferences: [...owners, owner] } };
     const path = addressPath(namespace, name);
     return await unlessChanged(kube.request<NetworkAddress>({ method: 'PUT', path, body, signal }));
   }

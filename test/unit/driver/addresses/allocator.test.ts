@@ -199,14 +199,18 @@ describe('AddressAllocator', () => {
     const again = world.claim('two', 'web-0/net/vf', { name: 'web-0', owner: { ...owner, uid: 'set-2' } });
     await expect(assign(again)).rejects.toMatchObject({
       code: 'address-held',
-      message: expect.stringContaining('NetworkAddress apps/web-0 does not belong to the present StatefulSet web'),
+      message: expect.stringContaining('NetworkAddress apps/web-0 belongs to an earlier StatefulSet web'),
     });
     world.free('web-0');
     await assign(again);
     expect(world.holder('web-0')?.metadata.ownerReferences).toMatchObject([{ uid: 'set-2' }]);
   });
 
-  it('adopts the NetworkAddress that a deletion with --cascade=orphan has left without an owner', async () => {
+  const application = { apiVersion: 'example.org/v1', kind: 'Application', name: 'web', uid: 'app-1' };
+  it.each([
+    ['a deletion with --cascade=orphan has left without an owner', []],
+    ['garbage collection has left to its other owner', [application]],
+  ])('adopts the NetworkAddress that %s', async (_what, ownerReferences) => {
     const owner = { apiVersion: 'apps/v1', kind: 'StatefulSet', name: 'web', uid: 'set-1' };
     const first = world.claim('one', 'web-0/net/vf', { name: 'web-0', owner });
     const given = await assign(first);
@@ -214,11 +218,11 @@ describe('AddressAllocator', () => {
     const { metadata, ...rest } = world.store.get(kinds.addresses, namespace, 'web-0');
     world.store.replace(kinds.addresses, namespace, 'web-0', {
       ...rest,
-      metadata: { ...metadata, ownerReferences: [] },
+      metadata: { ...metadata, ownerReferences },
     } as object);
     const present = { ...owner, uid: 'set-2' };
     expect(await assign(world.claim('two', 'web-0/net/vf', { name: 'web-0', owner: present }))).toEqual(given);
-    expect(world.holder('web-0')?.metadata.ownerReferences).toEqual([present]);
+    expect(world.holder('web-0')?.metadata.ownerReferences).toEqual([...ownerReferences, present]);
   });
 
   it('finds the only free address of a pool that was full', async () => {
