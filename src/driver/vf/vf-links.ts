@@ -37,7 +37,7 @@ export class VfLinks {
   /**
    * Stores a snapshot of the VF on the host before it is attached. A VF that was attached before and has left the pod
    * returns as the pod or a reset has left it: it is restored as far as possible, and configured from outside.
-   * @throws SandboxError `vf-missing`; NetlinkError, SriovError
+   * @throws SandboxError `vf-missing`; NetlinkError, also if a VF that has left the pod cannot be read; SriovError
    */
   async snapshot(task: AttachTask): Promise<Link> {
     const { device, before, record, reconfigure } = task;
@@ -47,8 +47,10 @@ export class VfLinks {
     // One that another kernel driver has is in use. One without a driver was left so by a reset, or by an attempt to bind it.
     const isBack = (wasAttached && (await this.isOnHost(device))) || (await this.#vfs.isUnbound(device.pciAddress));
     if (isBack) {
-      // Other properties are restored, or reported, when the VF is detached.
-      if (before !== undefined) await this.restore(device, before);
+      const failures = before === undefined ? [] : await this.restore(device, before);
+      const unread = failures.find(({ property }) => property === 'link');
+      // Nothing is restored then. A property that cannot be restored is tried again, or reported, when the VF is detached.
+      if (unread !== undefined) throw unread.error;
       await reconfigure();
     }
     const link = (isBack ? undefined : found) ?? (await findOn(connection, device, this.#keyOf));

@@ -6,21 +6,22 @@ import { type VfHost, VfLinks } from '../../../../src/driver/vf/vf-links.ts';
 import { type Link, type LinkState, NetlinkError } from '../../../../src/node/netlink/index.ts';
 import { storedDevice } from '../../../doubles/stored-claims.ts';
 
-it('a VF that left its pod keeps its snapshot from before the claim, even if restoring it fails', async () => {
+const refuse = async () => Promise.reject(new NetlinkError('netlink-refused', 'cannot change', { errno: 'EBUSY' }));
+
+/** Takes the snapshot of a VF that has left its pod, with the pod's changes, for attaching it again. @returns the steps after restoring it */
+async function snapshotAgain(qdisc: () => Promise<undefined>): Promise<{ before: LinkState; steps: unknown[] }> {
   const before: LinkState = { name: 'ens1v0', hardwareAddress: '02:00:00:00:00:01', mtuBytes: 1500, up: false };
   const device = storedDevice({
     attachment: { podNamespace: 'default', podName: 'app', sandboxId: 's', podUid: 'u', netnsPath: '/n', host: before },
   });
-  // As the pod has left it.
   const link = { index: 5, name: 'net1', altNames: [], parentDevice: device.pciAddress, mtuBytes: 9000, up: true };
-  const refuse = async () => Promise.reject(new NetlinkError('netlink-refused', 'cannot change', { errno: 'EBUSY' }));
   const connection = {
     link: async () => link as unknown as Link,
     links: async () => [link],
     setLink: refuse,
     addAltName: refuse,
     removeAltNames: refuse,
-    qdisc: async () => undefined,
+    qdisc,
     addresses: async () => [],
   };
   const vfs = {
@@ -32,15 +33,26 @@ it('a VF that left its pod keeps its snapshot from before the claim, even if res
     networks: { host: { connection } } as unknown as Networks,
     vfs: vfs as unknown as VfHost,
   });
-  const calls: unknown[] = [];
+  const steps: unknown[] = [];
   await links.snapshot({
     device,
     before,
     signal: new AbortController().signal,
-    record: (host?: LinkState) => void calls.push(host),
-    reconfigure: async () => void calls.push('reconfigured'),
+    record: (host?: LinkState) => void steps.push(host),
+    reconfigure: async () => void steps.push('reconfigured'),
   } as unknown as AttachTask);
-  expect(calls).toEqual(['reconfigured', before]);
+  return { before, steps };
+}
+
+it('a VF that left its pod keeps its snapshot from before the claim, even if restoring it fails', async () => {
+  const { before, steps } = await snapshotAgain(async () => undefined);
+  expect(steps).toEqual(['reconfigured', before]);
+});
+
+// Otherwise the VF returned to its pod in promiscuous mode: simulation, mode liveness, seed 7003339.
+it('attaching fails if a VF that left its pod cannot be read and so not be restored', async () => {
+  const noAnswer = new NetlinkError('netlink-lost', 'no answer to qdisc', {});
+  await expect(snapshotAgain(() => Promise.reject(noAnswer))).rejects.toBe(noAnswer);
 });
 
 it("an interface in the host's namespace is not touched, even if the stored sandbox has that namespace", async () => {
