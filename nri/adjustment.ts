@@ -1,11 +1,34 @@
 import type { ContainerAdjustment } from './handlers.ts';
 import { StatusCode, TtrpcError } from './ttrpc/status.ts';
+import type { WireAdjustments } from './wire.ts';
+
+/** Beginning of a variable's name, or of a mount's destination, that a plugin removes. Source: NRI `IsMarkedForRemoval`. */
+export const removalMark = '-';
+
+/**
+ * Returns the adjustment for the runtime. A removal before an addition releases what an earlier plugin has claimed.
+ * @throws TtrpcError `invalidArgument`
+ */
+export function encodeAdjustment(adjustment: ContainerAdjustment): WireAdjustments {
+  check(adjustment);
+  const { mounts = [], env = [], overrides = false } = adjustment;
+  const [removedMounts, removedEnv] = overrides ? [mounts, env] : [[], []];
+  return {
+    adjust: {
+      mounts: [...removedMounts.map(({ destination }) => ({ destination: removalMark + destination })), ...mounts],
+      env: [
+        ...removedEnv.map(({ name }) => ({ key: removalMark + name })),
+        ...env.map(({ name, value }) => ({ key: name, value })),
+      ],
+    },
+  };
+}
 
 /**
  * Checks what Go's decoder or the runtime would refuse with an error that names neither plugin nor field.
  * @throws TtrpcError `invalidArgument`
  */
-export function checkAdjustment({ env = [], mounts = [] }: ContainerAdjustment): void {
+function check({ env = [], mounts = [] }: ContainerAdjustment): void {
   for (const { name, value } of env) {
     const variable = JSON.stringify(name);
     if (!isText(name) || name === '' || name.includes('=')) throw invalid(`${variable} as name of a variable`);

@@ -18,6 +18,11 @@ export interface ContainerAdjustment {
   env?: { name: string; value: string }[];
   /** Mounts. Each replaces a mount of the container that has the same destination. */
   mounts?: Container['mounts'];
+  /**
+   * Whether they also replace those of plugins that the runtime has asked before. Otherwise it refuses the container, even if
+   * that plugin is another instance of this one, as in a rolling update.
+   */
+  overrides?: boolean;
 }
 
 /** Like a `PodHandler`; the container is described as the runtime is about to create it. @returns changes, if any */
@@ -53,7 +58,7 @@ export interface PluginHandlers {
   removePodSandbox?: PodHandler;
   /**
    * A container is about to be created. An error refuses it, and the kubelet retries with the message as its reason. The
-   * runtime refuses a container if two plugins change the same variable or mount. A subscription costs one call for every
+   * runtime refuses a container if two plugins change the same variable or mount without `overrides`. A subscription costs one call for every
    * container of the node.
    */
   createContainer?: ContainerHandler;

@@ -1,4 +1,4 @@
-import { checkAdjustment } from './adjustment.ts';
+import { encodeAdjustment } from './adjustment.ts';
 import { type Container, parseContainer } from './container.ts';
 import { createTrim, type Trim } from './decoded-fields.ts';
 import { toError } from './errors.ts';
@@ -142,10 +142,7 @@ export class PluginService {
       // Called as a method: a handler may be on the prototype of a class.
       const answer = await handlers.createContainer?.(parsePodSandbox(pod), parseContainer(container), context);
       if (!answer) return {};
-      checkAdjustment(answer);
-      const { mounts = [], env = [] } = answer;
-      const adjust = { mounts, env: env.map(({ name, value }) => ({ key: name, value })) };
-      return { payload: codec.createContainerResponse.encode({ adjust }) };
+      return { payload: codec.createContainerResponse.encode(encodeAdjustment(answer)) };
     });
   }
 

@@ -47,7 +47,7 @@ export interface WireConfigureRequest {
 }
 
 /** Answer to `CreateContainer`. */
-interface WireAdjustments {
+export interface WireAdjustments {
   adjust?: { mounts?: Partial<Container['mounts'][number]>[]; env?: { key?: string; value?: string }[] };
 }
 

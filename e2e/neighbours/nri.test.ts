@@ -3,6 +3,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import {
+  type ContainerAdjustment,
   createPlugin,
   type FailurePolicy,
   type Plugin,
@@ -120,6 +121,27 @@ describe.each(nriRuntimes)('the runtime side of NRI $version', (runtimeOf) => {
       if (isKept) expect(connections).toBe(1);
     },
   );
+
+  it('lets a second instance of a plugin adjust the same container only if it overrides the first', async () => {
+    const env = [{ name: 'NIC', value: '0000:3b:02.1' }];
+    const mounts = [{ destination: '/in', source: '/on/host', type: 'bind', options: ['ro', 'bind'] }];
+    const answers: Record<string, ContainerAdjustment> = {
+      env: { env },
+      mounts: { mounts },
+      both: { env, mounts, overrides: true },
+    };
+    const handlers: PluginHandlers = { createContainer: (_pod, { name }) => answers[name] };
+    const { path, runtime } = await stage(handlers);
+    const create = (name: string) => {
+      const request = runtime.createContainer({ id: 'pod' }, { id: `c-${name}`, pod_sandbox_id: 'pod', name });
+      return outcome(request);
+    };
+    expect(await create('env')).toBe('agreed');
+    await startPlugin(path, handlers).whenConnected();
+    expect(await create('env')).toMatch(/plugins "10-test" and "10-test" both tried to set .*/i);
+    expect(await create('mounts')).toMatch(/plugins "10-test" and "10-test" both tried to set .*/i);
+    expect(await create('both')).toBe('agreed');
+  });
 
   it('launches a plugin, which gets its configuration and exits with the runtime', async () => {
     const path = socketPath();

@@ -1,4 +1,5 @@
 import type { Duplex } from 'node:stream';
+import { removalMark } from '../adjustment.ts';
 import { type Container, formatContainer, parseContainer } from '../container.ts';
 import { NriError, toError } from '../errors.ts';
 import { type EventName, eventBit, methodOf, PodEvent, type PodEventName, SubscribedEvent } from '../events.ts';
@@ -129,8 +130,13 @@ export class FakePlugin {
     if (answer === undefined) return [];
     const { adjust } = nri.createContainerResponse.decode(answer);
     if (adjust === undefined) return [];
-    const { mounts } = parseContainer({ mounts: adjust.mounts ?? [] });
-    return [{ mounts, env: (adjust.env ?? []).map(({ key = '', value = '' }) => ({ name: key, value })) }];
+    const isAdded = (key = '') => !key.startsWith(removalMark);
+    const env = (adjust.env ?? []).filter(({ key }) => isAdded(key));
+    const added = (adjust.mounts ?? []).filter(({ destination }) => isAdded(destination));
+    const { mounts } = parseContainer({ mounts: added });
+    const overrides = env.length < (adjust.env?.length ?? 0) || added.length < (adjust.mounts?.length ?? 0);
+    const variables = env.map(({ key = '', value = '' }) => ({ name: key, value }));
+    return [{ mounts, env: variables, ...(overrides && { overrides }) }];
   }
 
   /** Makes any call, as a runtime of another version would. */

@@ -31,6 +31,8 @@ export function containerAdjustment(
   const mounts = claims.flatMap(({ identity }) => metadata.mountsFor(identity, name));
   return {
     env,
+    // In a rolling update the runtime asks two instances.
+    overrides: true,
     mounts: mounts.map(({ hostPath: source, containerPath: destination, options }) => {
       return { source, destination, type: 'bind', options };
     }),

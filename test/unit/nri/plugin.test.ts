@@ -8,6 +8,7 @@ import {
   TtrpcError,
 } from '../../../nri/index.ts';
 import type { PodInput } from '../../../nri/testing.ts';
+import { createNriCodec } from '../../../nri/wire.ts';
 import { stage, until } from './support.ts';
 
 const pod: PodInput = {
@@ -148,6 +149,18 @@ describe('a connected plugin', () => {
     await runtime.waitForPlugin('test');
     expect(await runtime.createContainer(pod, { id: 'a', name: 'setup' })).toEqual([{ env, mounts }]);
     expect(await runtime.createContainer(pod, { id: 'b', name: 'main' })).toEqual([]);
+  });
+
+  it('marks what it overrides for removal, before its own', async () => {
+    const env = [{ name: 'NIC', value: 'a' }];
+    const mounts = [{ destination: '/in', source: '/on/host', type: 'bind', options: [] }];
+    const { runtime } = await stage({ handlers: { createContainer: () => ({ env, mounts, overrides: true }) } });
+    const fake = await runtime.waitForPlugin('test');
+    expect(await runtime.createContainer(pod, { id: 'a' })).toEqual([{ env, mounts, overrides: true }]);
+    const answer = await fake.call('CreateContainer', Buffer.from([0x0a, 0x00, 0x12, 0x00]));
+    const { adjust } = createNriCodec().createContainerResponse.decode(answer);
+    expect(adjust?.env).toMatchObject([{ key: '-NIC' }, { key: 'NIC', value: 'a' }]);
+    expect(adjust?.mounts).toMatchObject([{ destination: '-/in' }, { destination: '/in', source: '/on/host' }]);
   });
 
   it.each([

@@ -44,7 +44,9 @@ describe('containerAdjustment', () => {
     using bench = new DriverBench();
     const { dataDir, adjust } = await stage(bench);
     const addresses = [0, 1, 2, 3].map((index) => `0000:00:00.${index}`);
-    const { env = [], mounts } = adjust('setup') ?? {};
+    const { env = [], mounts, overrides } = adjust('setup') ?? {};
+    // Those of the earlier instance, in a rolling update.
+    expect(overrides).toBe(true);
     expect(env.map(({ name }) => name)).toEqual(['PCIDEVICE_INTEL_COM_NIC', 'PCIDEVICE_INTEL_COM_NIC_INFO']);
     expect(env[0]?.value).toBe(addresses.join());
     expect(Object.keys(JSON.parse(env[1]?.value ?? ''))).toEqual(addresses);
