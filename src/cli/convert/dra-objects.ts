@@ -5,6 +5,7 @@ import { type Dialect, draDriverSriov, dranet, isMeant, rewriteExpression } from
 import type { Estate } from './estate.ts';
 import { attributeOf } from './expressions.ts';
 import { FieldReader } from './field-reader.ts';
+import { noteClosed } from './networks.ts';
 import type { InputObject } from './report.ts';
 
 const dialects = [draDriverSriov, dranet];
@@ -74,6 +75,7 @@ export class DraConverter {
     const implied = dialect.impliedFor?.(expressions, given);
     if (implied?.note !== undefined) spec.note('selectors', implied.note);
     const config = mergeVfConfigs(given, implied?.config ?? {});
+    if (dialect === dranet) noteClosed(this.#estate.report, of, config);
     const entry = { dialect, name: `${prefix}${of.name}`, metadata: this.#metadataOf(of), expressions, config };
     this.#classes.set(of.name, entry);
     this.#addClass(of, entry, extendedResourceName);

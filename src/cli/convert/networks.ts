@@ -3,7 +3,7 @@ import { interfaceSysctlPattern } from '../../node/netlink/index.ts';
 import { loseBond } from './bond.ts';
 import type { Estate, Network, ResourceConfig } from './estate.ts';
 import { FieldReader } from './field-reader.ts';
-import type { InputObject } from './report.ts';
+import type { ConversionReport, InputObject } from './report.ts';
 
 const resourceAnnotation = 'k8s.v1.cni.cncf.io/resourceName';
 /** Plugins that take a VF as `deviceID`. */
@@ -24,6 +24,10 @@ const pluginNames = {
   minTxRate: 'min_tx_rate',
   maxTxRate: 'max_tx_rate',
 };
+
+const conf6 = (key: string) => `net.ipv6.conf.IFNAME.${key}`;
+const acceptRa = conf6('accept_ra');
+const forwarding = 'net.ipv4.conf.IFNAME.forwarding';
 
 type NetworkConfig = Network['config'];
 
@@ -232,13 +236,41 @@ function tuningConfig(plugin: FieldReader): NetworkConfig {
   const [sysctls, macAddress, mtu] = [plugin.labels('sysctl'), plugin.text('mac'), plugin.number('mtu')];
   const allMulticast = plugin.isSet('allmulti') ? plugin.flag('allmulti') : undefined;
   return {
-    ...(Object.keys(sysctls).length > 0 && { sysctls }),
+    ...ipv6Config(sysctls),
     ...(macAddress !== undefined && { macAddress }),
     ...(mtu !== undefined && { mtu }),
     ...(allMulticast !== undefined && { allMulticast }),
     // The plugin never switches promiscuous mode off.
     ...(plugin.flag('promisc') && { promiscuous: true }),
   };
+}
+
+/** Writes `slaac` for settings with which the kernel takes addresses from routers: without it netdra switches `autoconf` off. */
+function ipv6Config(sysctls: Record<string, string>): NetworkConfig {
+  const isOff = (key: string) => Number(sysctls[conf6(key)] ?? 1) === 0;
+  const isAsked = ['accept_ra', 'autoconf'].some((key) => sysctls[conf6(key)] !== undefined);
+  const isOpen = isAsked && !['accept_ra', 'accept_ra_pinfo', 'autoconf'].some(isOff);
+  const { [acceptRa]: _, ...others } = sysctls;
+  const kept = isOpen ? others : sysctls;
+  return {
+    ...(isOpen && { slaac: { waitSeconds: 0, ...(!isOff('accept_ra_defrtr') && { defaultRoute: true }) } }),
+    ...(Object.keys(kept).length > 0 && { sysctls: kept }),
+  };
+}
+
+/** Names what the kernel does by default on an interface that another plugin moves, and not on one that netdra moves. */
+export function noteClosed(report: ConversionReport, of: InputObject, config: NetworkConfig): void {
+  const { attach = 'netlink', driver = 'kernel', keepHostConfig, slaac, sysctls = {} } = config;
+  if (attach !== 'netlink' || driver.includes('vfio')) return;
+  // slaac excludes keepHostConfig.
+  const isChosen = keepHostConfig === true || slaac !== undefined || sysctls[acceptRa] !== undefined;
+  const closed = [
+    ...(isChosen ? [] : [['IPv6 router advertisements', 'slaac']]),
+    ...(sysctls[forwarding] === undefined ? [['IPv4 forwarding', `${forwarding} in sysctls`]] : []),
+  ];
+  if (closed.length === 0) return;
+  const [what, how] = [0, 1].map((part) => closed.map((each) => each[part]).join(' and '));
+  report.note(of, [], `netdra closes the interface to ${what}: if pods need that, set ${how} of the class`);
 }
 
 /** Merges what goes into the class of a network: the settings of its VFs, and those of the network. */

@@ -8,7 +8,7 @@ import { kubernetesName, vfConfigSchema } from '../../driver/api/vf-config.ts';
 import type { VfConfig } from '../../driver/model/index.ts';
 import type { Estate, Network, OutputObject, RuleForNodes } from './estate.ts';
 import { selectResource } from './expressions.ts';
-import { mergedConfig } from './networks.ts';
+import { mergedConfig, noteClosed } from './networks.ts';
 import type { ConversionReport, InputObject } from './report.ts';
 import { covers, haveSamePf, mayOverlap } from './rule-overlap.ts';
 
@@ -139,6 +139,7 @@ function networkObjects({ resources, report }: Estate, driver: string, network: 
   if (resource === undefined) report.note(of, [], `no object of the input says which devices are ${resourceName}`);
   const dialects = isResourceName(resourceName) ? { dialects: { devicePlugin: { resourceName } } } : {};
   const config = { ...mergedConfig(resource?.config ?? {}, own), ...dialects };
+  noteClosed(report, of, config);
   const className = toName(`${namespace}-${name}`);
   const expression = selectResource(driver, resourceName, resource?.terms);
   const limits = { allowedNamespaces: { names: [namespace] } };

@@ -2,27 +2,19 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { type ConvertOptions, convertFiles } from '../../../../src/cli/convert/convert.ts';
+import { convertFiles } from '../../../../src/cli/convert/convert.ts';
 import { formatRemarks } from '../../../../src/cli/convert/report.ts';
 import { validateFiles } from '../../../../src/cli/validate.ts';
 import { testDriver } from '../../../doubles/objects.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 import { findDocumentProblems } from '../../docs/check-document.ts';
 import { plainTerminal } from '../plain-terminal.ts';
+import { convertText, options } from './convert-text.ts';
 
 const golden = fileURLToPath(new URL('../../../golden/convert/', import.meta.url));
-const options: ConvertOptions = { driverName: testDriver };
 const estates = readdirSync(golden)
   .filter((name) => name.endsWith('.in.yaml'))
   .map((name) => name.replace('.in.yaml', ''));
-
-async function convertText(text: string, more: Partial<ConvertOptions> = {}) {
-  using dir = tempDir();
-  const path = join(dir.path, 'in.yaml');
-  writeFileSync(path, text);
-  const conversion = await convertFiles([path], { ...options, ...more });
-  return { ...conversion, remarks: formatRemarks(plainTerminal, conversion.remarks).replaceAll(path, 'in.yaml') };
-}
 
 const policy = (spec: string) =>
   `apiVersion: sriovnetwork.openshift.io/v1\nkind: SriovNetworkNodePolicy\nmetadata: { name: p, namespace: sriov }\nspec: ${spec}\n`;
