@@ -8,12 +8,13 @@ export interface NodeViewParts {
   devices: DeviceList;
   slicesFailure: ViewSources['slicesFailure'];
   sliceApi: SliceApi;
+  knownNodeUid: () => string | undefined;
 }
 
 /** Creates the writer of NodeNetworkDevices, if the settings want it. */
 export function createNodeView(context: NodeContext, parts: NodeViewParts): NodeViewWriter | undefined {
   const { clock, now, logger, random, kube, observer, disk, settings } = context;
-  const { devices, slicesFailure, sliceApi } = parts;
+  const { devices, slicesFailure, sliceApi, knownNodeUid } = parts;
   const { driverName: driver, nodeName: node, version } = settings;
   if (!settings.nodeView) return undefined;
   const sources = { driver, version, devices, store: disk.store, slicesFailure };
@@ -26,6 +27,7 @@ export function createNodeView(context: NodeContext, parts: NodeViewParts): Node
     random,
     read: () => readNodeView(sources),
     nodeUid: (signal) => sliceApi.nodeUid(signal),
+    knownNodeUid,
     onError: (error) => observer.writeFailed('nodes', error),
   });
 }

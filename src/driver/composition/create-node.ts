@@ -127,9 +127,9 @@ function createFollowers(
 ): () => void {
   const { disk, logger, stack } = context;
   const { store, locks } = disk;
-  const { devices, control, sliceApi, slicesFailure } = parts;
+  const { devices, control, sliceApi, slicesFailure, knownNodeUid } = parts;
   const relay = stack.use(new LacpRelay({ devices, store, control, locks, logger }));
-  const view = stack.use(createNodeView(context, { devices, sliceApi, slicesFailure }));
+  const view = stack.use(createNodeView(context, { devices, sliceApi, slicesFailure, knownNodeUid }));
   return () => {
     void relay.follow();
     view?.note();

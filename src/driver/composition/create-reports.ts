@@ -12,6 +12,8 @@ import type { NodeContext } from './node-context.ts';
 /** The slices of the node, and whether the API server has them. */
 interface NodeSlices {
   sliceApi: SliceApi;
+  /** Returns the UID of the Node as it was last read through `sliceApi`. */
+  knownNodeUid: () => string | undefined;
   publisher: SlicePublisher;
   /** Returns why the API server does not have the slices; `undefined`: it has them; `null`: not known yet. */
   slicesFailure: () => string | undefined | null;
@@ -77,7 +79,15 @@ function createSlices(
   events: FailureEvents,
 ): NodeSlices {
   const { driverName: driver, nodeName } = settings;
-  const sliceApi = createSliceApi(kube, resources, { driver, nodeName });
+  const api = createSliceApi(kube, resources, { driver, nodeName });
+  let nodeUid: string | undefined;
+  const sliceApi = {
+    ...api,
+    async nodeUid(signal: AbortSignal) {
+      nodeUid = await api.nodeUid(signal);
+      return nodeUid;
+    },
+  };
   let slicesFailure: string | undefined | null = null;
   const publishing = afterOthers(sliceApi, () => devices.report.knowsOtherDrivers);
   const publisher = stack.use(
@@ -101,5 +111,5 @@ function createSlices(
       },
     }),
   );
-  return { sliceApi, publisher, slicesFailure: () => slicesFailure };
+  return { sliceApi, knownNodeUid: () => nodeUid, publisher, slicesFailure: () => slicesFailure };
 }

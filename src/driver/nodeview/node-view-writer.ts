@@ -49,6 +49,8 @@ export interface NodeViewWriterOptions {
   random: () => number;
   /** Returns the UID of the Node, to which the object belongs. @throws SliceError, KubeError */
   nodeUid: (signal: AbortSignal) => Promise<string>;
+  /** Returns the UID that was read last, also for the slices, which a watch follows. Absent: that of the last write. */
+  knownNodeUid?: () => string | undefined;
   /** Reads the view. @throws NetdraError of what cannot be read */
   read: () => NodeView;
   /** Receives each failure; all are already logged. */
@@ -105,7 +107,10 @@ export class NodeViewWriter implements AsyncDisposable {
 
   #isChanged(): boolean {
     try {
-      return this.#stored === undefined || !isDeepStrictEqual(this.#stored.status, this.#wanted());
+      if (this.#stored === undefined) return true;
+      const { nodeUid, status } = this.#stored;
+      const { knownNodeUid = () => nodeUid } = this.#options;
+      return knownNodeUid() !== nodeUid || !isDeepStrictEqual(status, this.#wanted());
     } catch {
       // The attempt to write reports the failure.
       return true;
@@ -129,8 +134,10 @@ export class NodeViewWriter implements AsyncDisposable {
 
   async #write(signal: AbortSignal): Promise<void> {
     const { clock, driver, node, logger } = this.#options;
-    this.#stored ??= await this.#readStored(signal);
-    const { nodeUid, status: before } = this.#stored;
+    // Read each time: when a Node is deleted and registered again, the API server deletes the object of the earlier one.
+    const nodeUid = await this.#options.nodeUid(signal);
+    if (this.#stored?.nodeUid !== nodeUid) this.#stored = await this.#readStored(nodeUid, signal);
+    const before = this.#stored.status;
     const status = this.#wanted();
     if (!isDeepStrictEqual(before, status)) {
       // Reset first: after a lost answer the object must be read again.
@@ -151,8 +158,7 @@ export class NodeViewWriter implements AsyncDisposable {
     this.#logged.clear();
   }
 
-  async #readStored(signal: AbortSignal) {
-    const nodeUid = await this.#options.nodeUid(signal);
+  async #readStored(nodeUid: string, signal: AbortSignal) {
     try {
       const { metadata, status } = await this.#kube.request<{ metadata: ObjectMeta; status?: StoredView }>({
         method: 'GET',

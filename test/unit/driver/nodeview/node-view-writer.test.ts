@@ -17,6 +17,8 @@ async function startBench() {
     view: readNodeView(largestSources()),
     date: '2026-01-01T00:00:00Z',
     fault: undefined as Error | undefined,
+    nodeUid: 'uid-of-node',
+    knownNodeUid: 'uid-of-node',
   };
   const open = () =>
     kube.stack.use(
@@ -27,7 +29,8 @@ async function startBench() {
         logger,
         now: () => new Date(state.date),
         random: () => 0.5,
-        nodeUid: async () => 'uid-of-node',
+        nodeUid: async () => state.nodeUid,
+        knownNodeUid: () => state.knownNodeUid,
         read: () => {
           if (state.fault !== undefined) throw state.fault;
           return state.view;
@@ -136,6 +139,37 @@ describe('NodeViewWriter', () => {
         metadata.ownerReferences = [{ apiVersion: 'v1', kind: 'Node', name: testNode, uid: 'earlier' }];
       });
     }
+  });
+
+  it('gives the object to a Node that was registered again', async ({ own }) => {
+    own.writer.note();
+    own.clock.advance(6_000);
+    await poll(() => own.logger.messages('debug')).toHaveLength(1);
+    await new Promise(setImmediate);
+    own.state.nodeUid = 'uid-of-next';
+    own.change({ problems: ['late'] });
+    own.writer.note();
+    await own.asleep(10_000);
+    own.clock.advance(10_000);
+    await poll(() => own.requests('PATCH')).toHaveLength(2);
+    await poll(own.stored).toMatchObject({ metadata: { ownerReferences: [{ uid: 'uid-of-next' }] } });
+  });
+
+  it('writes an unchanged view again once the slices show that the Node was registered again', async ({ own }) => {
+    own.writer.note();
+    own.clock.advance(6_000);
+    await poll(() => own.logger.messages('debug')).toHaveLength(1);
+    await new Promise(setImmediate);
+    // The garbage collector removes what belonged to the earlier Node.
+    own.api.delete(kind, testNode);
+    own.state.nodeUid = 'uid-of-next';
+    own.writer.note();
+    expect(own.clock.sleeping()).toEqual([]);
+    own.state.knownNodeUid = 'uid-of-next';
+    own.writer.note();
+    await own.asleep(10_000);
+    own.clock.advance(10_000);
+    await poll(own.stored).toMatchObject({ metadata: { ownerReferences: [{ uid: 'uid-of-next' }] } });
   });
 
   it.for<[number, number, string]>([
