@@ -2,8 +2,8 @@ type Query = (sql: string, ...values: string[]) => Record<string, unknown>[];
 
 /** Records read since another instance has last written. */
 export interface KnownRecords {
-  /** Texts by directory; `undefined` for one without a record. */
-  texts: Map<string, string | undefined>;
+  /** Texts by directory; without the directories that have no record, of which there is no end. */
+  texts: Map<string, string>;
   names: string[] | undefined;
 }
 
@@ -22,11 +22,13 @@ export class RecordTable {
 
   read(dir: string): string | undefined {
     const { texts } = this.#known();
-    if (!texts.has(dir)) {
-      const [row] = this.#query('SELECT record FROM records WHERE dir = ?', dir);
-      texts.set(dir, row && String(row.record));
-    }
-    return texts.get(dir);
+    const known = texts.get(dir);
+    if (known !== undefined) return known;
+    const [row] = this.#query('SELECT record FROM records WHERE dir = ?', dir);
+    if (row === undefined) return undefined;
+    const text = String(row.record);
+    texts.set(dir, text);
+    return text;
   }
 
   names(): string[] {
@@ -47,7 +49,8 @@ export class RecordTable {
   #change(dir: string, record: string | undefined, ...statement: Parameters<Query>): void {
     const known = this.#known();
     this.#query(...statement);
-    known.texts.set(dir, record);
+    if (record === undefined) known.texts.delete(dir);
+    else known.texts.set(dir, record);
     known.names = undefined;
   }
 }
