@@ -25,13 +25,16 @@ export function encodeAdjustment(adjustment: ContainerAdjustment): WireAdjustmen
 }
 
 /**
- * Checks what Go's decoder or the runtime would refuse with an error that names neither plugin nor field.
+ * Checks what Go's decoder or the runtime would refuse with an error that names neither plugin nor field, or take for
+ * something else.
  * @throws TtrpcError `invalidArgument`
  */
 function check({ env = [], mounts = [] }: ContainerAdjustment): void {
   for (const { name, value } of env) {
     const variable = JSON.stringify(name);
     if (!isText(name) || name === '' || name.includes('=')) throw invalid(`${variable} as name of a variable`);
+    if (name.startsWith(removalMark))
+      throw invalid(`variable ${variable}, whose leading "-" would make the runtime remove another one`);
     if (!isText(value)) throw invalid(`a value of variable ${variable} that is not text`);
   }
   for (const { destination, source, type, options } of mounts) {

@@ -14,7 +14,10 @@ export type PodHandler = (pod: PodSandbox, context: CallContext) => void | Promi
 
 /** Changes that the runtime makes to a container before it creates it. */
 export interface ContainerAdjustment {
-  /** Environment variables. Each replaces a variable of the container that has the same name. */
+  /**
+   * Environment variables. Each replaces a variable of the container that has the same name, which cannot begin with `-`:
+   * for NRI that is a removal.
+   */
   env?: { name: string; value: string }[];
   /** Mounts. Each replaces a mount of the container that has the same destination. */
   mounts?: Container['mounts'];

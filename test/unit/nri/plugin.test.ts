@@ -164,6 +164,7 @@ describe('a connected plugin', () => {
   });
 
   it.each([
+    ['a variable that would be removed', { env: [{ name: '-X', value: 'x' }] }, 'variable "-X", whose leading "-"'],
     ['a variable without a name', { env: [{ name: '', value: 'x' }] }, '"" as name of a variable'],
     ['half a character', { env: [{ name: 'A', value: 'x\ud83d' }] }, 'a value of variable "A" that is not text'],
     [
