@@ -54,9 +54,10 @@ export interface AddressWish {
 /** What an address is chosen of. */
 interface Choice {
   pool: PoolAddresses;
-  family: AddressFamily;
-  /** All NetworkAddresses of the pool. */
-  all: readonly NetworkAddress[];
+  /** Addresses that no NetworkAddress has; at least one. */
+  free: PoolAddress[];
+  /** UIDs of all NetworkAddresses of the pool. */
+  present: ReadonlySet<string | undefined>;
 }
 
 export interface AssignedAddresses {
@@ -202,36 +203,30 @@ export class AddressAllocator {
     const spec = await this.#readPool(wish, signal);
     const { kube } = this.#options;
     const all = await listOfPool<NetworkAddress>(kube, addressesPath, wish.pool, signal);
+    // Of both IP versions before the first lease, which would stay if the other version had no free address.
+    const choices = families.flatMap((family) => choiceOf(wish, new PoolAddresses(spec, family), family, all));
+    if (choices.length === 0) throw unusable(wish, ' has no addresses', 'correct its ranges and exclusions');
     const addresses: string[] = [];
-    for (const family of families) {
-      const pool = new PoolAddresses(spec, family);
-      if (pool.size > 0) addresses.push(await this.#leaseOne(wish, { pool, family, all }, lessee, signal));
-    }
-    if (addresses.length === 0) throw unusable(wish, ' has no addresses', 'correct its ranges and exclusions');
+    for (const choice of choices) addresses.push(await this.#leaseOne(wish, choice, lessee, signal));
     const path = addressPath(wish.namespace, wish.name);
     const body = { ...found, spec: { ...found.spec, addresses, macAddress: macOf(lessee.holder.uid) } };
     const written = await unlessChanged(kube.request({ method: 'PUT', path, body, signal }));
     return written === undefined ? undefined : addresses;
   }
 
-  /** Also leaves alone the recorded addresses whose leases are lost. @returns the address with its prefix length */
-  async #leaseOne(wish: AddressWish, { pool, family, all }: Choice, lessee: Lessee, signal: AbortSignal) {
-    const recorded = numbersOf(
-      all.flatMap(({ spec }) => spec.addresses ?? []),
-      family,
+  /** @returns the address with its prefix length */
+  async #leaseOne(wish: AddressWish, { pool, free, present }: Choice, lessee: Lessee, signal: AbortSignal) {
+    // The same order at each attempt, whatever other keys do: so it finds the lease of one that was cut off.
+    const position = hashOf(lessee.holder.uid).readUInt32BE() % pool.size;
+    const start = Math.max(
+      0,
+      free.findIndex((address) => address.position >= position),
     );
-    const free = pool.except(recorded);
-    if (free.length === 0) {
-      const problem = ` has no free address: NetworkAddresses have all of them (${pool.size})`;
-      throw unusable(wish, problem, 'add a range to the pool, or delete NetworkAddresses that nothing needs');
-    }
-    // Almost the same order at each attempt, which so finds the lease of one that was cut off.
-    const guesses = rotate(free, hashOf(lessee.holder.uid).readUInt32BE()).slice(0, mostGuesses);
+    const guesses = rotate(free, start).slice(0, mostGuesses);
     const guessed = await this.#leaseFirst(wish, pool, guesses, lessee, signal);
     if (guessed !== undefined) return guessed;
     const leases = await this.#leases.list(wish.pool, signal);
     const leased = new Map(leases.map(({ metadata, spec }) => [metadata.name, spec.holder.uid]));
-    const present = new Set(all.map(({ metadata }) => metadata.uid));
     // Leases that may be free again are looked at from a new place at each attempt.
     const order = Map.groupBy(rotate(free, Math.floor(this.#options.random() * free.length)), (address) => {
       const uid = leased.get(leaseName(wish.pool, pool.toCidr(address).octets));
@@ -277,6 +272,26 @@ export class AddressAllocator {
     const problems = error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`).join('; ');
     throw unusable(wish, ` is invalid: ${problems}`, 'correct it; netdra validate checks it');
   }
+}
+
+/**
+ * Returns nothing for an IP version that the pool does not have. Leaves alone also recorded addresses whose leases are lost.
+ * @throws DriverError `address-pool-unusable` if NetworkAddresses have all addresses
+ */
+function choiceOf(
+  wish: AddressWish,
+  pool: PoolAddresses,
+  family: AddressFamily,
+  all: readonly NetworkAddress[],
+): Choice[] {
+  if (pool.size === 0) return [];
+  const recorded = all.flatMap(({ spec }) => spec.addresses ?? []);
+  const free = pool.except(numbersOf(recorded, family));
+  if (free.length === 0) {
+    const problem = ` has no free address: NetworkAddresses have all of them (${pool.size})`;
+    throw unusable(wish, problem, 'add a range to the pool, or delete NetworkAddresses that nothing needs');
+  }
+  return [{ pool, free, present: new Set(all.map(({ metadata }) => metadata.uid)) }];
 }
 
 /** Returns a unicast MAC address of local administration. The UID is the API server's: no tenant chooses the address. */

@@ -20,6 +20,8 @@ interface Free extends Interval {
 /** An address as a number, with the prefix length of its network. */
 export interface PoolAddress {
   number: bigint;
+  /** Among all addresses of its family in the pool, from 0. */
+  position: number;
   prefixLength: number;
 }
 
@@ -54,10 +56,10 @@ export class PoolAddresses {
   /** Returns the addresses that are not taken, in the order of the ranges. */
   except(taken: ReadonlySet<bigint>): PoolAddress[] {
     const others: PoolAddress[] = [];
-    let left = this.size;
+    let position = 0;
     for (const { first, last, prefixLength } of this.#free) {
-      for (let number = first; number <= last && left > 0; number++, left--) {
-        if (!taken.has(number)) others.push({ number, prefixLength });
+      for (let number = first; number <= last && position < this.size; number++, position++) {
+        if (!taken.has(number)) others.push({ number, position, prefixLength });
       }
     }
     return others;

@@ -280,6 +280,37 @@ describe('AddressAllocator', () => {
     expect((await assign(three)).addresses).toEqual(given[0]);
   });
 
+  it('leases nothing of one IP version while the pool has no free address of the other', async () => {
+    world = new World({ ranges: [{ network: '192.0.2.0/28' }, { network: '2001:db8::7/128' }] });
+    await assign(world.claim('one', 'db'), world.allocator());
+    const before = world.leases;
+    const problem = 'NetworkAddresses have all of them (1)';
+    for (const key of ['second', 'third']) {
+      await expect(assign(world.claim(key, key), world.allocator())).rejects.toThrow(problem);
+    }
+    expect(world.leases).toEqual(before);
+  });
+
+  it('finds the lease of an attempt that was cut off, although other keys were made and freed meanwhile', async () => {
+    const cut = world.allocator(async ({ method, path }) =>
+      method === 'PUT' && path.includes('/networkaddresses/') ? 'refused' : 'answered',
+    );
+    const keys = ['a', 'b', 'c', 'd', 'e'].map((key) => world.claim(key, key));
+    for (const wish of keys) await expect(assign(wish, cut)).rejects.toMatchObject({ code: 'api-unreachable' });
+    const before = world.leases.map(({ spec }) => [spec.address, spec.claim.name]);
+    expect(before).toHaveLength(10);
+    const other = world.claim('other', 'other');
+    const given = await assign(other);
+    for (const wish of keys) {
+      await assign(wish);
+      world.free(other.name);
+    }
+    const others = given.addresses.map((cidr) => [cidr.split('/')[0], 'other']);
+    expect(world.leases.map(({ spec }) => [spec.address, spec.claim.name]).toSorted()).toEqual(
+      [...before, ...others].toSorted(),
+    );
+  });
+
   it('leaves a free lease to the node that was faster', async () => {
     const spec = { ranges: [{ network: '192.0.2.7/32' }] };
     world = new World(spec);
