@@ -9,40 +9,53 @@ export interface DecodeOptions {
    * the value: at most 300 for each prefix, and the first 64 bytes of a longer name. Absent: all variables.
    */
   envNames?: readonly string[];
+  /**
+   * Prefixes of paths on the host. `mounts` of a container then has only those whose source begins with one of them, and
+   * none if the container has more than 1,000 mounts. Absent: all mounts.
+   */
+  mountSources?: readonly string[];
 }
 
-export type OmittedField = 'labels' | 'annotations' | 'args' | 'mounts';
+export type OmittedField = 'labels' | 'annotations' | 'args';
 
 /** Removes what is not decoded from an encoded message, without decoding it. */
 export type Trim = (message: Buffer) => Buffer;
 
 const mostNames = 300;
 const mostNameBytes = 64;
+const mostMounts = 1_000;
 const equalsSign = '='.charCodeAt(0);
 
 /** What happens to a field of a message; fields without a plan are kept. */
-type FieldPlan = 'drop' | Prefixes | { fields: Plan };
+type FieldPlan = 'drop' | Prefixes | { sources: Prefixes } | { fields: Plan };
 type Plan = ReadonlyMap<number, FieldPlan>;
 
-/** Numbers of the fields in `PodSandbox` and `Container` of `nri.proto`. */
+/** Numbers of the fields in `PodSandbox`, `Container` and `Mount` of `nri.proto`. */
 const podFields: Partial<Record<OmittedField, number>> = { labels: 5, annotations: 6 };
-const containerFields: Record<OmittedField, number> = { labels: 5, annotations: 6, args: 7, mounts: 9 };
+const containerFields: Record<OmittedField, number> = { labels: 5, annotations: 6, args: 7 };
 const envField = 8;
+const mountsField = 9;
+const sourceField = 3;
 
 /**
  * Returns the trim of messages with pods and containers in these fields.
  * @param fields numbers of the fields, as in `nri.proto`
  */
-export function createTrim({ omit = [], envNames }: DecodeOptions, fields: { pod: number; container: number }): Trim {
+export function createTrim(
+  { omit = [], envNames, mountSources }: DecodeOptions,
+  fields: { pod: number; container: number },
+): Trim {
   const dropped = (numbers: Partial<Record<OmittedField, number>>) =>
     omit.flatMap((name): [number, FieldPlan][] => (numbers[name] === undefined ? [] : [[numbers[name], 'drop']]));
   const ofContainer = new Map(dropped(containerFields));
-  if (envNames !== undefined) ofContainer.set(envField, new Prefixes(envNames.map((prefix) => Buffer.from(prefix))));
+  const prefixes = (all: readonly string[]) => new Prefixes(all.map((prefix) => Buffer.from(prefix)));
+  if (envNames !== undefined) ofContainer.set(envField, prefixes(envNames));
+  if (mountSources !== undefined) ofContainer.set(mountsField, { sources: prefixes(mountSources) });
   const plan: Plan = new Map<number, FieldPlan>([
     [fields.pod, { fields: new Map(dropped(podFields)) }],
     [fields.container, { fields: ofContainer }],
   ]);
-  const isWhole = omit.length === 0 && envNames === undefined;
+  const isWhole = omit.length === 0 && envNames === undefined && mountSources === undefined;
   return (message) => (isWhole ? message : new Trimmed(message, plan).bytes);
 }
 
@@ -65,13 +78,19 @@ class Trimmed {
   #fields(reader: FieldReader, plan: Plan, limit = this.#message.length): void {
     const counts = new Map<Buffer, number>();
     let sought: Prefixes | undefined;
+    const mounts: [start: number, end: number][] = [];
+    let mountCount = 0;
     while (reader.next()) {
       const what = reader.wireType === 2 ? plan.get(reader.number) : undefined;
       if (what === undefined) this.#copy(reader.start, reader.end);
       else if (what === 'drop') reader.skipAlike();
       else if (what instanceof Prefixes) sought = this.#name(reader, sought ?? what, counts);
-      else this.#submessage(reader, what.fields);
+      else if ('fields' in what) this.#submessage(reader, what.fields);
+      else if (++mountCount > mostMounts) reader.skipAlike();
+      else if (this.#hasSource(reader, what.sources)) mounts.push([reader.start, reader.end]);
     }
+    // Not some of them: a handler could take the others for absent.
+    if (mountCount <= mostMounts) for (const [start, end] of mounts) this.#copy(start, end);
     this.#copy(reader.start, limit);
   }
 
@@ -98,6 +117,14 @@ class Trimmed {
     const count = (counts.get(prefix) ?? 0) + 1;
     counts.set(prefix, count);
     return count < mostNames ? prefixes : prefixes.without(prefix);
+  }
+
+  #hasSource({ body, end }: FieldReader, sources: Prefixes): boolean {
+    const mount = new FieldReader(this.#message, body, end);
+    while (mount.next()) {
+      if (mount.number === sourceField) return sources.find(this.#message, mount.body, mount.end) !== undefined;
+    }
+    return false;
   }
 
   #copy(start: number, end: number): void {

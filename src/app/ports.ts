@@ -1,8 +1,7 @@
 import { join } from 'node:path';
-import { createPlugin, type Plugin, type PluginHandlers } from '../../nri/index.ts';
+import { createPlugin, type Plugin, type PluginOptions } from '../../nri/index.ts';
 import type { NodePorts, NodeSettings } from '../driver/composition/ports.ts';
 import { StateError } from '../driver/model/index.ts';
-import { decodedFields } from '../driver/sandbox/index.ts';
 import { Store } from '../driver/state/index.ts';
 import { type ApiAccess, KubeClient } from '../framework/kube/index.ts';
 import { startKubeletPlugin } from '../framework/kubeletplugin/index.ts';
@@ -81,24 +80,22 @@ export async function openPorts(
         }),
     },
     runtime: {
-      connect: (handlers) => createNriPlugin(settings, handlers, logger),
+      connect: (handlers, decode) => createNriPlugin(settings, { handlers, decode, logger }),
     },
     cni: stack.use(new CniRunner({ binDirs, cacheDir: join(stateDir, 'cni'), clock, logger })),
     observer: { ...observerOf(ops, clock), reported: (state) => instance.write(state) },
   };
 }
 
-function createNriPlugin(settings: Settings, handlers: PluginHandlers, logger: Logger): Plugin {
+function createNriPlugin(settings: Settings, options: PluginOptions): Plugin {
   return createPlugin({
     name: settings.nriPluginName,
     index: settings.nriPluginIndex,
     socketPath: settings.nriSocket,
     env: process.env,
-    handlers,
-    decode: decodedFields,
     // A pause of the event loop must not cost the connection, and `failRequest` would refuse the end of a pod, too.
     failurePolicy: { keepConnected: true },
-    logger,
+    ...options,
   });
 }
 

@@ -17,6 +17,7 @@ import type { TextFiles } from '../../src/lib/text-files.ts';
 import type { InventoryPolicy } from '../../src/node/inventory/inventory-policy.ts';
 import { driverName, nodeName } from './api-server.ts';
 import { openSimCard } from './card-ports.ts';
+import { decoding } from './decoded.ts';
 import type { SimLink } from './links.ts';
 import { SimNetworks } from './networks.ts';
 import { numaNodes } from './numa.ts';
@@ -184,8 +185,8 @@ export class Instance {
       kube: apiServer.client(process),
       kubelet: { serve: async (plugin, options) => this.#serve(plugin, options) },
       runtime: {
-        connect: (handlers) => {
-          this.handlers = handlers;
+        connect: (handlers, decode) => {
+          this.handlers = decoding(handlers, decode);
           return {
             start: () => void simulator.schedule(5, process, 'connect', () => this.#node.connectToRuntime(this)),
             whenConnected: () => new Promise(() => undefined),

@@ -1,6 +1,7 @@
+import type { PluginHandlers } from '../../../nri/index.ts';
 import { withClaimStatus } from '../../framework/claimstatus/index.ts';
 import { ResourceApi } from '../../framework/kube/index.ts';
-import type { ClaimIdentity } from '../../framework/metadata/index.ts';
+import type { ClaimIdentity, ClaimMetadata } from '../../framework/metadata/index.ts';
 import { explain } from '../../lib/errors.ts';
 import type { DeviceList } from '../devices/device-list.ts';
 import { reportDevices, reportHealth } from '../devices/device-report.ts';
@@ -9,7 +10,7 @@ import { LacpRelay } from '../devices/lacp-relay.ts';
 import { DriftRecord } from '../drift/index.ts';
 import { type FailureEvents, withClaimEvents, withPodEvents } from '../events/index.ts';
 import { RecordedFiles } from '../recovery/index.ts';
-import type { SandboxRegistry, SandboxServices } from '../sandbox/index.ts';
+import { decodedFields, type SandboxRegistry, type SandboxServices } from '../sandbox/index.ts';
 import type { Store } from '../state/index.ts';
 import type { VfControl } from '../vf/index.ts';
 import { createAttachments } from './create-attachments.ts';
@@ -59,7 +60,7 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
   const parts = { ...moving, ...reports, ...claims, devices, metadata, kubelet };
   const { hooks, registry, deletedPods, waitingSandboxes } = createSandboxes(context, parts, nudge);
   sandboxes = registry;
-  const runtime = connectRuntime(context, hooks, events);
+  const runtime = connectRuntime(context, { hooks, events, metadata });
   const files = new RecordedFiles(kubelet, logger);
   const reconciler = createReconciler(context, { ...parts, files, registry, nudge });
   const reported = { node, devices, store, publisher, kubelet, events, observer };
@@ -94,19 +95,17 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
 /** Creates a plugin for the container runtime, which connects once it is started. */
 function connectRuntime(
   { runtime, observer, stack }: NodeContext,
-  hooks: SandboxServices['hooks'],
-  events: FailureEvents,
+  { hooks, events, metadata }: { hooks: SandboxServices['hooks']; events: FailureEvents; metadata: ClaimMetadata },
 ) {
-  return stack.use(
-    runtime.connect({
-      ...observer.handlers(withPodEvents(hooks, events)),
-      connected: () => observer.connected('nri'),
-      disconnected: (error) => {
-        hooks.disconnected();
-        observer.connected('nri', error === undefined ? 'closed' : explain(error));
-      },
-    }),
-  );
+  const handlers: PluginHandlers = {
+    ...observer.handlers(withPodEvents(hooks, events)),
+    connected: () => observer.connected('nri'),
+    disconnected: (error) => {
+      hooks.disconnected();
+      observer.connected('nri', error === undefined ? 'closed' : explain(error));
+    },
+  };
+  return stack.use(runtime.connect(handlers, decodedFields(metadata.mountSources)));
 }
 
 /** Returns a function for the pods of a claim; none if the store cannot be read, which the work that needs it reports. */

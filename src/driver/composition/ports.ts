@@ -1,4 +1,4 @@
-import type { Plugin, PluginHandlers } from '../../../nri/index.ts';
+import type { DecodeOptions, Plugin, PluginHandlers } from '../../../nri/index.ts';
 import type { KubeApi } from '../../framework/kube/index.ts';
 import type { DraPlugin, KubeletPluginHelper, KubeletPluginOptions } from '../../framework/kubeletplugin/index.ts';
 import type { ClaimMetadataOptions, LayoutName, MetadataVersion } from '../../framework/metadata/index.ts';
@@ -128,8 +128,11 @@ export type KubeletConnection = MetadataCalls &
   AsyncDisposable;
 
 export interface RuntimePort {
-  /** Creates a plugin that connects to the container runtime once it is started. */
-  connect(handlers: PluginHandlers): Pick<Plugin, 'start' | 'whenConnected'> & AsyncDisposable;
+  /**
+   * Creates a plugin that connects to the container runtime once it is started.
+   * @param decode what the handlers get of pods and containers
+   */
+  connect(handlers: PluginHandlers, decode: DecodeOptions): Pick<Plugin, 'start' | 'whenConnected'> & AsyncDisposable;
 }
 
 /** Receives everything that operators see: metrics and readiness. */

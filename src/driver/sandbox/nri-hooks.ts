@@ -1,13 +1,7 @@
-import type {
-  CallContext,
-  Container,
-  ContainerAdjustment,
-  PluginHandlers,
-  PodSandbox,
-  RuntimeInfo,
-} from '../../../nri/index.ts';
+import type { CallContext, ContainerAdjustment, PluginHandlers, RuntimeInfo } from '../../../nri/index.ts';
 import { type Clock, resolvesWithin } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
+import type { Container, PodSandbox } from './container-fields.ts';
 import type { NumaChecks } from './numa-guard.ts';
 import { factsOf } from './pod.ts';
 import type { SandboxRegistry } from './sandbox-registry.ts';

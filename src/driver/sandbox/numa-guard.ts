@@ -1,10 +1,10 @@
-import type { Container, PodSandbox } from '../../../nri/index.ts';
 import type { StatusCondition } from '../../framework/kube/index.ts';
 import { type ClaimIdentity, type ClaimMetadata, claimName } from '../../framework/metadata/index.ts';
 import { explain } from '../../lib/errors.ts';
 import type { NumaNodes } from '../../node/numa/index.ts';
 import { SandboxError, type StoredClaim, type StoredDevice } from '../model/index.ts';
 import type { StoredClaims } from '../state/index.ts';
+import type { Container, PodSandbox } from './container-fields.ts';
 import {
   compareNodes,
   describePlacement,

@@ -1,6 +1,5 @@
-import type { Container } from '../../../nri/index.ts';
 import { cpuList, type NumaNodes, parseCpuList } from '../../node/numa/index.ts';
-import { draPrefix } from './container-fields.ts';
+import { type Container, draPrefix } from './container-fields.ts';
 
 /** Limit for such variables: more claims for CPUs than a container has. */
 const mostDraVariables = 64;

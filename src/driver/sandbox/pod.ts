@@ -1,6 +1,6 @@
-import type { PodSandbox } from '../../../nri/index.ts';
 import { SandboxError, type SandboxIdentity, type SandboxPlace } from '../model/index.ts';
 import type { NamespaceOpener, NetworkNamespace } from '../vf/networks.ts';
+import type { PodSandbox } from './container-fields.ts';
 
 /** Facts of the runtime about a sandbox that matter here. */
 export interface SandboxFacts extends SandboxIdentity {

@@ -1,4 +1,3 @@
-import type { Container, PodSandbox } from '../../../nri/index.ts';
 import { type ClaimMetadata, claimKey, claimName } from '../../framework/metadata/index.ts';
 import { explain, NetdraError } from '../../lib/errors.ts';
 import { SandboxError, type StoredClaim } from '../model/index.ts';
@@ -8,8 +7,16 @@ import type { Failure } from './claim-progress.ts';
 /** Consecutive failures after which an error counts as permanent, even if it is retriable. */
 const lastingAttempts = 3;
 
-type Pod = Pick<PodSandbox, 'runtimeHandler' | 'uid'>;
-export type StartingContainer = Pick<Container, 'createRuntimeHooks' | 'env' | 'name'>;
+interface StartingPod {
+  uid: string;
+  runtimeHandler: string;
+}
+
+export interface StartingContainer {
+  name: string;
+  env: readonly string[];
+  createRuntimeHooks: readonly { args: readonly string[] }[];
+}
 
 /** See `Sandbox`. */
 interface SandboxReadiness {
@@ -43,7 +50,7 @@ export class StartGuard {
    * Refuses a container that must wait. Allows containers without a claim of ours even while the store is unreadable.
    * @throws SandboxError `not-ready` with the reason; StateError `store-unusable`
    */
-  check(pod: Pod, container: StartingContainer, sandbox: SandboxReadiness): void {
+  check(pod: StartingPod, container: StartingContainer, sandbox: SandboxReadiness): void {
     const { store, metadata, onOtherPod } = this.#options;
     const isAnyUsed = metadata.isAnyUsedBy(container);
     const all = this.#claimsOf(pod, isAnyUsed);
@@ -75,7 +82,7 @@ export class StartGuard {
    * Returns whether the hook may return before the pod's VFs are attached: the runtime creates one sandbox at a time while
    * it waits, other pods are expected, and the containers of this pod wait by themselves.
    */
-  mayReturnEarly({ runtimeHandler, uid }: Pod): boolean {
+  mayReturnEarly({ runtimeHandler, uid }: StartingPod): boolean {
     const { store, metadata, runsHooks } = this.#options;
     try {
       const claims = store.claimsOfPod(uid).filter(({ state, devices }) => state === 'prepared' && devices.length > 0);
@@ -87,7 +94,7 @@ export class StartGuard {
     }
   }
 
-  #claimsOf({ uid }: Pod, isAnyUsed: boolean): StoredClaim[] {
+  #claimsOf({ uid }: StartingPod, isAnyUsed: boolean): StoredClaim[] {
     try {
       return this.#options.store.claimsOfPod(uid);
     } catch (error) {
@@ -100,7 +107,12 @@ export class StartGuard {
    * Returns whether a container has gates of other claims of its pod, and so would have this claim's gate if it used the
    * claim. Specs that were written without a gate do not show which claims their containers have.
    */
-  #usesOnlyOthers(claim: StoredClaim, claims: readonly StoredClaim[], pod: Pod, container: StartingContainer): boolean {
+  #usesOnlyOthers(
+    claim: StoredClaim,
+    claims: readonly StoredClaim[],
+    pod: StartingPod,
+    container: StartingContainer,
+  ): boolean {
     const { metadata, runsHooks } = this.#options;
     const used = claims.filter(({ identity }) => metadata.hasGateOf(identity, container));
     if (used.length === 0 || used.includes(claim)) return false;
@@ -110,7 +122,7 @@ export class StartGuard {
   /** @returns why the container must not be created; `undefined` if it waits by itself */
   #refusal(
     { identity }: StoredClaim,
-    { runtimeHandler }: Pod,
+    { runtimeHandler }: StartingPod,
     container: StartingContainer,
     sandbox: SandboxReadiness,
   ): string | undefined {

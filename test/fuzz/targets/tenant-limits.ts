@@ -31,7 +31,8 @@ import { expectThat, type FuzzTarget, isSame, jsonSeeds, parseJson } from '../ta
 const longestMs = () => (process.env[busyVariable] === undefined ? 50 : 500);
 const attempts = 10;
 const { synchronizeRequest } = createNriCodec();
-const trim = createTrim(decodedFields, { pod: 1, container: 2 });
+const ownFiles = '/var/lib/kubelet/plugins/sriov.netdra.dev/dra-device-metadata/';
+const trim = createTrim(decodedFields([ownFiles]), { pod: 1, container: 2 });
 /** All that the API takes: requests and configurations of a claim, and bytes of parameters of a configuration. */
 const most = { requests: 32, configs: 32, parameters: 10_240, environment: 1_048_576, claims: 128 };
 
@@ -39,6 +40,8 @@ const most = { requests: 32, configs: 32, parameters: 10_240, environment: 1_048
 interface Written {
   /** Variables of a container. */
   env?: string[];
+  /** Paths that a container mounts, on the host and in the container. */
+  mounts?: string[];
   /** Opaque parameters of a claim. */
   parameters?: object[];
   /** Aliases and alternative names of links in a pod. */
@@ -166,6 +169,19 @@ async function listContainers(env: readonly string[]): Promise<void> {
   expectThat(isSame(decisions(names), decisions(env)), 'the decoded variables say something else than all of them');
 }
 
+/** Of the mounts of a container, those of the driver's files are decoded, or none if there are too many. */
+async function listMounts(paths: readonly string[]): Promise<void> {
+  const all = repeated(paths, most.environment).map((path) => ({ destination: path, source: path }));
+  for (const mounts of [all, all.slice(0, 1_000)]) {
+    const listed = synchronizeRequest.encode({ containers: [{ mounts }] });
+    const decode = () => synchronizeRequest.decode(trim(listed)).containers?.[0]?.mounts ?? [];
+    await expectBrief('the mounts of a container', decode);
+    const whole = synchronizeRequest.decode(listed).containers?.[0]?.mounts ?? [];
+    const own = mounts.length > 1_000 ? [] : whole.filter(({ source }) => source?.startsWith(ownFiles));
+    expectThat(isSame(decode(), own), "the decoded mounts are not those of the driver's files");
+  }
+}
+
 /** Lists as many links as are read, and then fewer with as many alternative names as fit into a message. */
 async function listLinks(aliases: readonly string[]): Promise<void> {
   const messageOf = (text: string, index: number, nameCount: number) => {
@@ -206,12 +222,21 @@ async function findRoutes(destinations: readonly string[]): Promise<void> {
   );
 }
 
-/** What tenants write, as `{ env, parameters, aliases, routes, texts }`, each at its limit. */
+/** What tenants write, as `{ env, mounts, parameters, aliases, routes, texts }`, each at its limit. */
 export const target: FuzzTarget = {
   name: 'tenant-limits',
   errors: [],
   shape: 'json',
-  dictionary: ['DRA_CPUSET_', 'DRA_CPUSET_u-0=', 'NETDRA_CLAIM_', '0-65535,', '0000:3b:02.1', '__proto__', '\\u001b['],
+  dictionary: [
+    ownFiles,
+    'DRA_CPUSET_',
+    'DRA_CPUSET_u-0=',
+    'NETDRA_CLAIM_',
+    '0-65535,',
+    '0000:3b:02.1',
+    '__proto__',
+    '\\u001b[',
+  ],
   generated: fc
     .oneof(fc.array(vfConfigParameters, { minLength: 1, maxLength: 4 }).map((parameters) => ({ parameters })))
     .map((written) => Buffer.from(JSON.stringify(written))),
@@ -223,6 +248,8 @@ export const target: FuzzTarget = {
       { env: ['DRA_CPUSET_u-0=1', 'NETDRA_CLAIM_u_0=a/c'] },
       { env: ['D='] },
       { env: ['DRA_CPUSEX_='] },
+      { mounts: ['/volumes/v', `${ownFiles}a_c/r/metadata.json`] },
+      { mounts: ['/', 'x'.repeat(4_000)] },
       {
         parameters: [
           {
@@ -244,12 +271,13 @@ export const target: FuzzTarget = {
   async run(input) {
     const written = parseJson(input) as Written | null | undefined;
     if (typeof written !== 'object' || written === null) return;
-    const { env, parameters, aliases, routes, texts } = written;
+    const { env, mounts, parameters, aliases, routes, texts } = written;
     if (isTexts(env)) {
       const all = repeated(env, most.environment);
       await expectBrief('the environment of a container', () => createContainer(all));
       await listContainers(all);
     }
+    if (isTexts(mounts)) await listMounts(mounts);
     if (isList(parameters) && parameters.every((each) => typeof each === 'object' && each !== null)) {
       await expectBrief('a claim', () => prepare(claimWith(parameters)));
     }

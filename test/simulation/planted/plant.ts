@@ -125,8 +125,8 @@ export function inHandlers(change: (handlers: PluginHandlers, ports: NodePorts) 
   return (ports) => ({
     ...ports,
     runtime: {
-      connect: (handlers): Pick<Plugin, 'start' | 'whenConnected'> & AsyncDisposable =>
-        ports.runtime.connect({ ...handlers, ...change(handlers, ports) }),
+      connect: (handlers, decode): Pick<Plugin, 'start' | 'whenConnected'> & AsyncDisposable =>
+        ports.runtime.connect({ ...handlers, ...change(handlers, ports) }, decode),
     },
   });
 }

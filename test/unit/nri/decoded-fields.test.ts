@@ -9,7 +9,11 @@ import { stage } from './support.ts';
 
 const nri = createNriCodec();
 const listed = { pod: 1, container: 2 };
-const some: DecodeOptions = { omit: ['labels', 'annotations', 'args', 'mounts'], envNames: ['CLAIM_', 'CPUS_'] };
+const some: DecodeOptions = {
+  omit: ['labels', 'annotations', 'args'],
+  envNames: ['CLAIM_', 'CPUS_'],
+  mountSources: ['/run/own/', '/etc/own/'],
+};
 /** As a ConfigMap of 1 MB gives them to a container. */
 const manyVariables = Array.from({ length: 62_000 }, (_, n) => `${n.toString(36)}=`);
 
@@ -20,6 +24,9 @@ const record = fc.dictionary(texts(5), anyText, { maxKeys: 3 }).map((all) => ({ 
 const variable = fc
   .tuple(fc.constantFrom('CLAIM_', 'CPUS_', 'CLAIM', 'C', ''), fc.constantFrom('u-1', ''), anyText)
   .map(([prefix, rest, value]) => `${prefix}${rest}=${value}`);
+const source = fc
+  .tuple(fc.constantFrom('/run/own/', '/etc/own/', '/run/own', ''), anyText)
+  .map(([prefix, rest]) => `${prefix}${rest}`);
 const pod = fc.record<Required<Pick<WirePod, 'id' | 'labels' | 'annotations' | 'ips'>>>({
   id: anyText,
   labels: record,
@@ -32,15 +39,15 @@ const container = fc.record({
   annotations: record,
   args: fc.array(anyText),
   env: fc.array(variable),
-  mounts: fc.array(fc.record({ destination: anyText })),
+  mounts: fc.array(fc.record({ destination: anyText, source, options: fc.array(texts(9)) })),
   hooks: fc.record({ createRuntime: fc.array(fc.record({ path: texts(9), args: fc.array(anyText) })) }),
   pid: fc.nat(),
 });
 
 const trimmedPod = ({ labels: _, annotations: __, ...kept }: WirePod) => kept;
-function trimmedContainer({ labels: _, annotations: __, args: ___, mounts: ____, env = [], ...kept }: WireContainer) {
+function trimmedContainer({ labels: _, annotations: __, args: ___, mounts = [], env = [], ...kept }: WireContainer) {
   const names = env.filter((each) => /^(CLAIM|CPUS)_/.test(each)).map((each) => each.slice(0, each.indexOf('=') + 1));
-  return { ...kept, env: names };
+  return { ...kept, env: names, mounts: mounts.filter(({ source = '' }) => /^\/(run|etc)\/own\//.test(source)) };
 }
 
 /** Encodes, trims and decodes a container. */
@@ -77,6 +84,14 @@ describe('createTrim', () => {
     const { env = [] } = decoded({ env: [...first, `CLAIM_${'u'.repeat(1_000)}=x`, 'CLAIM_u-1=x'] }) ?? {};
     expect(env.slice(0, 300)).toEqual(first.slice(0, 300).map((each) => each.slice(0, -1)));
     expect(env.slice(300)).toEqual([`CLAIM_${'u'.repeat(58)}`, 'CLAIM_u-1=']);
+  });
+
+  it('keeps no mount of a container with more than 1,000, so that none of the wanted ones seems absent', () => {
+    const wanted = { destination: '/d', source: '/run/own/a' };
+    const others = Array.from({ length: 999 }, (_, n) => ({ destination: '/run/own/', source: `/${n}` }));
+    expect(decoded({ id: 'c', mounts: [...others, wanted] })).toEqual({ id: 'c', mounts: [wanted] });
+    expect(decoded({ id: 'c', mounts: [wanted, ...others, wanted] })).toEqual({ id: 'c' });
+    expect(decoded({ id: 'c', mounts: others }, { mountSources: [] })).toEqual({ id: 'c' });
   });
 
   it('leaves bytes that are no field to the decoder, which rejects them', () => {

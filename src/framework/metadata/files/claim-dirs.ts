@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import { readBootId } from '../../../lib/boot-id.ts';
 import type { MetadataVersion } from '../document/codec.ts';
 import type { DeviceName } from '../document/device-key.ts';
@@ -91,6 +92,12 @@ export class ClaimDirs {
   /** Name of the driver. */
   get driver(): string {
     return this.options.driver;
+  }
+
+  /** Beginnings of the paths on the host of all files that containers mount: by these `isRequestUsedBy` finds requests. */
+  get mountSources(): string[] {
+    const { dataDir, attributesDir, downwardApiDir } = this.hostDirs;
+    return [join(dataDir, metadataDirName), attributesDir, downwardApiDir].map((dir) => join(dir, '/'));
   }
 
   protected now(): Date {

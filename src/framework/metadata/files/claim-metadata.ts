@@ -279,10 +279,8 @@ export class ClaimMetadata extends ClaimDirs {
       const base = baseRequest(request);
       const state = this.states.read(claim);
       if (state?.claim.uid !== claim.uid || findRequest(state.requests, base) === undefined) return true;
-      const hasFileOf = (each: string) => {
-        const paths = this.#files.pathsOf(state, each);
-        return mounts.some(({ source }) => paths.includes(source));
-      };
+      const sources = new Set(mounts.map(({ source }) => source));
+      const hasFileOf = (each: string) => this.#files.pathsOf(state, each).some((path) => sources.has(path));
       return hasFileOf(base) || !Object.keys(state.requests).some(hasFileOf);
     } catch {
       // Calls that need an unreadable record report it.
