@@ -19,7 +19,7 @@ describe('AddressAllocator', () => {
     allocator = world.allocator();
   });
 
-  it('gives a claim an address of each IP version; the next claim with the same key gets these, even on another node', async () => {
+  it('gives the next claim with the same key the same IPv4 and IPv6 addresses, even on another node', async () => {
     const first = world.claim('one', 'db');
     const given = await assign(first);
     expect(given.addresses).toEqual([
@@ -38,7 +38,7 @@ describe('AddressAllocator', () => {
     ]);
   });
 
-  it('sends four writes for a new key, and one for each address that a claim has', async () => {
+  it('sends four writes to assign two addresses to a new key, and one per address if assigned again', async () => {
     const writes: string[] = [];
     const count = world.allocator(async ({ method, path }) => {
       if (method !== 'GET') writes.push(`${method} ${path.split('/')[4]}`);
@@ -53,7 +53,7 @@ describe('AddressAllocator', () => {
     expect(writes).toEqual(['PUT networkaddressleases', 'PUT networkaddressleases']);
   });
 
-  it('makes a lease anew that someone has deleted', async () => {
+  it('recreates a deleted lease with the same addresses', async () => {
     const wish = world.claim('one', 'db');
     await assign(wish);
     const before = world.leases.map(({ spec }) => spec);
@@ -62,7 +62,7 @@ describe('AddressAllocator', () => {
     expect(world.leases.map(({ spec }) => spec)).toEqual(before);
   });
 
-  it('refuses a second claim while that of an earlier pod is reserved, and serves it when it is not', async () => {
+  it('rejects a second claim with the same key until no pod reserves the first claim', async () => {
     const first = world.claim('one', 'db');
     const given = await assign(first);
     const second = world.claim('two', 'db');
@@ -77,7 +77,7 @@ describe('AddressAllocator', () => {
     expect(await assign(second)).toEqual(given);
   });
 
-  it('refuses a second request of a pod with the same key for good, as it would wait for itself', async () => {
+  it('rejects a second request of a pod with the same key as not retriable', async () => {
     const wish = world.claim('one', 'db');
     await assign(wish);
     const others = [
@@ -96,7 +96,7 @@ describe('AddressAllocator', () => {
     }
   });
 
-  it('waits while the pod of a deleted claim may run', async () => {
+  it('does not reassign the addresses of a deleted claim while its pod may run', async () => {
     const first = world.claim('one', 'db');
     const given = await assign(first);
     // A tenant can delete a claim with its finalizer.
@@ -112,7 +112,7 @@ describe('AddressAllocator', () => {
     expect(await assign(world.claim('three', 'db'))).toEqual(given);
   });
 
-  it('gives a key to one of two claims if the earlier one gets a pod again meanwhile', async () => {
+  it('rejects a second claim if the first claim with the key is reserved again during the assignment', async () => {
     world = new World(small);
     allocator = world.allocator();
     const first = world.claim('one', 'db');
@@ -131,14 +131,14 @@ describe('AddressAllocator', () => {
     expect(again).toEqual(given);
   });
 
-  it('records the node to which a claim has moved', async () => {
+  it('updates the node in the leases when a claim moves to another node', async () => {
     const wish = world.claim('one', 'db');
     await assign(wish);
     await assign(wish, world.allocator(undefined, 'node-2'));
     expect(world.leases.map(({ spec }) => spec.node)).toEqual(['node-2', 'node-2']);
   });
 
-  it('gives no other key the address of a lost lease', async () => {
+  it('does not give the address of a lost lease to another key', async () => {
     world = new World({ ranges: [{ network: '192.0.2.7/32' }] });
     const first = world.claim('one', 'db');
     const given = await assign(first, world.allocator());
@@ -152,7 +152,7 @@ describe('AddressAllocator', () => {
     expect(await assign(first, world.allocator())).toEqual(given);
   });
 
-  it('makes no lease for an address or MAC that the pool cannot have given', async () => {
+  it('rejects a NetworkAddress with an address or MAC that its pool cannot assign, and creates no lease', async () => {
     const record = (name: string, spec: object) => {
       const labels = { 'netdra.dev/pool': 'lan' };
       world.store.create(kinds.addresses, namespace, {
@@ -176,7 +176,7 @@ describe('AddressAllocator', () => {
     expect(await record('good', { addresses: ['192.0.2.8/24'], macAddress })).toMatchObject({ macAddress });
   });
 
-  it('says how to end a conflict of two keys', async () => {
+  it('rejects a NetworkAddress whose address belongs to another one, and says to delete one of the two', async () => {
     const first = world.claim('one', 'db');
     const { addresses } = await assign(first);
     const spec = { pool: 'lan', key: 'copy', addresses, macAddress: '02:00:00:00:00:07' };
@@ -190,7 +190,7 @@ describe('AddressAllocator', () => {
     });
   });
 
-  it('adds the owner, and waits until the address of an earlier one is deleted', async () => {
+  it('sets the owner, and waits until the NetworkAddress of an earlier owner is deleted', async () => {
     const owner = { apiVersion: 'apps/v1', kind: 'StatefulSet', name: 'web', uid: 'set-1' };
     const first = world.claim('one', 'web-0/net/vf', { name: 'web-0', owner });
     await assign(first);
@@ -239,7 +239,7 @@ describe('AddressAllocator', () => {
     }
   });
 
-  it('does not take the NetworkAddress of another key or pool', async () => {
+  it('does not use a NetworkAddress that belongs to another key or pool', async () => {
     await assign(world.claim('one', 'db'));
     await expect(assign(world.claim('two', 'other', { name: 'db' }))).rejects.toMatchObject({
       code: 'address-held',
@@ -258,7 +258,7 @@ describe('AddressAllocator', () => {
     await expect(assign(wish)).rejects.toMatchObject(unusable('NetworkAddressPool wan has no addresses'));
   });
 
-  it('uses each address of a pool, and those again whose holder and claim are gone', async () => {
+  it('assigns every address of a pool, and reuses one only after its NetworkAddress and its claim are deleted', async () => {
     world = new World(small);
     allocator = world.allocator();
     const wishes = ['one', 'two', 'three'].map((name) => world.claim(name, `key-${name}`));
@@ -311,7 +311,7 @@ describe('AddressAllocator', () => {
     );
   });
 
-  it('leaves a free lease to the node that was faster', async () => {
+  it('does not overwrite a free lease that another node takes first', async () => {
     const spec = { ranges: [{ network: '192.0.2.7/32' }] };
     world = new World(spec);
     const old = world.claim('old', 'key-old');
@@ -327,7 +327,7 @@ describe('AddressAllocator', () => {
     expect(world.leases.map(({ spec }) => spec.claim.name)).toEqual(['fast']);
   });
 
-  it('frees nothing while the API server does not answer about the holder, or the claim', async () => {
+  it('reuses no address while the API server does not answer about its NetworkAddress or claim', async () => {
     world = new World(small);
     const wishes = ['one', 'two', 'three'].map((name) => world.claim(name, `key-${name}`));
     const [one, two, three] = wishes as [AddressWish, AddressWish, AddressWish];
@@ -352,7 +352,7 @@ const steps = fc.array(fc.record({ kind: fc.constantFrom(...kindsOfSteps), key: 
 const fates = fc.array(fc.integer({ min: 0, max: 11 }), { minLength: 1, maxLength: 40 });
 
 describe('AddressAllocators of several nodes', () => {
-  it('never give an address to two claims, nor a key two addresses, whatever is lost meanwhile', () =>
+  it('never give one address to two claims or two addresses to one key, even if requests or responses are lost', () =>
     fc.assert(
       fc.asyncProperty(
         fc.scheduler(),

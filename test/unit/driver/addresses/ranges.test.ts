@@ -19,19 +19,19 @@ const last = (spec: AddressPoolSpec, family = ipv6 as (typeof AddressFamily)['ip
   allOf(spec, family).at(-1);
 
 describe('PoolAddresses', () => {
-  it('leaves out exclusions, and addresses that no interface can have', () => {
+  it('omits excluded addresses, and network and broadcast addresses', () => {
     const ranges = [{ network: '192.0.2.0/29' }, { network: '2001:db8::/126' }];
     const spec = { ranges, exclude: ['192.0.2.1', '192.0.2.4/31', '2001:db8::2/127'] };
     expect(allOf(spec)).toEqual(['192.0.2.2/29', '192.0.2.3/29', '192.0.2.6/29']);
     expect(allOf(spec, ipv6)).toEqual(['2001:db8::1/126']);
   });
 
-  it('keeps both addresses of a network for two hosts', () => {
+  it('includes both addresses of a /31 network, and the only one of a /32', () => {
     expect(allOf({ ranges: [{ network: '192.0.2.0/31' }] })).toEqual(['192.0.2.0/31', '192.0.2.1/31']);
     expect(allOf({ ranges: [{ network: '192.0.2.7/32' }] })).toEqual(['192.0.2.7/32']);
   });
 
-  it('stays between the ends of a range, and has each address once', () => {
+  it('stays between first and last of each range, and lists an address of two ranges once', () => {
     const first = { network: '192.0.2.0/24', first: '192.0.2.10', last: '192.0.2.12' };
     const second = { network: '192.0.2.0/28', first: '192.0.2.9', last: '192.0.2.11' };
     expect(allOf({ ranges: [first, second] })).toEqual([
@@ -49,7 +49,7 @@ describe('PoolAddresses', () => {
     expect(last({ ranges: [{ network: '2000::/8' }], exclude: ['2000::/9'] })).toBe('2080::fff/8');
   });
 
-  it('leaves out addresses that are taken, and knows those that it has', () => {
+  it('omits given addresses from its list, and tells which addresses belong to the pool', () => {
     const addresses = new PoolAddresses({ ranges: [{ network: '192.0.2.0/29' }], exclude: ['192.0.2.2'] }, ipv4);
     const taken = new Set([numberOf(Uint8Array.of(192, 0, 2, 4))]);
     const hosts = addresses.except(taken).map((address) => addresses.toCidr(address).octets[3]);
@@ -64,7 +64,7 @@ describe('PoolAddresses', () => {
     .map(([host, prefix]) => formatCidr(Uint8Array.of(192, 0, 2, host - (host % 2 ** (32 - prefix))), prefix));
   const address = fc.integer({ min: 0, max: 255 }).map((host) => `192.0.2.${host}`);
 
-  it('has exactly the addresses of its ranges that are not excluded', () =>
+  it('contains exactly the addresses of its ranges that are not excluded', () =>
     fc.assert(
       fc.property(
         fc.array(network, { minLength: 1, maxLength: 4 }),
@@ -94,7 +94,7 @@ describe('PoolAddresses', () => {
 describe('numbersOf', () => {
   const octetsOf = (length: number) => fc.uint8Array({ minLength: length, maxLength: length });
 
-  it('returns the numbers of all addresses of a family', () =>
+  it('returns all addresses of one family as numbers, and ignores invalid text', () =>
     fc.assert(
       fc.property(fc.array(octetsOf(4)), fc.array(octetsOf(16)), (all4, all6) => {
         const texts = [...all4, ...all6].map((octets) => `${formatIpAddress(octets)}/${octets.length}`);
@@ -104,7 +104,7 @@ describe('numbersOf', () => {
       }),
     ));
 
-  it.each(['::', '::1', '1::', '2001:db8::7', '1:2:3:4:5:6:7:8'])('reads %s', (text) => {
+  it.each(['::', '::1', '1::', '2001:db8::7', '1:2:3:4:5:6:7:8'])('reads the IPv6 address %s', (text) => {
     expect([...numbersOf([`${text}/64`], ipv6)]).toEqual([numberOf(parseCidr(`${text}/64`).octets)]);
   });
 });
@@ -138,7 +138,7 @@ describe('networkAddressPoolSpec', () => {
   });
 });
 
-it('leaseName gives each address one name that objects can have', () => {
+it('leaseName gives each address one valid object name', () => {
   const nameOf = (cidr: string) => leaseName('lan', parseCidr(cidr).octets);
   expect(nameOf('192.0.2.10/24')).toBe('lan.192.0.2.10');
   expect(nameOf('2001:db8::/64')).toBe('lan.2001-0db8-0000-0000-0000-0000-0000-0000');

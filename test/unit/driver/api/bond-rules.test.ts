@@ -52,9 +52,12 @@ describe('checkBonds', () => {
     ['right', ['left', 'right/second'], undefined],
     ['middle', ['left', 'right'], 'has primary middle, but its members are of the requests left and right'],
     ['left', ['left', 'left'], 'has primary left, but that request has 2 of its members'],
-  ])('accepts the primary %s only if the requests %j have exactly one member in it', (primary, requests, problem) => {
-    const members = requests.map((request, index) => member(index, 'ethernet', { name: 'bond0', primary }, request));
-    if (problem === undefined) expect(() => checkBonds(claim, members)).not.toThrow();
-    else expect(() => checkBonds(claim, members)).toThrow(`bond: bond0 ${problem}`);
-  });
+  ])(
+    'accepts the primary %s only if exactly one member of the requests %j matches it',
+    (primary, requests, problem) => {
+      const members = requests.map((request, index) => member(index, 'ethernet', { name: 'bond0', primary }, request));
+      if (problem === undefined) expect(() => checkBonds(claim, members)).not.toThrow();
+      else expect(() => checkBonds(claim, members)).toThrow(`bond: bond0 ${problem}`);
+    },
+  );
 });

@@ -284,7 +284,7 @@ describe('restricted fields', () => {
     expect(resolve([fromClaim(fields), fromClass({ overridable: needed })])).toEqual(fields);
   });
 
-  it('of a claim may include the bond mode if it is the default, unless the class sets another mode', () => {
+  it('of a claim may include the default bond mode, unless the class sets another mode', () => {
     const fields = { bond: { name: 'bond0', mode: 'active-backup' } };
     expect(resolve([fromClaim(fields)])).toEqual(fields);
     expect(() => resolve([fromClass({ bond: { name: 'bond0', mode: '802.3ad' } }), fromClaim(fields)])).toThrow(
@@ -298,7 +298,7 @@ describe('restricted fields', () => {
     );
   });
 
-  it('are all fields except those that concern only the pod', () => {
+  it('are a part of claimFields, which covers every field of the schema', () => {
     const fields = new Set(claimFields.map((field) => field.split('.')[0]));
     expect([...fields].sort()).toEqual(Object.keys(samples).sort());
   });
@@ -431,12 +431,12 @@ it.each([
 });
 
 describe('configForDevice', () => {
-  it('shares addresses among the devices of a bond', () => {
+  it('gives all devices of a bond the same addresses', () => {
     const config: VfConfig = { bond: { name: 'bond0' }, addresses: ['192.0.2.1/24'] };
     expect(configForDevice(config, 'ns/c', 1, 2)).toEqual(config);
   });
 
-  it('numbers the interfaces of a request', () => {
+  it('replaces %d in interfaceName with the number of the device', () => {
     expect(configForDevice({ interfaceName: 'net%d' }, 'ns/c', 2, 3)).toEqual({ interfaceName: 'net2' });
   });
 

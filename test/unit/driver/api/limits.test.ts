@@ -45,7 +45,7 @@ describe('class limits', () => {
     for (const each of allowed) expect(resolve([each, fromClaim(fields)], ['keepHostConfig'])).toEqual(fields);
   });
 
-  it('reject pools that the operator opened, unless the class itself opens them, and those that it does not name', () => {
+  it('reject an address pool that only the operator opened, or that addressPools of the class does not list', () => {
     const fields = { addressPool: { name: 'lan' } };
     const ranges = { addressRanges: ['192.0.2.0/24'] };
     expect(() => resolve([fromClass({ limits: ranges }), fromClaim(fields)], ['addressPool.name'])).toThrow(

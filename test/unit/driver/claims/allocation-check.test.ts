@@ -87,7 +87,7 @@ describe('checkAllocation', () => {
     expect(await outcome(claim)).toBe('as it should be');
   });
 
-  it('accepts the allocation of a class with a repeated entry', async () => {
+  it('accepts an allocation whose class contains a configuration entry twice', async () => {
     const config = [fromClass({ mtu: 1400 }), fromClass({ mtu: 1500 }), fromClass({ mtu: 1400 })];
     expect(await outcome(store('twice', config))).toBe('as it should be');
   });

@@ -12,7 +12,7 @@ import { bench, cdiFiles, deviceNodes, refusal, useDriverBench } from './driver-
 useDriverBench();
 
 describe('a repeated prepare', () => {
-  it('keeps the stored place, original state and configuration of a VF without reading them again', async () => {
+  it('reuses the stored attachment, original state and configuration of a VF, and does not configure it again', async () => {
     const claim = allocated('c', ['dev-1'], { config: [fromClass({ vf: { trust: true } })] });
     await bench.prepare(claim);
     const [device] = bench.store.claim(claim.identity.uid)?.devices ?? [];
@@ -54,7 +54,7 @@ describe('a repeated prepare', () => {
 describe('keepHostConfig', () => {
   const config = [fromClass({ keepHostConfig: true })];
 
-  it('makes prepare read the configuration of the host on a whole NIC before it changes the NIC', async () => {
+  it("makes prepare read the host's configuration of a whole NIC before it changes the NIC", async () => {
     await bench.prepare(allocated('c', ['nic-1'], { config }));
     await bench.prepare(allocated('d', ['dev-1']));
     expect(bench.control.options).toEqual([
@@ -239,7 +239,7 @@ describe('VFs of a claim', () => {
     },
   );
 
-  it('are not offered if they cannot get an interface, even if only the second unprepare succeeds', async () => {
+  it('are not offered if they cannot get an interface, even if the first unprepare fails for another reason', async () => {
     const claim = allocated('c', ['dev-1']);
     bench.control.failures.set('apply', new SriovError('interface-missing', '0000:00:00.1 has no interface'));
     await bench.prepare(claim);
@@ -251,7 +251,7 @@ describe('VFs of a claim', () => {
     expect(bench.store.unrestored()).toMatchObject([{ device: { name: 'dev-1', lacksInterface: true } }]);
   });
 
-  it('are changed and restored only in settings that were read before', async () => {
+  it('have only those settings restored that their claim changed', async () => {
     const config = [
       fromClass({ macAddress: '02:00:00:00:00:AA', vf: { vlan: 100, maxTxRate: 10 }, driver: 'vfio-pci' }),
     ];
@@ -266,7 +266,7 @@ describe('VFs of a claim', () => {
     expect(bench.control.options.slice(1)).toEqual([{ changed: vf }, { changed: vf }]);
   });
 
-  it('stores whether the claim or its class has chosen who attaches the VF', async () => {
+  it('are stored with the information whether the claim or its class chose the attach mode', async () => {
     const observe = { attach: 'observe' } as const;
     const claims = [
       allocated('claim', ['dev-1'], { config: [fromClass({ vf: { vlan: 100 } }), fromClaim(observe)] }),
@@ -354,7 +354,7 @@ describe('a claim that was reallocated while prepared', () => {
     expect(bench.store.claims().flatMap(({ devices }) => devices.map(({ name }) => name))).toEqual(['dev-2']);
   });
 
-  it('frees its old device for the claim that has its new one and needs the old one', async () => {
+  it('can swap devices with another reallocated claim', async () => {
     const [one, other] = [allocated('one', ['dev-1']), allocated('other', ['dev-2'], { pods: [buildPod('h')] })];
     for (const claim of [one, other]) await bench.prepare(claim);
     const oneAnew = { ...one, ...allocated('one', ['dev-2']), identity: one.identity };
@@ -369,7 +369,7 @@ describe('a claim that was reallocated while prepared', () => {
     ]);
   });
 
-  it('keeps its old device while neither that one can be restored nor the new one prepared', async () => {
+  it('keeps its old device if that device cannot be restored and another claim holds the new one', async () => {
     const { identity } = await prepareForUserSpace();
     await bench.prepare(allocated('holder', ['dev-2'], { pods: [buildPod('h')] }));
     bench.control.failures.set('restore 0000:00:00.1', new Error('card says no'));

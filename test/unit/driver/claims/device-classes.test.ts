@@ -57,7 +57,7 @@ describe('DeviceClasses', () => {
     await expect(classes.read('none')).rejects.toMatchObject({ code: 'api-not-found' });
   });
 
-  it('works without permission to list, and logs it', async () => {
+  it('reads single classes if it lacks permission to list them, and logs that', async () => {
     api.create(objectOf('a', 1400));
     using _ = api.failNext(/GET .*\/deviceclasses$/, 403, { times: Infinity });
     expect(classes.known('a')).toBeUndefined();

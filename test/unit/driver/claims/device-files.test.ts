@@ -56,7 +56,7 @@ describe('device files', () => {
     );
   });
 
-  it('include vhost and RDMA with kernel drivers; requests without device files get no CDI device of the driver', async () => {
+  it('include vhost and RDMA files for kernel drivers; a request without device files gets no CDI device', async () => {
     const claim = allocated('c', [], {
       requests: [
         { name: 'verbs', devices: ['dev-1'] },
@@ -114,7 +114,7 @@ describe('an IOMMU group', () => {
     expect(await bench.prepare(first)).toMatchObject({ devices: [{}] });
   });
 
-  it('is not split by a claim that needs an interface, unless the device already has one', async () => {
+  it('is not split by a claim that needs an interface, unless its device already has an interface', async () => {
     bench.control.groups.push(['0000:00:00.1', '0000:00:00.2', '0000:00:00.3']);
     bench.control.drivers.set('0000:00:00.2', 'vfio-pci');
     const first = allocated('first', ['dev-1'], vfio);

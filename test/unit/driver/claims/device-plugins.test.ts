@@ -47,7 +47,7 @@ it('a device that a program has open is denied to a claim until the program ends
   expect(await bench.prepare(trusted())).toMatchObject({ devices: [] });
 });
 
-it('a device that the pod of another claim has open is denied because of that claim', async () => {
+it('a device that the pod of another claim has open is denied with the name of that claim', async () => {
   await bench.prepare(allocated('first', ['dev-2']));
   bench.open.add('0000:00:00.2');
   const inUse = expect.stringContaining('it is prepared for claim default/first');

@@ -32,7 +32,7 @@ async function prepared(claim: AllocatedClaim): Promise<string[][]> {
 const dialectId = ({ identity }: AllocatedClaim, request: string) =>
   `${testDriver}/dialects=${identity.uid}_${request}`;
 
-describe('a request whose class enables dialects, the variables and files of earlier SR-IOV software', () => {
+describe('a request whose class enables dialects, that is variables and files of earlier SR-IOV software', () => {
   it('gets one CDI device with its variables, returned with the first allocated device', async () => {
     const claim = allocated('c', [], {
       requests: [
@@ -54,7 +54,7 @@ describe('a request whose class enables dialects, the variables and files of ear
     ]);
   });
 
-  it('is named without its subrequest in variables if it has alternatives', async () => {
+  it('gets a CDI device with its own name, not that of its subrequest', async () => {
     const claim = allocated('c', [], {
       requests: [{ name: 'nic/fast', devices: ['dev-1'] }],
       config: [fromClass({ dialects: { sriovNetwork: {} } }, ['nic'])],

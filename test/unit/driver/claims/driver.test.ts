@@ -100,7 +100,7 @@ describe('Driver.prepareResourceClaims', () => {
     }
   });
 
-  it('reports once what the pod waits for while binding drivers is slow', async () => {
+  it('reports the wait to the pod once while binding its devices to a driver is slow', async () => {
     const pods = [buildPod('slow-pod')];
     const parameters = [fromClass({ driver: 'vfio-pci' })];
     const claims = [
@@ -387,7 +387,7 @@ describe('a VF with guaranteed bandwidth', () => {
     );
   });
 
-  it('still counts for an earlier claim of the same name until that claim is unprepared', async () => {
+  it('counts for its claim until that claim is unprepared, even if a new claim has the same name', async () => {
     bench.bandwidth = { guaranteedMbps: 600, portMbps: 1000 };
     expect(await bench.prepare(allocated('a', ['dev-1']))).not.toHaveProperty('error');
     const next = allocated('a', ['dev-2']);

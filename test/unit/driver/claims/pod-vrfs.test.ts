@@ -103,7 +103,7 @@ describe('VRFs of a pod', () => {
     );
   });
 
-  it('accept equal kernel settings, a stable_secret of each interface, and other tables outside of them', async () => {
+  it('accept equal kernel settings, different stable_secret values, and other route tables outside the VRF', async () => {
     using bench = new DriverBench();
     const pods = [buildPod('app')];
     const fields = [1, '1'].map((value, index) => ({
@@ -120,7 +120,7 @@ describe('VRFs of a pod', () => {
     }
   });
 
-  it('are compared within a claim', async () => {
+  it('are compared between the requests of one claim', async () => {
     using bench = new DriverBench();
     const requests = ['a', 'b'].map((name, index) => ({ name, devices: [`dev-${index}`] }));
     const config = [10, 11].map((table, index) => ({

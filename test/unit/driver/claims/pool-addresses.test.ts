@@ -108,7 +108,7 @@ describe('Driver with addressPool', () => {
     expect(renewed.at(-1)).toEqual([{ ...wishes[0], pod: { name: 'next', uid: 'next' } }, addresses]);
   });
 
-  it('keeps the addresses of a key without an owner, and another MAC of the class', async () => {
+  it('requests the addresses of an explicit key without an owner, and prefers the MAC of the class', async () => {
     const own = { macAddress: '02:00:00:00:00:99', addressPool: { name: 'lan', key: 'db' } };
     const claim = claimWith(own);
     await bench.prepare(claim);
@@ -116,7 +116,7 @@ describe('Driver with addressPool', () => {
     expect(stored(claim)).toMatchObject({ addresses, macAddress: '02:00:00:00:00:99' });
   });
 
-  it('gives the same key of two pools different names', async () => {
+  it('names the NetworkAddresses of one key in two pools differently', async () => {
     await bench.prepare(claimWith({ addressPool: { name: 'lan', key: 'db' } }));
     const other = allocated('d', ['dev-2'], { config: [fromClass({ addressPool: { name: 'wan', key: 'db' } })] });
     await bench.prepare(other);
@@ -147,14 +147,14 @@ describe('Driver with addressPool', () => {
     expect(stored(claim)).toBeUndefined();
   });
 
-  it('refuses pods whose names cannot be in a key', async () => {
+  it('rejects pods whose names cannot be part of a key', async () => {
     owners = [{ ...statefulSet, name: 'web.x' }];
     expect(await refused(templateClaim('web.x-0'))).toContain('the name of pod web.x-0 has a dot');
     owners = [{ ...statefulSet, name: 'w'.repeat(70) }];
     expect(await refused(templateClaim(`${'w'.repeat(70)}-0`))).toContain('or more than 63 characters');
   });
 
-  it('refuses two requests with one key before it asks for addresses', async () => {
+  it('rejects two requests with the same key before it asks the pool for addresses', async () => {
     const requests = ['a', 'b'].map((name, index) => ({ name, devices: [`dev-${index + 1}`] }));
     const claim = allocated('c', ['dev-1', 'dev-2'], {
       requests,
@@ -166,7 +166,7 @@ describe('Driver with addressPool', () => {
     expect(wishes).toEqual([]);
   });
 
-  it('refuses a request for several devices', async () => {
+  it('rejects a request for several devices', async () => {
     const claim = allocated('c', ['dev-1', 'dev-2'], {
       config: [fromClass({ addressPool: { name: 'lan', key: 'a' } })],
     });
@@ -185,7 +185,7 @@ describe('Driver with addressPool', () => {
     expect(bench.control.calls).toEqual([]);
   });
 
-  it('changes no VF while the pool gives no address, and says why', async () => {
+  it('changes no VF if the pool gives no address, and reports the reason', async () => {
     const claim = claimWith({ addressPool: { name: 'lan', key: 'db' } });
     failure = new DriverError('address-held', 'another claim has it', { retriable: true });
     expect(await refused(claim)).toBe('another claim has it');

@@ -82,7 +82,7 @@ describe('checkPorts', () => {
     ]);
   });
 
-  it('looks at each device of the node once, and names one conflicting device per problem', () => {
+  it('examines each device of the node once, and names one conflicting device per problem', () => {
     let reads = 0;
     const deviceOf = (index: number): StoredDevice => {
       const addresses = Array.from({ length: 16 }, (_, n) => `2001:db8::${n + 1}/64`);

@@ -4,7 +4,7 @@ import { bench, refusal, useDriverBench } from './driver-hooks.ts';
 
 useDriverBench();
 
-describe('a result with a share of a device', () => {
+describe('an allocation result with a share of a device', () => {
   const shareId = '0c3be3a3-4b2a-4b39-9a0c-6f2f4f2c0001';
 
   it('is stored with the share, and returned with it', async () => {

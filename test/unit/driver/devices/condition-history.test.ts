@@ -92,7 +92,7 @@ describe('ConditionHistory', () => {
     expect(link.see(false)).toEqual([]);
   });
 
-  it('changes at most twenty times an hour for a link that fails as soon as it is offered', (link) => {
+  it('changes a condition at most twenty times an hour for a link that fails whenever it is offered', (link) => {
     let changes = 0;
     for (let time = 0, hold = 10; time < 3_600; hold = Math.min(2 * hold, 640)) {
       if (link.see(true) !== undefined) changes += 1;

@@ -22,7 +22,7 @@ describe('deviceHealth', () => {
     ]);
   });
 
-  it('names everything that is wrong with a device', () => {
+  it('names every fault of a device', () => {
     const conditions = ['PF ens1f0 has no carrier: check its cable', 'the kernel does not return from a write'];
     const unhealthy = new Map([
       ['b', conditions.map((message) => ({ name: 'hung' as const, effect: 'NoSchedule' as const, message }))],

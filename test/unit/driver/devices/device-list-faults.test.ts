@@ -118,7 +118,7 @@ describe('DeviceList for a card that rejects guaranteed rates', () => {
     expect(source.offered()).toHaveLength(offered);
   });
 
-  it('blames and excludes nothing if the claim has chosen the maximum rate beside a guaranteed minimum', async () => {
+  it('names no policy rule and excludes no VF if the claim set the maximum rate itself', async () => {
     const source = await scanned(writePolicy(rules(', burst: true')), { host: refusing('EINVAL') });
     const asked = { vf: { rate: { minMbps: 1_000, maxMbps: 3_000 } } };
     expect(await refuse(source, asked)).not.toContain('inventory policy');
@@ -197,7 +197,7 @@ describe('DeviceList for a card whose VFs cannot be listed', () => {
   });
 });
 
-describe('DeviceList on a node whose cannot list devices', () => {
+describe('DeviceList on a node whose devices cannot be listed', () => {
   const lost = new NetlinkError('netlink-lost', 'cannot list links: no answer within 10000 ms', { retriable: true });
   const unlisted = { code: 'devices-unlisted', retriable: true, cause: lost, hint: expect.any(String) };
   let links: RtnlConnection['links'];
@@ -352,7 +352,7 @@ describe('DeviceList while a kernel write hangs', () => {
     expect(offeredAs(source)).toBeUndefined();
   });
 
-  it('prepares the device for no claim, not even if the claim tolerates the taint', async () => {
+  it('does not prepare the device for a claim, even if the claim tolerates the taint', async () => {
     await using bench = await hang();
     const { source } = bench;
     expect(() => source.findUsable(name)).toThrow(`${first}: the kernel has not returned from an earlier write to`);

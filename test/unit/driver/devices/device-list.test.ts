@@ -99,7 +99,7 @@ describe('DeviceList', () => {
     await source[Symbol.asyncDispose]();
   });
 
-  it('judges a device anew that a program opens through vfio, or whose IOMMU group it opens, unless a claim has that', async () => {
+  it('finds a device in use once a program opens it or an unclaimed device of its IOMMU group', async () => {
     const second = '0000:01:10.1';
     const file = (pciAddress: string, name: string) => join(node.root, 'bus/pci/devices', pciAddress, name);
     for (const each of [first, second]) {
@@ -413,7 +413,7 @@ describe('DeviceList', () => {
     ]);
   });
 
-  it('scans a busy node no more often if a change arrives while it decides whether to scan', async () => {
+  it('limits scans even if each check for changes triggers another change', async () => {
     const clock = new ManualClock();
     const watchHost = (onChange: () => void): Disposable => {
       queueMicrotask(onChange);

@@ -123,7 +123,7 @@ describe('LacpRelay', () => {
     expect(await node.follow(relay, [pfAddress])).toEqual(['auto']);
   });
 
-  it('logs once that a card sets no link state, and stores nothing', async () => {
+  it('logs once that a card cannot set link states, and stores nothing', async () => {
     const node = await open([undefined, undefined], { unsupported: ['linkState'] });
     const { relay } = node.start();
     for (const pfs of [[pfAddress], [pfAddress], []]) expect(await node.follow(relay, pfs)).toEqual(['auto', 'auto']);
@@ -142,7 +142,7 @@ describe('LacpRelay', () => {
     expect(await node.follow(relay, [pfAddress])).toEqual(['disable']);
   });
 
-  it('does not let VFs wait for a claim whose lock other work has, nor does its end', async () => {
+  it('handles other VFs, and stops, while other work holds the lock of a claim', async () => {
     const node = await open([undefined, undefined]);
     const { relay } = node.start();
     const lock = await node.locks.acquire(claimKey(node.store.claim('u0')!.identity));

@@ -80,7 +80,7 @@ describe('SriovOperator', () => {
     await expect.poll(() => operator.work).toBeUndefined();
   });
 
-  it('knows nothing where the operator is not installed', async ({ own: { api, operator } }) => {
+  it('reports no operator state if the operator is not installed', async ({ own: { api, operator } }) => {
     using _ = api.failNext(`GET ${statesPath}`, 404, { times: 99 });
     await operator.start();
     expect(operator.work).toBeUndefined();
@@ -89,33 +89,36 @@ describe('SriovOperator', () => {
   it.for([
     [404, 'forgets', undefined],
     [403, 'keeps', 'drains the node'],
-  ] as const)('answered %i, %s the last state, and logs it once', async ([status, _, expected], { own }) => {
-    const { api, operator, clock, logger } = own;
-    api.create(stateOf({ current: 'Draining' }) as never);
-    await operator.start();
-    await api.until(() => api.watchCount === 1);
-    const away = api.failNext(`GET ${statesPath}`, status, { times: Infinity });
-    api.endWatches();
-    // The next watch fails, then list after list.
-    for (let failures = 1; failures <= 4; failures++) {
+  ] as const)(
+    'answered with status %i, %s the last state, and logs the failure once',
+    async ([status, _, expected], { own }) => {
+      const { api, operator, clock, logger } = own;
+      api.create(stateOf({ current: 'Draining' }) as never);
+      await operator.start();
+      await api.until(() => api.watchCount === 1);
+      const away = api.failNext(`GET ${statesPath}`, status, { times: Infinity });
+      api.endWatches();
+      // The next watch fails, then list after list.
+      for (let failures = 1; failures <= 4; failures++) {
+        await poll(() => clock.sleeping().length).toBe(1);
+        clock.advance(600_000);
+      }
+      await poll(() => clock.sleeping().length).toBe(1);
+      expect(operator.work?.what).toBe(expected);
+      const lost = logger.messages('warn').filter((each) => each.startsWith('cannot list '));
+      expect(lost).toHaveLength(1);
+      away[Symbol.dispose]();
+      using _restarts = api.failNext(`GET ${statesPath}`, 503);
+      clock.advance(600_000);
+      await poll(() => logger.messages('warn').filter((each) => each.startsWith('cannot list ')).length).toBe(2);
+      expect(operator.work?.what).toBe(expected);
       await poll(() => clock.sleeping().length).toBe(1);
       clock.advance(600_000);
-    }
-    await poll(() => clock.sleeping().length).toBe(1);
-    expect(operator.work?.what).toBe(expected);
-    const lost = logger.messages('warn').filter((each) => each.startsWith('cannot list '));
-    expect(lost).toHaveLength(1);
-    away[Symbol.dispose]();
-    using _restarts = api.failNext(`GET ${statesPath}`, 503);
-    clock.advance(600_000);
-    await poll(() => logger.messages('warn').filter((each) => each.startsWith('cannot list ')).length).toBe(2);
-    expect(operator.work?.what).toBe(expected);
-    await poll(() => clock.sleeping().length).toBe(1);
-    clock.advance(600_000);
-    await poll(() => operator.work?.what).toBe('drains the node');
-  });
+      await poll(() => operator.work?.what).toBe('drains the node');
+    },
+  );
 
-  it('taints VFs of its PFs, and no others, without calling those in pods unhealthy', async ({ own }) => {
+  it('taints only VFs of PFs that the operator manages, and does not report them as unhealthy', async ({ own }) => {
     const { api, operator, conditions } = own;
     const idle = conditions.fingerprint();
     api.create(stateOf({ current: 'Draining' }) as never);

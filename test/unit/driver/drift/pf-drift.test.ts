@@ -41,7 +41,7 @@ describe('PfDriftSweep', () => {
     expect(bench.card.info(0)).toMatchObject({ vlan: { id: 100 }, spoofCheck: true, hardwareAddress });
   });
 
-  it('does not let VFs wait for one whose claim is being worked on', async () => {
+  it('restores other VFs while the claim of one VF is locked', async () => {
     using bench = new DriftBench({ vfs: 3 });
     for (const vfIndex of [0, 1, 2]) {
       await bench.prepare(vfIndex, tenant);
@@ -56,7 +56,7 @@ describe('PfDriftSweep', () => {
     expect(vlans()).toEqual([100, 100, 100]);
   });
 
-  it('reads the list of a PF that lost the settings of all its VFs for few of them at once', async () => {
+  it('reads the VF list of a PF at most four times at once if all its VFs lost their settings', async () => {
     const vfs = [...Array(12).keys()];
     using bench = new DriftBench({ vfs: vfs.length });
     for (const vfIndex of vfs) {
@@ -143,7 +143,7 @@ describe('PfDriftSweep', () => {
     expect(bench.counts).toEqual(['vlan reported']);
   });
 
-  it('restores settings of the class even if the claim has chosen who attaches the VF', async () => {
+  it('restores settings of the class even if the claim itself sets attach', async () => {
     using bench = new DriftBench();
     await bench.prepare(0, { attach: 'observe', ...tenant }, { isAttachOfClaim: true });
     await bench.card.host.setVf(5, 0, { vlan: { id: 0 } });
@@ -325,7 +325,7 @@ describe('PfDriftSweep if a card rounds a rate', () => {
   });
 });
 
-it('PfDriftSweep for a PF that cannot set VF MACs reports no drift of the MAC that the VF had in user space when it was prepared', async () => {
+it('PfDriftSweep for a PF that cannot set VF MACs ignores the MAC of a VF in user space', async () => {
   using bench = new DriftBench({ unsupported: ['hardwareAddress'] });
   await bench.prepare(0, { driver: 'vfio-pci', vf: { vlan: 100 } });
   for (let rounds = 0; rounds < 3; rounds++) await bench.round();

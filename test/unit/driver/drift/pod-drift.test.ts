@@ -61,7 +61,7 @@ describe('podDriftOf', () => {
   });
 });
 
-it('DriftReport.podCompared reports each change once, without changing the health of the device, until it ends', async () => {
+it('DriftReport.podCompared reports a drift by one event and a condition, and leaves the device healthy', async () => {
   using bench = new DriftBench();
   const vf = await bench.prepare(0, {});
   const [claim] = bench.store.claims();

@@ -76,7 +76,7 @@ describe('withClaimEvents', () => {
 });
 
 describe('withPodEvents', () => {
-  it('passes on unknown events', async () => {
+  it('passes through NRI events that it does not handle itself', async () => {
     class Hooks {
       readonly #seen: unknown[] = [];
       postStartContainer(...call: unknown[]) {
@@ -212,7 +212,7 @@ describe('FailureEvents', () => {
     expect(reported()).toHaveLength(6);
   });
 
-  it('reports problems of the node that are over the limit for events, and their ends, as soon as there is room', () => {
+  it('delays events on starts and ends of node problems that exceed the limit for events', () => {
     let room = 1;
     const { events, reports } = record(() => room-- > 0);
     const faults = ['ens1', 'ens2'].map((subject) => ({

@@ -27,7 +27,7 @@ function end(store: Store, withdraw: (name: string) => Promise<void> = async () 
 }
 
 describe('endEarlierBoots', () => {
-  it('withdraws metadata files of earlier boots, and drops the stored places and original states of their VFs', async () => {
+  it('withdraws metadata files of earlier boots, and drops the stored attachments and original states of their VFs', async () => {
     using dir = tempDir();
     {
       using store = open(dir.path, 'boot-1');
@@ -49,7 +49,7 @@ describe('endEarlierBoots', () => {
     expect(await end(store)).toBe(0);
   });
 
-  it('continues if files cannot be withdrawn, since the next prepare hides them, too', async () => {
+  it('continues if files cannot be withdrawn, since the next prepare also hides them', async () => {
     using dir = tempDir();
     {
       using store = open(dir.path, 'boot-1');

@@ -69,7 +69,7 @@ describe('CniCleanUp', () => {
     expect(deleted).toEqual(['addresses of s1/net1', 's3/net1']);
   });
 
-  it('lets the prepare of a claim wait that gets the device during the deletion', async () => {
+  it('delays preparing a claim that gets the device until the deletion ends', async () => {
     using bench = new DriverBench();
     const { kind, attachment } = cached('s1', 'net1');
     const ofDevice = { kind, attachment: { ...attachment, deviceId: '0000:00:00.2' } };

@@ -151,13 +151,13 @@ describe('InactiveClaims', () => {
     expect([asked, wantedMeanwhile.reclaimed]).toEqual([3, []]);
   });
 
-  it('counts no sweep that was requested sooner towards that wait', async () => {
+  it('does not count extra sweeps between the regular ones towards the waiting time', async () => {
     const answer = refuse('api-not-found');
     expect((await sweep(answer, { sweeps: 12, pauseMs: everyMs / 6 })).reclaimed).toEqual([]);
     expect((await sweep(answer, { sweeps: 13, pauseMs: everyMs / 6 })).reclaimed).toEqual([name]);
   });
 
-  it('tries soon again to release a claim if that fails', async () => {
+  it('requests another sweep if releasing a claim fails', async () => {
     const counts = [false, true].map(async (isRefused) => {
       const { reclaimed, notified } = await sweep(refuse('api-not-found'), { sweeps: 3, isRefused });
       return [reclaimed, notified];
@@ -168,7 +168,7 @@ describe('InactiveClaims', () => {
     ]);
   });
 
-  it('leaves a claim to the kubelet whose prepare gave back its old devices and failed before it had new ones', async () => {
+  it('leaves a claim without devices to the kubelet if a failed prepare released its old devices', async () => {
     const claim = { ...stored, state: 'unpreparing', devices: [] } as StoredClaim;
     const { reclaimed, handedOver } = await sweep(() => object, { claim, sweeps: 3 });
     expect([reclaimed, handedOver]).toEqual([[], []]);
@@ -229,7 +229,7 @@ describe('InactiveClaims', () => {
     'api-forbidden',
     'api-unserved',
     'api-failed',
-  ] as const)('concludes nothing from %s', async (code) => {
+  ] as const)('releases no claim if the API server cannot be asked: %s', async (code) => {
     const { reclaimed, failure } = await sweep(refuse(code));
     expect(reclaimed).toEqual([]);
     expect(failure).toMatchObject({ code });
@@ -244,7 +244,7 @@ describe('InactiveClaims', () => {
   });
 
   // Found by the simulation: the next round was a minute away, and a container of the next pod waited at the start gate.
-  it('looks again soon while containers of a pod may be missing from a new list', async () => {
+  it('checks a pod without containers again soon if the list of sandboxes is new and may be incomplete', async () => {
     const sandboxes = [{ of: podUid, isEmpty: true }];
     const { reads, notified } = await sweep(() => object, { sandboxes, isListNew: true });
     expect([reads.length, notified]).toEqual([0, 1]);

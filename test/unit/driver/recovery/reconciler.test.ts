@@ -122,7 +122,7 @@ describe('Reconciler', () => {
     expect(logger.lines).toMatchObject([{ level: 'warn', fields: { task: 'bad' } }]);
   });
 
-  it('does not let other tasks wait for a slow one, and repeats that one when it ends', async () => {
+  it('runs other tasks while one task is slow, and repeats the slow task when it ends', async () => {
     const ran: string[] = [];
     const slow = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     const { clock, reconciler } = create([

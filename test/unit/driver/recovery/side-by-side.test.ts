@@ -22,7 +22,7 @@ function stuckWith(name: string) {
 }
 
 describe('concurrent kubelet calls with serialize: false', () => {
-  it('delay no pod but that of a hanging claim', async () => {
+  it('delay only the pod of a hanging claim', async () => {
     const { behaviour, begun, release } = stuckWith('slow');
     await using bench = await startBench(behaviour, { serialize: false });
     const client = bench.kubelet.client(testDriver);
@@ -51,7 +51,7 @@ describe('concurrent kubelet calls with serialize: false', () => {
   });
 });
 
-it('prepareAgain prepares a claim for the pods that its reservedFor names now, if that is still wanted', async () => {
+it('prepareAgain prepares a claim for the pods in its current reservedFor, if its callback agrees', async () => {
   const podUids: string[][] = [];
   await using bench = await startBench({
     prepareResourceClaims: async (claims) => {

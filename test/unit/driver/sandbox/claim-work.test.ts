@@ -223,7 +223,7 @@ describe('ClaimWork for the VFs of a claim', () => {
     expect(gate()).toBe('none');
   });
 
-  it('keeps trying, until it succeeds, to withdraw the metadata of a VF that left the pod', async () => {
+  it('retries to withdraw the metadata of a VF that left the pod until that succeeds', async () => {
     await serve();
     pod.delete('dev-1');
     withdrawError = new Error('read-only file system');
@@ -234,7 +234,7 @@ describe('ClaimWork for the VFs of a claim', () => {
     expect([gate(), file('vf-1'), dataOf(1)]).toEqual(['none', '', undefined]);
   });
 
-  it('empties the metadata file of a VF that left the pod at the next attempt, if the first attempt could not', async () => {
+  it('empties the metadata file of a VF that left the pod if the previous attempt emptied only the record', async () => {
     await serve();
     const path = join(claimDir(), 'vf-1', 'metadata.json');
     const before = file('vf-1');
@@ -279,7 +279,7 @@ describe('ClaimWork for the VFs of a claim', () => {
       return { result: await work, ms: clock.nowMs() };
     }
 
-    it('starts containers when all have addresses', async () => {
+    it('starts containers when all VFs have addresses', async () => {
       expect(
         await served((ms) => {
           expect([gate(), file('vf-1')]).toEqual(['none', '']);
@@ -299,7 +299,7 @@ describe('ClaimWork for the VFs of a claim', () => {
       expect([dataOf(1)?.ips, dataOf(2)?.ips]).toEqual([advertised.ips, ['2001:db8::2/64']]);
     });
 
-    it('starts no container without an address after the longest wait, and waits anew', async () => {
+    it('starts no container if a VF has no address after the longest wait, and waits again at the next attempt', async () => {
       const { result, ms } = await served(() => pod.set('dev-1', advertised));
       expect([result, ms]).toEqual([{ withdrawn: expect.objectContaining({ code: 'no-router-address' }) }, 2_000]);
       expect((result as { withdrawn: Error }).withdrawn.message).toBe(
@@ -310,7 +310,7 @@ describe('ClaimWork for the VFs of a claim', () => {
       expect(await served()).toEqual({ result: 'ready', ms: 2_000 });
     });
 
-    it('names the addresses that other hosts have', async () => {
+    it('names VFs without an address, and their addresses that other hosts have', async () => {
       pod.set('dev-2', { ...stateOf(2), duplicates: ['2001:db8::2/64', 'fe80::2/64'] });
       const { result } = await served();
       expect((result as { withdrawn: Error }).withdrawn.message).toBe(
@@ -318,7 +318,7 @@ describe('ClaimWork for the VFs of a claim', () => {
       );
     });
 
-    it('starts no container after one has lost its address while another had none', async () => {
+    it('starts no container if a VF loses its address before the next attempt, when another VF has got one', async () => {
       await served(() => pod.set('dev-1', advertised));
       pod.set('dev-1', stateOf(1));
       pod.set('dev-2', advertised);
@@ -332,7 +332,7 @@ describe('ClaimWork for the VFs of a claim', () => {
       expect(await served()).toEqual({ result: 'ready', ms: 4_000 });
     });
 
-    it('starts no container if one loses its address while another waits', async () => {
+    it('starts no container if a VF loses its address while another VF waits for one', async () => {
       pod.set('dev-1', advertised);
       const { result } = await served((ms) => {
         if (ms === 250) pod.set('dev-1', stateOf(1));
@@ -342,7 +342,7 @@ describe('ClaimWork for the VFs of a claim', () => {
       expect([gate(), dataOf(1)]).toEqual(['none', undefined]);
     });
 
-    it('does not wait once containers may run', async () => {
+    it('does not wait again for an address once containers may run', async () => {
       for (const name of ['dev-1', 'dev-2']) pod.set(name, advertised);
       await served();
       pod.set('dev-1', stateOf(1));
@@ -353,7 +353,7 @@ describe('ClaimWork for the VFs of a claim', () => {
     it.each([
       ['has left', () => pod.delete('dev-1'), 'vf-left'],
       ['cannot be read', () => pod.set('dev-1', new SandboxError('vf-unknown', 'no answer')), 'vf-unknown'],
-    ])('starts no container if one %s meanwhile', async (_what, change, code) => {
+    ])('starts no container if a VF %s meanwhile', async (_what, change, code) => {
       const { result } = await served(() => {
         change();
         pod.set('dev-2', advertised);
@@ -362,13 +362,13 @@ describe('ClaimWork for the VFs of a claim', () => {
       expect([gate(), dataOf(1)]).toEqual(['none', undefined]);
     });
 
-    it('reports at once that one cannot be attached, without waiting for a router', async () => {
+    it('reports at once that a VF cannot be attached, without waiting for a router', async () => {
       pod.delete('dev-1');
       expect(await served()).toEqual({ result: { withdrawn: expect.objectContaining({ code: 'vf-missing' }) }, ms: 0 });
       expect([gate(), dataOf(2)]).toEqual(['none', undefined]);
     });
 
-    it('reports at once that one has left, without waiting for the router of another', async () => {
+    it('reports at once that a VF left the pod, without waiting for the router of another VF', async () => {
       pod.set('dev-1', advertised);
       const { ms } = await served();
       pod.delete('dev-1');
@@ -376,7 +376,7 @@ describe('ClaimWork for the VFs of a claim', () => {
       expect([gate(), dataOf(1), dataOf(2)]).toEqual(['none', undefined, undefined]);
     });
 
-    it('starts containers at once if the claim asks for no waiting time', async () => {
+    it('starts containers at once if slaac.waitSeconds is 0', async () => {
       const devices = [1, 2].map((index) => ({ ...deviceOf(index), config: { slaac: { waitSeconds: 0 } } }));
       store.putClaim(storedClaim({ identity, podUids: ['p'], devices }));
       expect(await served()).toEqual({ result: 'ready', ms: 0 });

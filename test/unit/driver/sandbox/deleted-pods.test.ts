@@ -38,7 +38,7 @@ describe('DeletedPods', () => {
     expect(ended).toEqual(['deleted']);
   });
 
-  it('concludes nothing from an unreachable API server', async () => {
+  it('ends no container while the API server is unreachable', async () => {
     waiting = [sandbox('unknown')];
     answer = () => Promise.reject(new Error('connection refused'));
     await pods.look();

@@ -139,7 +139,7 @@ describe('NriHooks', () => {
     expect(clock.sleeping()).toEqual([]);
   });
 
-  it('rejects a container only if its claim is still not ready after a short delay', async () => {
+  it('waits briefly for a claim that is not ready before it rejects the container', async () => {
     const ready = Promise.withResolvers<void>();
     work = ready.promise;
     refusals = [new Error('not yet')];
@@ -161,7 +161,7 @@ describe('NriHooks', () => {
     await expect(hooks.createContainer(pod, {} as Container, context)).rejects.toThrow('the VF is gone');
   });
 
-  it('rejects a container on the wrong NUMA node, and waits briefly for metadata that says whether it is aligned', async () => {
+  it('rejects a container on the wrong NUMA node, and waits briefly until metadata contains numaAligned', async () => {
     compare = () => {
       throw new Error('its CPUs are on NUMA node 1');
     };
@@ -191,7 +191,7 @@ describe('NriHooks', () => {
     );
   });
 
-  it("passes on the runtime's list of sandboxes, and expires it at a disconnect", () => {
+  it("passes on the runtime's list of sandboxes, and marks it outdated when the runtime disconnects", () => {
     hooks.synchronize([pod], [{ podSandboxId: 's1', state: 'stopped' } as Container]);
     hooks.disconnected();
     expect(calls).toEqual(['list 1, in use s1', 'synchronized', 'expire']);

@@ -103,7 +103,7 @@ describe('NumaGuard', () => {
     expect(calls).toHaveLength(4);
   });
 
-  it('reports for a device the worst placed of its containers', () => {
+  it('reports the worst placed container of each device', () => {
     expect(guard.check(pod, containerOf('0', undefined, { name: 'init' }))).toBe(true);
     expect([alignment(), condition()?.status]).toEqual(['aligned', 'True']);
     expect(guard.check(pod, containerOf('4'))).toBe(true);

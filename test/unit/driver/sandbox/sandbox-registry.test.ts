@@ -206,7 +206,7 @@ describe('SandboxRegistry', () => {
     expect([registry.find('s1'), registry.mayBeCurrent(facts('s1', 'p'))]).toEqual([undefined, false]);
   });
 
-  it('serves a sandbox that it took for removed again once its VFs have left it', async () => {
+  it('serves a sandbox again that it mistook for removed, once the VFs have left it', async () => {
     missSandbox();
     registry.requeueAll();
     const ending = registry.adopt(facts('s1'), false);
@@ -244,7 +244,7 @@ describe('SandboxRegistry', () => {
     expect(registry.find('s1')?.phase).toBe('ready');
   });
 
-  it('ends the waiting containers of a sandbox that is stopped after it was taken for removed', async () => {
+  it('ends the waiting containers of a sandbox that is stopped after it was mistaken for removed', async () => {
     missSandbox();
     registry.requeueAll();
     await registry.end(facts('s1'));
@@ -261,7 +261,7 @@ describe('SandboxRegistry', () => {
     expect(done).toEqual([]);
   });
 
-  it('ends a sandbox that is missing in the next list of the runtime', async () => {
+  it('treats a sandbox as removed if the next list of the runtime lacks it', async () => {
     put('a', 'pod-s1');
     registry.synchronize([facts('s1')], none);
     await turns();
@@ -282,7 +282,7 @@ describe('SandboxRegistry', () => {
     expect(done).toEqual(['detach a from s2', 'serve a in s1']);
   });
 
-  it('does not take a sandbox for the current one while the pod or its VFs are in another sandbox', async () => {
+  it("does not take a sandbox for a pod's current one while the pod or its VFs are in another sandbox", async () => {
     const mayBe = (...ids: string[]) => ids.map((id) => registry.mayBeCurrent(facts(id, 'pod')));
     put('a', 'pod', 's2');
     expect(mayBe('s1', 's2')).toEqual([false, true]);

@@ -101,7 +101,7 @@ describe('Sandbox with claims that wait for routers', () => {
     expect(waits).toEqual([['pod', 'ready', { queued: 0, attach: 400, write: 0, total: 400 }]]);
   });
 
-  it('says after three seconds which claim waits for a router, and not that it records it', async () => {
+  it('reports after three seconds which claim still waits for a router', async () => {
     const { clock, slow, routers } = openWithRouters();
     await turns();
     routers.get('a')?.resolve();

@@ -96,7 +96,7 @@ describe('Sandbox', () => {
     expect([sandbox.phase, sandbox.failure, clock.sleeping()]).toEqual(['ready', undefined, []]);
   });
 
-  it('reports an unknown namespace only after 30 s, since a waiting container can still name it', async () => {
+  it('reports an unknown network namespace only after 30 s, since a container that waits can still announce it', async () => {
     const { netnsPath: _, ...lost } = facts;
     sandbox = open(false, { ...lost, isNetnsUnknown: true });
     await expect(sandbox.want('ready')).rejects.toThrow('does not report the network namespace');
@@ -109,7 +109,7 @@ describe('Sandbox', () => {
     expect([sandbox.phase, failures.length]).toEqual(['ready', 2]);
   });
 
-  it('resets failure count and pauses some time after it was ready', async () => {
+  it('resets failure count and retry pauses if it was ready for a minute', async () => {
     work.failures.set('a', new Error('not yet'));
     await sandbox.want('ready').catch(() => undefined);
     await pass(clock, 500);
@@ -220,7 +220,7 @@ describe('Sandbox', () => {
     expect([sandbox.phase, sandbox.isReady('a'), work.done.length]).toEqual(['gone', false, 3]);
   });
 
-  it('rejects the host network, and a missing namespace', async () => {
+  it('rejects a pod on the host network, or without a network namespace', async () => {
     networks.isHost = true;
     await expect(sandbox.want('ready')).rejects.toMatchObject({ code: 'host-network' });
     networks.isHost = false;

@@ -62,7 +62,7 @@ describe('StartGuard', () => {
     guard.check(pod, container([variable]), sandbox(false, { error: busy, attempts: 2 }));
   });
 
-  it('lets a container wait if it knows the network namespace, although the runtime has not named that', () => {
+  it('does not reject a container that waits at the gate while the network namespace is unknown', () => {
     const unknown = new SandboxError('netns-unknown', 'which network namespace?', { retriable: true });
     guard.check(pod, container([variable]), sandbox(false, { error: unknown, attempts: 9 }));
   });
@@ -145,7 +145,7 @@ describe('StartGuard', () => {
     expect(otherPods).toBe(1);
   });
 
-  it('rejects a container while the earlier devices of its claim are restored and it has no others yet', () => {
+  it("rejects a container while the claim's earlier devices are restored and its new devices are not prepared", () => {
     store.putClaim(storedClaim({ identity, podUids: ['pod-1'], state: 'unpreparing', devices: [] }));
     expect(() => guard.check(pod, container([variable], []), sandbox(false))).toThrow('not prepared yet');
   });
@@ -179,7 +179,7 @@ describe('StartGuard', () => {
     );
   });
 
-  it('ignores the earlier claim of a claim that was recreated under its name, of which the kubelet did not tell', () => {
+  it('ignores the stored claim of an earlier pod if a new claim has the same name', () => {
     const recreated = { ...identity, uid: 'claim-2' };
     const devices = [{ ...device, pciAddress: '0000:01:10.1', name: 'dev-2' }];
     store.putClaim(storedClaim({ identity: recreated, podUids: ['pod-2'], devices }));
@@ -190,7 +190,7 @@ describe('StartGuard', () => {
     expect(() => guard.check({ ...pod, uid: 'pod-3' }, container([]), sandbox(true))).toThrow('for another pod');
   });
 
-  it('lets the hook answer early only if all containers of the pod can wait in their start gate', () => {
+  it('lets the hook answer early only if all containers of the pod can wait at their start gate', () => {
     expect(guard.mayReturnEarly(pod)).toBe(false);
     const other = { namespace: 'ns', name: 'other', uid: 'claim-2' };
     const devices = [{ ...device, pciAddress: '0000:01:10.1', name: 'dev-2' }];

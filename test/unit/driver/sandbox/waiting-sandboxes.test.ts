@@ -114,7 +114,7 @@ describe('WaitingSandboxes', () => {
     expect(isOver).toBe(true);
   });
 
-  it('continues if one sandbox fails, and if no announcement is readable', async () => {
+  it('continues if one sandbox fails, or if announcements cannot be listed', async () => {
     announced = [announcement('a'), announcement('b')];
     serve = (id) => (id === 's-a' ? Promise.reject(new Error('no VF')) : Promise.resolve());
     await waiting.serve();
@@ -156,7 +156,7 @@ describe('WaitingSandboxes', () => {
     expect(ids()).toEqual(['s-a']);
   });
 
-  it("leaves a sandbox that has failed to the sandbox's own retries", async () => {
+  it('does not retry a failed sandbox, which retries by itself', async () => {
     const asked: string[] = [];
     serve = async (id) => void asked.push(id);
     announced = [announcement('a'), announcement('b')];

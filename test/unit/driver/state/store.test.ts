@@ -195,7 +195,7 @@ describe('Store', () => {
     expect(store.claims()).toEqual([]);
   });
 
-  it('keeps the stored place of a VF when the claim is stored again with older data', ({ path }) => {
+  it('keeps the stored attachment of a VF when the claim is stored again with older data', ({ path }) => {
     using store = new Store(path);
     const put = (each: StoredDevice) => store.putClaim(storedClaim({ identity, devices: [each] }));
     put(device);

@@ -65,7 +65,7 @@ describe('pfSettingsOf', () => {
     else expect(await settings).toBeUndefined();
   });
 
-  it('rethrows other failures', async () => {
+  it('rethrows the error of a closed netlink connection', async () => {
     const closed = new NetlinkError('netlink-closed', 'the connection is closed');
     await expect(pfSettingsOf(answers(closed), device({}), ['vlan'])).rejects.toBe(closed);
   });

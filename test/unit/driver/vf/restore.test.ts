@@ -44,7 +44,7 @@ describe('restore', () => {
     expect(await outcomeOf({ vf: {}, link })).toEqual({ calls: ['detach', 'restore', 'forget'], outcome: 'restored' });
   });
 
-  it('keeps the stored place of a VF that could be neither detached nor restored', async () => {
+  it('keeps the stored attachment of a VF that could be neither detached nor restored', async () => {
     expect(await outcomeOf({ vf: {}, link }, new Error('the PF refuses'))).toEqual({
       calls: ['detach', 'restore'],
       outcome: 'the PF refuses',

@@ -127,7 +127,7 @@ describe('TrafficReader', () => {
     expect((await reader().read()).samples.map((sample) => sample.counters)).toEqual([zeros]);
   });
 
-  it('ignores VFs outside of pods, and counts those beyond the limit', async () => {
+  it('ignores VFs outside of pods, and reads at most 512 VFs and counts the rest', async () => {
     const { attachment: _attachment, ...free } = vf(0);
     devices = [free];
     expect(await reader().read()).toEqual({ samples: [], missing: none, failures: [] });

@@ -48,7 +48,7 @@ const completed = [
   ['set 5', { master: 9 }],
 ];
 
-it('joinVrf creates the VRF for its first member, and uses that of an earlier one', async () => {
+it('joinVrf creates the VRF for its first member, and reuses it for the next member', async () => {
   const first = podWith();
   await first.join();
   expect(first.calls).toEqual([['create', 10], ['set 9', { name: 'red', alias }], ...completed]);
@@ -57,7 +57,7 @@ it('joinVrf creates the VRF for its first member, and uses that of an earlier on
   expect(second.calls).toEqual(completed);
 });
 
-it('joinVrf goes on where the VRF has its last routes, and where the kernel has no IPv6', async () => {
+it('joinVrf continues if the VRF already has its last-resort route, or the kernel has no IPv6', async () => {
   const errors = new Map<unknown, Error>([
     ['0.0.0.0/0', refusal('EEXIST')],
     ['::/0', refusal('ENOTSUP')],
@@ -67,7 +67,7 @@ it('joinVrf goes on where the VRF has its last routes, and where the kernel has 
   expect(pod.calls.at(-1)).toEqual(['set 5', { master: 9 }]);
 });
 
-it('joinVrf leaves a link alone that has the name of the VRF, and reports it', async () => {
+it("joinVrf does not change a foreign link that has the VRF's name, and reports it", async () => {
   const pod = podWith(undefined, (_, value) => ('alias' in Object(value) ? refusal('EEXIST') : undefined));
   await expect(pod.join()).rejects.toMatchObject({
     code: 'vrf-refused',
