@@ -63,7 +63,7 @@ describe('ClaimStatusWriter', () => {
     expect(bench.patches()).toHaveLength(2);
   });
 
-  it('reads the status again when the instance that it replaces has ended, since that may have written last', async ({
+  it('reads the status again when the replaced driver instance has ended, since that instance may have written last', async ({
     own: bench,
     claim,
   }) => {
@@ -313,7 +313,7 @@ describe('ClaimStatusWriter', () => {
     expect(Math.max(...parallel)).toBe(4);
   });
 
-  it('stops at once, without unfinished requests', async ({ own: bench }) => {
+  it('stops at once although requests fail or hang, and sends no further request', async ({ own: bench }) => {
     const claims = Array.from({ length: 8 }, (_, n) => bench.createClaim(`claim-${n}`));
     bench.api.failNext('/claim-0', 500, { times: Infinity });
     using _hanging = bench.api.hang('/claim-1');

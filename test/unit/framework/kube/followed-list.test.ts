@@ -105,7 +105,7 @@ describe('FollowedList', () => {
     ]);
   });
 
-  it('retries soon once the API server is back, although it rejects requests at first', async () => {
+  it('retries soon once an unreachable API server is back, even if it first answers 403', async () => {
     await using own = await startBench();
     own.api.create(buildNode('a') as never);
     const away = own.api.failNext(path, 503, { times: Infinity });
@@ -139,7 +139,7 @@ describe('FollowedList', () => {
     await cut(300_000, 6_000);
   });
 
-  it('ignores an object in a new list that is older than the one it has', async () => {
+  it('keeps its version of an object if a new list contains an older version', async () => {
     await using own = await startBench();
     own.api.create(buildNode('a') as never);
     own.list.start();

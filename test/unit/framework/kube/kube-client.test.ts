@@ -151,7 +151,7 @@ describe('KubeClient', () => {
     expect(await second).toBe(reason);
   });
 
-  it('reports that no API server listens', async () => {
+  it('reports that no API server listens at the address', async () => {
     const server = createServer();
     const url = await listen(server);
     await new Promise((resolve) => server.close(resolve));
@@ -211,7 +211,7 @@ describe('KubeClient', () => {
     server.closeAllConnections();
   });
 
-  it('resends a request on a new connection if its idle ones lead to a replaced server', async () => {
+  it('resends a request on a new connection if its idle connections lead to a replaced server', async () => {
     let isOther = false;
     const known = new Set<Socket>();
     const waiting: (() => void)[] = [];

@@ -71,7 +71,7 @@ describe('loadKubeConfig', () => {
     expect(() => loadKubeConfig(joined, 'moon')).toThrow(/cannot be used: it has no context moon; it has lab, site$/);
   });
 
-  it.each([undefined, ''])('names what is missing outside of a cluster: %j', async (path) => {
+  it.each([undefined, ''])('asks for --kubeconfig or KUBECONFIG outside of a cluster: %j', async (path) => {
     vi.stubEnv('KUBERNETES_SERVICE_HOST', undefined);
     onTestFinished(() => void vi.unstubAllEnvs());
     expect(await failureOf(path)).toBe(

@@ -56,13 +56,13 @@ describe('ResourceApi', () => {
     expect(bench.api.log).toEqual([]);
   });
 
-  it('tries no other API versions for a missing object', async () => {
+  it('tries no other API versions if an object does not exist', async () => {
     await using bench = await startBench();
     await expect(bench.resources.readClaim('default', 'absent')).rejects.toMatchObject({ code: 'api-not-found' });
     expect(bench.versions()).toEqual(['v1 404']);
   });
 
-  it('names what a cluster without any supported API version needs', async () => {
+  it('names the required Kubernetes version if the cluster serves no supported API version', async () => {
     await using bench = await startBench({ draVersions: [] });
     const error = await bench.resources.readClaim('default', 'c').catch((cause) => cause);
     expect(error).toMatchObject({ code: 'api-unserved' });

@@ -15,8 +15,8 @@ async function addPods(bench: Bench, names: string[]) {
   return { wires, client, errors: wires.map(({ uid }) => claims[uid]?.error) };
 }
 
-describe.each(settings)('a driver $what', ({ options }) => {
-  it('commits all prepared claims of a call, and fails a claim that it cannot commit', async () => {
+describe.each(settings)('a kubelet plugin $what', ({ options }) => {
+  it('commits all prepared claims of a call, and fails a claim whose commit throws', async () => {
     const committed: string[] = [];
     const prepared = (name: string): PrepareResult => ({
       devices: [],
@@ -38,7 +38,7 @@ describe.each(settings)('a driver $what', ({ options }) => {
     expect(committed).toEqual(['good']);
   });
 
-  it('discards unprepared claims after removing their files, and fails a claim that it cannot discard', async () => {
+  it('discards unprepared claims after removing their files, and fails a claim whose discard throws', async () => {
     const discarded: [string, string[]][] = [];
     const unprepared = (name: string): UnprepareResult => {
       if (name === 'stuck') return new Error('VF is stuck');

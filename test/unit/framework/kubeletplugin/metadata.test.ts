@@ -199,7 +199,7 @@ describe('a claim created by the scheduler for extended resources', () => {
     spec: extendedResourceName === undefined ? {} : { extendedResourceName },
   });
 
-  it('has its files under the names of the resources, in containers and after an update', async () => {
+  it('has its files also under the names of the resources, and updates them there', async () => {
     await using bench = await startBench();
     bench.api.create(deviceClass('vfs', 'intel.com/intel_sriov_netdevice'));
     const { pod, wire } = await bench.preparePod('a', { annotations, requests: [request] });
@@ -214,7 +214,7 @@ describe('a claim created by the scheduler for extended resources', () => {
     for (const path of paths) expect(decode(mounts[path])).toMatchObject({ request: request.name, generation: 1 });
   });
 
-  it('uses the resource name that Kubernetes derives from the class if the class names none or is deleted', async () => {
+  it('uses the resource name that Kubernetes derives from the class if the class sets no name or is deleted', async () => {
     await using bench = await startBench();
     bench.api.create(deviceClass('vfs'));
     for (const name of ['a', 'b']) {
@@ -335,7 +335,7 @@ describe('isolation of containers', () => {
     expect(seen('none')).toEqual([]);
   });
 
-  it('requirement 3.2: a device that is in all requests reaches every container of the claim, once', async () => {
+  it('requirement 3.2: a device of all requests reaches every container of the claim, once', async () => {
     await using bench = await startBench({
       devices: [preparedDevice('dev-left', { requests: [], cdiDeviceIds: ['x.example/nic=1'] })],
     });

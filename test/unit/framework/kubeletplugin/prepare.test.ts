@@ -94,7 +94,7 @@ describe('NodePrepareResources', () => {
     ]);
   });
 
-  it('takes a result with `error: undefined` from the driver for success', async () => {
+  it('treats a driver result with `error: undefined` as success', async () => {
     // As authors from Go write it, who return devices and error together.
     const error: Error | undefined = undefined;
     const devices = [preparedDevice('dev-a', { cdiDeviceIds: ['example.com/vf=a'] })];
@@ -211,7 +211,7 @@ describe('NodePrepareResources', () => {
     expect(before.claims[wire.uid]?.devices[0]).not.toHaveProperty('shareId');
   });
 
-  it('passes on two shares of one device in a claim as two devices', async ({ own: bench }) => {
+  it('returns two allocated shares of one device as two devices', async ({ own: bench }) => {
     const shares = ['0c3be3a3-4b2a-4b39-9a0c-6f2f4f2c0001', '0c3be3a3-4b2a-4b39-9a0c-6f2f4f2c0002'];
     const requests = shares.map((shareID, n) => ({ name: `nic-${n}`, devices: [{ device: 'dev-1', shareID }] }));
     const { wire } = bench.addPod('a', { requests });
@@ -221,7 +221,7 @@ describe('NodePrepareResources', () => {
     );
   });
 
-  it('adds the share to a device if the claim has one of it, and otherwise refuses a device without', async () => {
+  it('adds the share ID to a device if the claim has one share of it, and rejects a missing ID of several shares', async () => {
     await using bench = await startBench({ devices: [preparedDevice('dev-1', { requests: [] })] });
     const requests = (...shares: string[]) => [
       { name: 'vf', devices: shares.map((shareID) => ({ device: 'dev-1', shareID })) },
@@ -242,7 +242,7 @@ describe('NodePrepareResources', () => {
     expect(bench.cdiSpecs()).toEqual([]);
   });
 
-  it('gives each call a number, which its log lines have', async ({ own: bench }) => {
+  it('numbers each call, and logs the number in all lines of the call', async ({ own: bench }) => {
     for (const name of ['a', 'b']) await bench.preparePod(name);
     const lines = bench.logger.lines.filter(({ message }) => message === 'prepared a claim');
     expect(lines.map(({ fields }) => fields)).toMatchObject([

@@ -53,7 +53,7 @@ describe('chooseSocketPaths', () => {
     expect(chooseSocketPaths({ driver, ...kubelet, dataDir, podUid }).dra).toBe(join(dataDir, name));
   });
 
-  it('requirement 2.6: fits the longest driver name below the default directories', () => {
+  it('requirement 2.6: fits the longest driver name into paths below the default directories', () => {
     const long = `${'d'.repeat(63)}`;
     const dataDir = `/var/lib/kubelet/plugins/${long}`;
     for (const uid of [undefined, podUid]) {

@@ -184,7 +184,7 @@ describe('a driver started with other layouts', () => {
     expect(bench.files()).toEqual([]);
   });
 
-  it('keeps the same layouts for a claim as an instance with more layouts, whichever of the two prepares it again', async () => {
+  it('keeps all layouts of a claim if an instance with fewer layouts prepares it again', async () => {
     const all = bench.start();
     const fewer = bench.start({ layouts: ['v1'] });
     await all.prepare(record, new Map());
@@ -265,7 +265,7 @@ describe('a claim that is prepared again', () => {
     expect(existsSync(path('v1'))).toBe(true);
   });
 
-  it('knows the current boot without the option bootId', async () => {
+  it('reads the ID of the current boot if the option bootId is not set', async () => {
     await written();
     const bootId = readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
     await bench.start({ bootId }).prepare(record, new Map());

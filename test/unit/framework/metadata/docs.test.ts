@@ -32,7 +32,7 @@ function objectsOf(stream: string): unknown[] {
 describe('docs/metadata.md', () => {
   const blocks = [...text.matchAll(/<!-- (test\/golden\/\S+) -->\n```json\n([\s\S]*?)\n```\n/g)];
 
-  it('shows golden files as examples, with the file of kep equal to the second object of v1', () => {
+  it('shows golden files as examples; the v1 file consists of the v1beta1 and kep objects', () => {
     for (const [, path = '', shown] of blocks) {
       expect(shown, path).toBe(readFileSync(join(root, path), 'utf8').trimEnd());
     }
@@ -73,7 +73,7 @@ describe('docs/metadata.md', () => {
     expect([...fields].filter((name) => !explained.has(name))).toEqual([]);
   });
 
-  it('has an example for readers that runs', async () => {
+  it('has an example of a reader that runs', async () => {
     using bench = new Bench();
     const metadata = bench.start();
     const kernel = samples.kernel as NonNullable<typeof samples.kernel>;

@@ -79,7 +79,7 @@ describe("KubeVirt's reader", () => {
     expect(await read(root, byName, { claimName: 'nic', requestName: 'right' })).toBe('0000:3b:02.2');
   });
 
-  it("finds the VF of a template's claim by the name in the pod, which a claim that exists has not", async () => {
+  it("finds the VF of a template's claim by the claim's name in the pod spec, and only then", async () => {
     const root = await launch({ requests: { vf: [vf(1)] }, podClaimName: 'nic' });
     expect(await read(root, byTemplate, vfOfNic)).toBe('0000:3b:02.1');
     await expect(read(root, byName, vfOfNic)).rejects.toThrow('0 files in');
@@ -115,7 +115,7 @@ describe("KubeVirt's reader", () => {
       expect(statSync(dirname(hostPath)).mode & 0o005).toBe(0o005);
   });
 
-  it('refuses an empty file, so that virt-launcher must not start before generation 1', async () => {
+  it('rejects an empty file, so that virt-launcher must not start before generation 1', async () => {
     const root = await launch(
       { requests: { vf: [vf(1)] }, isPending: true },
       { gate: { program: '/opt/netdra-gate', timeoutSeconds: 100 } },
@@ -123,7 +123,7 @@ describe("KubeVirt's reader", () => {
     await expect(read(root, byName, vfOfNic)).rejects.toThrow('no supported version among no objects');
   });
 
-  it('refuses a file that has v1beta1 alone', async () => {
+  it('rejects a file that contains only v1beta1', async () => {
     const root = await launch({ requests: { vf: [vf(1)] } }, { versions: ['v1beta1'] });
     await expect(read(root, byName, vfOfNic)).rejects.toThrow(
       'no supported version among metadata.resource.k8s.io/v1beta1',
@@ -135,11 +135,11 @@ describe("KubeVirt's reader", () => {
     ['a request with alternatives', { 'vf/large': [vf(1)] }, 'no request vf, only vf/large'],
     ['a PCI domain of eight digits', { vf: [vf(1, '10000:3b:02.1')] }, 'libvirt has no form for 10000:3b:02.1'],
     ['a device without an address', { vf: [{ driver, pool: 'node-1', name: 'nic' }] }, 'nic has no pciBusID'],
-  ])('refuses %s', async (_title, requests, message) => {
+  ])('rejects %s', async (_title, requests, message) => {
     await expect(read(await launch({ requests }), byName, vfOfNic)).rejects.toThrow(message);
   });
 
-  it('refuses a request whose devices belong to two drivers', async () => {
+  it('rejects a request whose devices belong to two drivers', async () => {
     await launch({ requests: { vf: [vf(1)] } });
     const other = { ...vf(2), driver: 'other.example' };
     const root = await launch({ requests: { vf: [other] } }, { driver: other.driver });

@@ -93,9 +93,7 @@ describe('SlicePublisher on failures', () => {
     expect(bench.errors).toEqual([]);
   });
 
-  it('reports the slice name that a slice of another driver still has after several attempts', async ({
-    own: bench,
-  }) => {
+  it('reports a slice name that a slice of another driver still has after several attempts', async ({ own: bench }) => {
     bench.api.create({
       kind: 'ResourceSlice',
       metadata: { name: `${testNode}-${testDriver}-0000` },
@@ -179,7 +177,7 @@ describe('SlicePublisher on failures', () => {
     expect(bench.logger.lines[0]?.fields.reason).toMatch(/resourceslices is forbidden \(the driver's role lacks/);
   });
 
-  it.each([401, 403])('retries as often as before if a restarted API server answers %i at first', async (status) => {
+  it.each([401, 403])('does not prolong its retry pause if a restarted API server first answers %i', async (status) => {
     await using bench = await startBench();
     const away = bench.api.failNext('GET /resourceslices', 503, { times: Infinity });
     bench.start().publish(onePool(devices(1)));
@@ -193,13 +191,13 @@ describe('SlicePublisher on failures', () => {
     expect(await bench.settle(() => bench.clock.advance(30_000))).toEqual(['POST']);
   });
 
-  it('retries as often as before while unauthorized, until a new token is read', async ({ own: bench }) => {
+  it('retries every 30 s while the server answers 401, since a new token may help', async ({ own: bench }) => {
     bench.api.failNext('GET /resourceslices', 401, { times: Infinity });
     bench.start().publish(onePool(devices(1)));
     await bench.pass(1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000);
   });
 
-  it('leaves the slices of the other instance in a rolling update alone, although the server drops fields', async ({
+  it('does not change slices of the other instance in a rolling update, although the server drops fields', async ({
     own: bench,
   }) => {
     using _old = bench.api.admit('ResourceSlice', (slice) => {
@@ -216,7 +214,7 @@ describe('SlicePublisher on failures', () => {
     expect(bench.writes()).toHaveLength(4);
   });
 
-  it('leaves a slice alone if the server only drops fields, or adds times to taints', async ({ own: bench }) => {
+  it('does not rewrite a slice if the server only drops fields, or adds times to taints', async ({ own: bench }) => {
     using _old = bench.api.admit('ResourceSlice', (slice) => {
       for (const device of (slice as unknown as ResourceSlice).spec.devices ?? []) {
         delete device.bindsToNode;
@@ -229,7 +227,7 @@ describe('SlicePublisher on failures', () => {
     expect(await bench.settle(() => publisher.recheck())).toEqual([]);
   });
 
-  it('reports once which fields a server drops, and leaves the slice as it is', async ({ own: bench }) => {
+  it('reports once which fields a server drops, and does not rewrite the slice', async ({ own: bench }) => {
     using _old = bench.api.admit('ResourceSlice', (slice) => {
       for (const device of (slice as unknown as ResourceSlice).spec.devices ?? []) delete device.taints;
     });

@@ -80,7 +80,7 @@ describe('SlicePublisher, when other clients change its slices', () => {
     expect(await disturb(bench, 1_000, () => remove(bench, 0))).toEqual(['POST']);
   });
 
-  it('takes its own writes for no change by another client', async ({ own: bench, publisher }) => {
+  it('does not mistake its own writes for changes by another client', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool(devices(300))));
     await bench.settle(() => publisher.publish(onePool(devices(200))));
     await bench.settle(() => publisher.publish({ pools: {} }));
@@ -123,7 +123,10 @@ describe('SlicePublisher, when other clients change its slices', () => {
     await bench.passTime(() => bench.slices().length === 1, 100);
   });
 
-  it('assigns slices to the current Node object', async ({ own: bench, publisher }) => {
+  it('recreates slices as owned by the current Node object when the Node is recreated', async ({
+    own: bench,
+    publisher,
+  }) => {
     await bench.settle(() => publisher.publish(onePool(devices(1))));
     const { name } = bench.node.metadata;
     bench.api.delete('Node', name);

@@ -5,14 +5,14 @@ import { sliceName } from '../../../../src/framework/resourceslice/slice-name.ts
 const place = (pool: string, nodeName = 'node-1') => ({ nodeName, driver: 'sriov.netdra.dev', pool });
 
 describe('sliceName', () => {
-  it('differs for other nodes, drivers and pools', () => {
+  it('differs between nodes, drivers and pools', () => {
     expect(sliceName(place('node-1'), 3)).toBe('node-1-sriov.netdra.dev-0003');
     const others = ['spare', 'node-1/spare', 'Spare'].map((pool) => sliceName(place(pool), 0));
     expect(new Set(others).size).toBe(3);
     for (const name of others) expect(name).toMatch(/^node-1-sriov\.netdra\.dev-[0-9a-f]{8}-0000$/);
   });
 
-  it('distinguishes a node from the start of a driver name', () => {
+  it('differs even if the end of a node name moves to the start of the driver name', () => {
     const names = (pool: (nodeName: string) => string) => [
       sliceName({ nodeName: 'n', driver: 'a-b-c.com', pool: pool('n') }, 0),
       sliceName({ nodeName: 'n-a', driver: 'b-c.com', pool: pool('n-a') }, 0),
@@ -22,7 +22,7 @@ describe('sliceName', () => {
     expect(new Set(names(() => 'spare')).size).toBe(3);
   });
 
-  it('sorts in slice order', () => {
+  it('sorts alphabetically in the order of slice numbers', () => {
     const names = Array.from({ length: 120 }, (_, index) => sliceName(place('node-1'), index));
     expect([...names].sort()).toEqual(names);
   });

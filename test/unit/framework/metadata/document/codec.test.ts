@@ -49,7 +49,7 @@ describe('encodeObject', () => {
     expect(Object.keys(a)).toEqual(['int', 'string', 'versions']);
   });
 
-  it('escapes like Go', () => {
+  it('escapes strings like Go', () => {
     const odd = {
       ...document,
       devices: [{ driver: 'd', pool: 'p', name: 'n', attributes: { a: { string: '<&>\u2028\u2029\u007f\b\f\n' } } }],
@@ -68,7 +68,7 @@ describe('any generated document', () => {
     fc.assert(fc.property(arbitraries.document, ({ request, devices }) => validateDevices(claim, request, devices)));
   });
 
-  it.each(['v1', 'kep'] as const)('decodes to what was encoded, in the layout %s', (name) => {
+  it.each(['v1', 'kep'] as const)('is unchanged by encoding and decoding in the layout %s', (name) => {
     fc.assert(
       fc.property(arbitraries.document, (written) => {
         const { claim, request, podClaimName } = written;

@@ -97,7 +97,7 @@ describe('validateDevices', () => {
     expect(() => check(refused[index]?.[0] ?? {})).toThrow(problem);
   });
 
-  it('names claim, request and device', () => {
+  it('names claim, request and device in its error', () => {
     const bad = { ...device, name: 'dev-2', attributes: { mtu: { int: 0.5 } } };
     const error = (() => {
       try {

@@ -61,7 +61,7 @@ describe('ClaimMetadata', () => {
     expect(() => open([])).toThrow('the list of versions of device metadata is empty');
   });
 
-  it('commits records of all claims of a call and changes of the driver together, leaving out failed claims', async () => {
+  it("commits the records of all claims of a call and the driver's own changes together, except failed claims", async () => {
     const steps: string[] = [];
     class NotedRecords extends RecordFiles {
       together(task: () => void): void {
@@ -205,7 +205,7 @@ describe('ClaimMetadata', () => {
       expect(await generationOf()).toBe(2);
     });
 
-    it('continues the generations above the highest in any file, even of disabled layouts', async () => {
+    it('continues above the highest generation in any readable file, even of a disabled layout', async () => {
       writeFileSync(recordPath(), '');
       writeFileSync(file, readFileSync(file, 'utf8').slice(0, 50));
       const { ino } = statSync(otherFile());
@@ -215,14 +215,14 @@ describe('ClaimMetadata', () => {
       expect(statSync(otherFile()).ino).toBe(ino);
     });
 
-    it('continues the generations above the highest if its files differ', async () => {
+    it('continues above the highest generation if its files have different ones', async () => {
       writeFileSync(recordPath(), '');
       writeFileSync(otherFile(), readFileSync(otherFile(), 'utf8').replaceAll(/("generation": *)2/g, '$17'));
       await metadata.prepare(record, new Map());
       expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.3/24')])).toMatchObject({ generation: 8 });
     });
 
-    it('chooses a generation above any possible one if no file has the last one', async () => {
+    it('derives the next generation from the current time if the last one was withdrawn from all files', async () => {
       await metadata.withdraw(claim);
       writeFileSync(recordPath(), '');
       await metadata.prepare(record, new Map());
@@ -231,7 +231,7 @@ describe('ClaimMetadata', () => {
       expect((await metadata.update(claim, 'vf', [deviceWith('192.0.2.4/24')])).generation).toBe(before.generation + 1);
     });
 
-    it('chooses a generation above any possible one if one file is blank and another damaged', async () => {
+    it('derives the next generation from the current time if one file is blank and another damaged', async () => {
       truncateSync(file);
       truncateSync(otherFile(), 50);
       writeFileSync(recordPath(), '');
@@ -267,7 +267,7 @@ describe('ClaimMetadata', () => {
       }
     });
 
-    it('leaves the claim and its files out of its counts', async () => {
+    it('does not count the claim or its files', async () => {
       expect(metadata.isRecorded(claim)).toBe(true);
       writeFileSync(recordPath(), '');
       expect([metadata.isRecorded(claim), await metadata.countFiles()]).toEqual([false, 0]);

@@ -67,7 +67,7 @@ describe.each(gates)('a claim that is reallocated while prepared, with the start
     expect(before).toContain('net1');
   });
 
-  it('keeps gate and content if it is prepared again after it lost a request', async () => {
+  it('keeps gate and content if it lost a request, and is then prepared again unchanged', async () => {
     const devices = [deviceOf('dev-1')];
     await prepare({ vf: request('vf', 'dev-1'), other: request('other', 'dev-3') });
     await prepare({ vf: request('vf', 'dev-1') });

@@ -387,7 +387,7 @@ describe('a claim with a start gate', () => {
     expect(pending).toEqual([]);
   });
 
-  it('reports blank files as pending and missing ones as missing on inspection', async () => {
+  it('reports blank files as pending and missing files as missing on inspection', async () => {
     await metadata.prepare(record, new Map());
     const states = async () => (await inspectClaim(driver, bench, claim))?.files.map(({ state }) => state);
     expect(await states()).toEqual(['pending', 'pending', 'current', 'pending']);

@@ -43,7 +43,7 @@ describe('an announcement of a waiting sandbox', () => {
     expect(parseWaitingSandbox(id, text)).toBeUndefined();
   });
 
-  it('is accepted only if all its values are plain names', () => {
+  it('is accepted only if it contains nothing but plain names', () => {
     const name = fc.stringMatching(/^[\w.-]{1,60}$/).filter((each) => !/^\.{1,2}$/.test(each));
     const noise = fc.oneof(name, fc.string({ maxLength: 20 }));
     fc.assert(

@@ -167,7 +167,7 @@ describe('readRequestMetadata', () => {
 });
 
 describe('listRequests', () => {
-  it('lists the requests of a container, each once per name of its claim', async () => {
+  it("lists each request of a container once, by the claim's name or the pod's name for it", async () => {
     expect(await listRequests({ root: bench.path })).toEqual([]);
     await container({ driver: 'a.example' });
     await container({ driver: 'b.example', layouts: ['kep'], request: 'gpu/small' });
@@ -184,7 +184,7 @@ describe('listRequests', () => {
     for (const query of listed) expect((await readRequestMetadata(query, { root })).devices).toHaveLength(1);
   });
 
-  it('names what it cannot list', async () => {
+  it('fails with metadata-io if the root directory cannot be read', async () => {
     const error = await listRequests({ root: 'nul\0' }).catch((thrown: MetadataError) => thrown);
     expect(error).toMatchObject({ code: 'metadata-io' });
   });
