@@ -67,7 +67,7 @@ describe('CniCache', () => {
     expect(statSync(onlyFile()).mode & 0o777).toBe(0o600);
   });
 
-  it('removes files that a crash left behind together with the entry', async () => {
+  it('removes an entry together with the temporary files that a crash left', async () => {
     await cache.write(entryOf());
     writeFileSync(`${onlyFile()}.0b1c.tmp`, '{"version":');
     expect((await cache.list()).entries).toHaveLength(1);
@@ -103,7 +103,7 @@ describe('CniCache', () => {
     expect(await cache.list()).toMatchObject({ entries: [], problems: [{ code: 'cni-cache-unusable' }] });
   });
 
-  it('reports what cannot be written or listed', async () => {
+  it('reports a failed write, and a directory that cannot be listed', async () => {
     mkdirSync(join(parent.path, 'state'));
     writeFileSync(dir, 'a file');
     await expect(cache.write(entryOf())).rejects.toMatchObject({ code: 'cni-cache-unusable', retriable: true });

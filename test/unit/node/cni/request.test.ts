@@ -35,7 +35,7 @@ describe('formatRequest', () => {
     });
   });
 
-  it('leaves the device of host-device alone if the configuration names it in another way', () => {
+  it('does not set pciBusID for host-device if the configuration already names a device', () => {
     const request = requestOf({ type: 'host-device', device: 'veth0' }, { deviceId });
     expect(request).toMatchObject({ device: 'veth0', deviceID: deviceId });
     expect(request).not.toHaveProperty('pciBusID');

@@ -45,7 +45,7 @@ describe('CNI DEL', () => {
     expect(logger.messages('warn')).toEqual(['CNI DEL failed; probably there was nothing to delete']);
   });
 
-  it('treats an ambiguous error as a failure', async () => {
+  it('treats the error "try again later" of a plugin as a failure', async () => {
     plugins.writeError('sriov', 'DEL', { code: 11, msg: 'busy' });
     expect(await failureOf(runner.delete(attachmentOf(['sriov']), never))).toMatchObject({ pluginCode: 11 });
   });
@@ -142,7 +142,7 @@ describe('CNI DEL without the namespace', () => {
     expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL']);
   });
 
-  it('only releases addresses of an attachment whose device others have', async () => {
+  it('runs only IPAM plugins for an attachment whose device another claim has', async () => {
     const attachment = attachmentOf([withIpam, 'tuning'], { netnsPath, deviceId: '0000:3b:02.1' });
     plugins.writeResult('tuning', {});
     await runner.add(attachment, never);
@@ -151,7 +151,7 @@ describe('CNI DEL without the namespace', () => {
     expect(await cachedCount()).toBe(0);
   });
 
-  it('accepts an IPAM section whose type is no plugin', async () => {
+  it('accepts an IPAM type for which no plugin is installed', async () => {
     await runner.add(attachmentOf([{ type: 'sriov', ipam: { type: 'built-in' } }], { netnsPath }), never);
     await runner.delete(attachmentOf([{ type: 'sriov', ipam: { type: 'built-in' } }], { netnsPath }), never);
     expect(await cachedCount()).toBe(0);
@@ -170,7 +170,7 @@ describe('CNI DEL without the namespace', () => {
     expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL', 'sriov DEL', 'leases DEL']);
   });
 
-  it('ignores a failing plugin after an incomplete ADD, which possibly created nothing', async () => {
+  it('ignores a failing plugin after an incomplete ADD, which may have created nothing', async () => {
     plugins.writeError('sriov', 'DEL', { code: 100, msg: 'no net1 here' });
     plugins.writeError('tuning', 'ADD', { code: 100, msg: 'no' });
     const attachment = attachmentOf(['sriov', 'tuning'], { netnsPath });
@@ -181,7 +181,7 @@ describe('CNI DEL without the namespace', () => {
   });
 });
 
-it('cached attachments can be deleted by another runner, whatever their kind', async () => {
+it('attachments in the CNI cache can be deleted by another runner, both chains and IPAM', async () => {
   plugins.writeResult('sriov', first);
   plugins.writeResult('leases', {});
   await runner.add(attachmentOf(['sriov']), never);

@@ -52,7 +52,7 @@ describe('Inventory of VFs', () => {
     expect(addresses(await inventory.scan())).toContain(a0);
   });
 
-  it('withdraws a VF while a program has another function of its IOMMU group open, unless a claim has that one', async () => {
+  it('withdraws a VF while a program has another function of its IOMMU group open, unless a claim holds that function', async () => {
     const inventory = node.inventory();
     for (const [index, address] of [a0, a1].entries()) {
       rmSync(file(address, 'driver'));
@@ -123,7 +123,7 @@ describe('Inventory of VFs', () => {
     expect(await node.offered()).toEqual([a0, a1, b0]);
   });
 
-  it('ends for links that are stacked in a cycle', async () => {
+  it('finishes a scan although links are stacked in a cycle', async () => {
     node.addLink(20, 'x', { lower: 21 });
     node.addLink(21, 'y', { lower: 20, master: 20 });
     node.routes = [defaultRoute(20)];
@@ -232,7 +232,7 @@ describe('Inventory of a VF whose driver is rebound repeatedly', () => {
   });
 });
 
-it("Inventory of an InfiniBand PF reports no MAC for its VFs: IPoIB reports for each VF only the start of the PF's address", async () => {
+it('Inventory of an InfiniBand PF reports no MAC for its VFs, since IPoIB reports only a part of the address', async () => {
   const hardwareAddress = '00:00:10:29:fe:80:00:00:00:00:00:00:24:8a:07:03:00:a4:65:9a';
   node.change('ensA', { hardwareAddress });
   writeFileSync(file(pfA, 'net/ensA/type'), '32\n');
@@ -279,7 +279,7 @@ describe('Inventory of a PF with other links on its function', () => {
     expect(await lacking()).toEqual([]);
   });
 
-  it('lists the functions that can have conditions: PFs, whatever the policy, and offered devices', async () => {
+  it('lists PFs and offered devices as functions that can have conditions, whatever the policy', async () => {
     let policy: InventoryPolicy = { pfs: [{ select: { name: 'ensA' } }] };
     const inventory = node.inventory(() => policy);
     expect((await inventory.scan()).subjects).toEqual(new Set([pfA, pfB, a0, a1]));
@@ -331,7 +331,7 @@ describe('Inventory of a PF whose VFs cannot be listed', () => {
     ]);
   });
 
-  it('keeps the MACs that it could read before', async () => {
+  it('keeps the MACs that it could read before the listing failed', async () => {
     const watched = node.inventory();
     node.vfInfos.ensA = [{ vfIndex: 0, hardwareAddress: '02:00:00:00:00:cc' }];
     const before = await watched.scan();

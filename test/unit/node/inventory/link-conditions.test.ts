@@ -33,7 +33,7 @@ describe('readConditions', () => {
     expect(read([link('ens1f0', noCarrier)])).toContain('no-carrier of PF ens1f0');
   });
 
-  it('reports a PF as down while its VFs are offered, and no longer that it lacks a carrier', () => {
+  it('reports a PF that is down as down instead of without a carrier, but only if its VFs are offered', () => {
     const isDown = ['-no-carrier of PF ens1f0', 'pf-down of PF ens1f0', '-lacp-partner-lost of PF ens1f0'];
     expect(read([link('ens1f0', down)])).toEqual(isDown);
     expect(read([link('ens1f0')])).toContain('-pf-down of PF ens1f0');
@@ -54,7 +54,7 @@ describe('readConditions', () => {
     expect(readings.map(({ condition, isPresent }) => [condition, isPresent])).toEqual([['missing-driver', false]]);
   });
 
-  it('treats a card with two ports as up, or as connected, if one port is', () => {
+  it('treats a card with two ports as up or connected if at least one port is', () => {
     const ports = (one: Partial<Link>, other: Partial<Link>) => read([link('p0', one), link('p1', other)]);
     expect(ports(noCarrier, {})).toContain('-no-carrier of PF p0');
     expect(ports(noCarrier, noCarrier)).toContain('no-carrier of PF p0');

@@ -172,7 +172,7 @@ const assertRules = (parameters: fc.Parameters<[History]>, remembers = true) =>
 /** Kinds of faults that drivers for such nodes have had: docs/hardware.md. */
 const planted: { kind: string; remembers?: boolean; plant?: () => void }[] = [
   {
-    kind: 'a card that cannot list its VFs has none',
+    kind: 'a card whose VFs cannot be listed has no VFs',
     plant: () => {
       const { vfs } = Survey.prototype;
       vi.spyOn(Survey.prototype, 'vfs').mockImplementation(function (this: Survey, pf, entries) {
@@ -183,7 +183,7 @@ const planted: { kind: string; remembers?: boolean; plant?: () => void }[] = [
     },
   },
   {
-    kind: 'a card has only the name that it has now',
+    kind: 'an earlier interface name of a card is forgotten',
     plant: () => {
       const { pf } = Survey.prototype;
       vi.spyOn(Survey.prototype, 'pf').mockImplementation(async function (this: Survey, address) {
@@ -193,7 +193,7 @@ const planted: { kind: string; remembers?: boolean; plant?: () => void }[] = [
     },
   },
   {
-    kind: 'what cannot be read is passed over',
+    kind: 'an unreadable device is skipped silently',
     plant: () => {
       const { scan } = Inventory.prototype;
       vi.spyOn(Inventory.prototype, 'scan').mockImplementation(async function (this: Inventory, held) {
@@ -201,9 +201,9 @@ const planted: { kind: string; remembers?: boolean; plant?: () => void }[] = [
       });
     },
   },
-  { kind: 'a device is what it is in its pod', remembers: false },
+  { kind: 'an allocated device changes its attributes', remembers: false },
   {
-    kind: 'what another component has taken is offered',
+    kind: 'a VF that another component moved away is offered',
     plant: () => {
       const { vfs } = Survey.prototype;
       vi.spyOn(Survey.prototype, 'vfs').mockImplementation(async function (this: Survey, ...args) {
@@ -219,7 +219,7 @@ describe('devices of a node with quirks', { timeout: 400 * runs + 15_000 }, () =
   it('keep their identity whatever happens to one card; missing devices are reported', () =>
     assertRules({ numRuns: runs }));
 
-  it.each(planted)('expose a faulty driver for which $kind', async ({ plant, remembers }) => {
+  it.each(planted)('break a rule under the planted fault: $kind', async ({ plant, remembers }) => {
     plant?.();
     await expect(assertRules({ seed: 1, numRuns: 100, endOnFailure: true }, remembers)).rejects.toThrow(
       'Property failed',

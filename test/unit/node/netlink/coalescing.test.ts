@@ -32,9 +32,9 @@ describe('restoreLinkState', () => {
       { ...adaptive, useAdaptiveTx: false },
       { ...fixed, useAdaptiveTx: true },
     ],
-    ['fixed numbers', fixed, { ...fixed, rxUsecs: 30 }],
+    ['fixed interrupt delays', fixed, { ...fixed, rxUsecs: 30 }],
     [
-      'the numbers of a fixed direction beside an adaptive one',
+      'the interrupt delay of a fixed direction beside an adaptive one',
       { ...adaptive, useAdaptiveTx: false },
       { ...adaptive, useAdaptiveTx: false, txUsecs: 30 },
     ],
@@ -43,7 +43,7 @@ describe('restoreLinkState', () => {
     expect(await restore(before, changed)).toEqual({ failures: [], values: before });
   });
 
-  it('restores fixed numbers that the driver resets when it stops to adapt them', async () => {
+  it('restores fixed interrupt delays that the driver resets when it leaves adaptive mode', async () => {
     const changed = { ...fixed, useAdaptiveRx: true };
     expect(await restore(fixed, changed, { resetRxUsecs: 12 })).toEqual({ failures: [], values: fixed });
   });
@@ -51,22 +51,22 @@ describe('restoreLinkState', () => {
   it.each([
     ['sets itself', { adaptedRxUsecs: 62 }, 62],
     ['refuses', { mostUsecs: 49 }, 0],
-  ])('restores an adaptive mode whose number the driver %s', async (_, options, rxUsecs) => {
+  ])('restores adaptive mode, whose interrupt delay the driver %s', async (_, options, rxUsecs) => {
     const before = { ...adaptive, txUsecs: 8 };
     expect(await restore(before, fixed, options)).toEqual({ failures: [], values: { ...before, rxUsecs } });
   });
 
-  it('restores a number that the driver keeps in an adaptive mode', async () => {
+  it('restores an interrupt delay that the driver keeps in adaptive mode', async () => {
     const changed = { ...adaptive, rxUsecs: 10 };
     expect(await restore(adaptive, changed, { takesAll: true })).toEqual({ failures: [], values: adaptive });
   });
 
-  it('leaves a number alone that the driver has changed in an adaptive mode', async () => {
+  it('does not restore an interrupt delay that the driver has changed in adaptive mode', async () => {
     const changed = { ...adaptive, rxUsecs: 62 };
     expect(await restore(adaptive, changed)).toEqual({ failures: [], values: changed });
   });
 
-  it('reports a fixed number that the driver refuses, and restores the mode of the other direction', async () => {
+  it('reports a fixed interrupt delay that the driver rejects, and restores the mode of the other direction', async () => {
     const before = { ...fixed, useAdaptiveTx: true, rxUsecs: 50 };
     const { failures, values } = await restore(before, fixed, { mostUsecs: 49 });
     expect(failures).toEqual(['coalescing']);
@@ -104,7 +104,7 @@ describe('applying coalescing of a class', () => {
     expect(await findOtherEthtool(driver, 1, { coalescing })).toBeUndefined();
   });
 
-  it('fails with a number that has no effect, since the class does not make it fixed', async () => {
+  it('rejects an interrupt delay without effect, as in adaptive mode', async () => {
     using driver = new ModeratingDriver(adaptive);
     await expect(driver.apply(1, 'coalescing', { rxUsecs: 0 })).rejects.toMatchObject({ errno: 'EINVAL' });
     expect(await findOtherEthtool(driver, 1, { coalescing: { rxUsecs: 0 } })).toBeDefined();

@@ -27,7 +27,7 @@ const encode = (attributes: Attribute[]) => Buffer.concat(encodeAttributes(attri
 const linkMessage = (attributes: Attribute[]) => Buffer.concat(encodeLink(7, attributes, { up: true }));
 const invalid = expect.objectContaining({ code: 'netlink-invalid' });
 
-it('netlink attributes decode to what was encoded, for any length', () =>
+it('netlink attributes of any length are unchanged by encoding and decoding', () =>
   fc.assert(
     fc.property(fc.array(fc.tuple(fc.integer({ min: 1, max: 0x3fff }), fc.uint8Array())), (pairs) => {
       const stream = encode(pairs.map(([type, value]) => attribute(type, value)));
@@ -107,7 +107,7 @@ describe('bond messages', () => {
   });
 });
 
-it('a VRF has the table that its message asks for', () => {
+it('a message that creates a VRF contains its table number', () => {
   const payload = Buffer.concat(encodeNewLink({ name: 'red' }, 'vrf', encodeVrf(0xffffffff)));
   expect(decodeLink(payload)).toMatchObject({ name: 'red', kind: 'vrf', vrfTable: 0xffffffff });
 });
@@ -147,7 +147,7 @@ describe('address messages', () => {
     expect(decodeAddress(wide)).toMatchObject({ tentative: false, dadFailed: true });
   });
 
-  it('of other families are omitted', () => {
+  it('are ignored if they are of other address families', () => {
     expect(
       decodeAddress(Buffer.concat([Buffer.of(45, 8, 0, 0), putU32(4), encode([attribute(1, Buffer.of(1))])])),
     ).toBeUndefined();
@@ -159,7 +159,7 @@ describe('address messages', () => {
 });
 
 describe('route messages', () => {
-  it('decode to what was encoded', () => {
+  it('are unchanged by encoding and decoding', () => {
     const route = { destination: '::/0', gateway: '2001:db8::1', index: 3, table: 1000, priority: 7 };
     const decoded = decodeRoute(Buffer.concat(encodeRoute(route)))!;
     const gateways = [Buffer.from('20010db8000000000000000000000001', 'hex')];
@@ -175,7 +175,7 @@ describe('route messages', () => {
     expect(message[7]).toBe(7);
   });
 
-  it('decode to what was encoded if they have several next hops and a source', () => {
+  it('with several next hops and a source are unchanged by encoding and decoding', () => {
     const nextHops = [{ gateway: '192.0.2.1', weight: 256 }, { gateway: '2001:db8::9' }];
     const route = { destination: '198.51.100.0/24', nextHops, source: '192.0.2.7', onlink: true, index: 3 };
     const decoded = decodeRoute(Buffer.concat(encodeRoute(route)))!;
@@ -185,7 +185,7 @@ describe('route messages', () => {
     expect(leadsAsWanted(decoded, { ...route, nextHops: [{ gateway: '192.0.2.2' }] })).toBe(false);
   });
 
-  it('of the kernel with several next hops decode to all their links', () => {
+  it('with several next hops are decoded to the links of all hops', () => {
     const hop = (index: number, gateway: Uint8Array) => {
       const attributes = encode([attribute(5, gateway)]);
       return Buffer.concat([putU16(8 + attributes.length), Buffer.of(0, 0), putS32(index), attributes]);
@@ -197,7 +197,7 @@ describe('route messages', () => {
     expect(isDefaultRoute(route)).toBe(true);
   });
 
-  it('are searched without decoding the next hops of other routes, or more than 64 of the wanted one', () => {
+  it('are searched without decoding next hops of other routes, or more than 64 next hops of the wanted route', () => {
     const hop = encode([attribute(5, Buffer.of(10, 0, 0, 1))]);
     const good = Buffer.concat([putU16(8 + hop.length), Buffer.of(0, 0), putS32(3), hop]);
     // A gateway that is longer than the rest of its message.
@@ -219,7 +219,7 @@ describe('route messages', () => {
   });
 
   // As with net.ipv4.nexthop_compat_mode=0: the route itself lists no link.
-  it('decode to the links of their next hop object, or of the members of a next hop group', async () => {
+  it('are decoded to the links of their next hop object, or of the members of a next hop group', async () => {
     const route = (family: number, id: number) =>
       Buffer.concat([Buffer.of(family, 0, 0, 0, 254, 3, 0, 1), putU32(0), encode([attribute(30, putU32(id))])]);
     const hop = (id: number, more: Attribute) =>
@@ -256,12 +256,12 @@ describe('rule and neighbor messages', () => {
     [{ priority: 7, source: '2001:DB8::/32', destination: '::/0', table: 1 }, '7: from 2001:db8::/32 in table 1'],
     [{ priority: 7, destination: '0.0.0.0/0', table: 1 }, '7: from 0.0.0.0/0 in table 1'],
     [{ priority: 7, destination: '::/0', table: 1 }, '7: from ::/0 in table 1'],
-  ])('decode to what was encoded: %j', (rule, text) => {
+  ])('are unchanged by encoding and decoding: %j', (rule, text) => {
     const decoded = ruleTable.decode(Buffer.concat(ruleTable.encode(rule, 3)))!;
     expect([ruleTable.format(rule), ruleTable.format(decoded)]).toEqual([text, text]);
   });
 
-  it('are ignored if they are of other kinds', () => {
+  it('are ignored if they describe other kinds of rules or neighbors', () => {
     const message = Buffer.concat(neighborTable.encode({ address: '192.0.2.9', macAddress: '02:00:00:00:00:0A' }, 3));
     expect(neighborTable.decode(message)).toEqual({ address: '192.0.2.9', macAddress: '02:00:00:00:00:0a' });
     message.writeUInt16LE(2, 8);

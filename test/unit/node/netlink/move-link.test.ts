@@ -97,7 +97,7 @@ describe("moveLink, if another link in the pod now has the VF's index", () => {
   it.each<[string, Partial<Link>]>([
     ['of another device', { ...vf, parentDevice: '0000:3b:02.1' }],
     ['of no device, with the MAC address of the VF', { hardwareAddress: vf.hardwareAddress, kind: 'dummy' }],
-  ])('does not move that link: one %s', async (_what, other) => {
+  ])('does not move the other link: a link %s', async (_what, other) => {
     const { pod, host, move } = open({ onMove: () => undefined });
     const index = pod.links.pop()!.index;
     pod.add('net1', { index, ...other });

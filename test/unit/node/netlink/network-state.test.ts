@@ -55,7 +55,7 @@ describe('toNetworkState', () => {
     expect(reportedAddresses(addresses)).toEqual({ ips: ['10.0.0.1/24'], tentative: false });
   });
 
-  it('omits tentative addresses and says so, without reporting link-local addresses instead', () => {
+  it('omits tentative addresses and reports that there are some, instead of a link-local address', () => {
     const addresses = [address('2001:db8::1/64', { tentative: true }), linkLocal()];
     expect(reportedAddresses(addresses)).toEqual({ ips: [], tentative: true });
   });
@@ -68,7 +68,7 @@ describe('toNetworkState', () => {
     expect(reportedAddresses(addresses)).toEqual({ ips: [], tentative: false, duplicates: ['2001:db8::1/64'] });
   });
 
-  it('lists addresses that can still turn out to be duplicates', () => {
+  it('lists addresses that duplicate address detection can still reject', () => {
     const addresses = [address('2001:db8::1/64', { optimistic: true }), address('2001:db8::2/64')];
     const ips = ['2001:db8::1/64', '2001:db8::2/64'];
     expect(reportedAddresses(addresses)).toEqual({ ips, tentative: false, unconfirmed: ['2001:db8::1/64'] });
@@ -92,7 +92,7 @@ describe('toNetworkState', () => {
     expect(reportedAddresses([address(cidr, more)]).isAutoconfigured).toBe(expected);
   });
 
-  it('leaves out addresses from routers first if there are too many', () => {
+  it('omits addresses from routers first if there are too many addresses', () => {
     const routers = Array.from({ length: 16 }, (_, index) => address(`10.0.0.${index}/24`, { dynamic: true }));
     const { ips } = reportedAddresses([...routers, address('192.0.2.1/24'), address('192.0.2.2/24')]);
     expect(ips).toHaveLength(16);

@@ -21,11 +21,11 @@ describe('isRepresentor', () => {
     'vf0',
   ])('recognizes %s', (portName) => expect(isRepresentor({ portName })).toBe(true));
 
-  it.each(['p0', 'p17', 'p0s1', 'p1s3', ''])('recognizes %j as the port itself', (portName) =>
+  it.each(['p0', 'p17', 'p0s1', 'p1s3', ''])('returns false for the port name %j of an uplink', (portName) =>
     expect(isRepresentor({ portName })).toBe(false),
   );
 
-  it('reads the name from netlink, which most drivers do not set', () => {
+  it('uses the port name from netlink, and returns false without a port name', () => {
     const message = (attributes: Parameters<typeof encodeLink>[1]) => Buffer.concat(encodeLink(3, attributes));
     const named = decodeLink(message([{ type: LinkAttribute.physPortName, value: encodeString('pf0vf3') }]));
     expect(named.portName).toBe('pf0vf3');

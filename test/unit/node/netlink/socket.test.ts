@@ -86,7 +86,7 @@ describe('RequestSocket', () => {
     expect((await answer).map(({ data }) => data.toString())).toEqual(['link']);
   });
 
-  it.each(['request', 'dump'] as const)('repeats a %s while the kernel is busy, for a second', async (method) => {
+  it.each(['request', 'dump'] as const)('repeats a %s for a second while the kernel is busy', async (method) => {
     const { kernel, socket } = connect();
     const [ebusy, eagain] = [-16, -11];
     const refuse = async (errno: number) => {
@@ -107,7 +107,7 @@ describe('RequestSocket', () => {
     expect(kernel.sent).toHaveLength(3 + 8);
   });
 
-  it('queues a request until the previous one is answered, even by an error', async () => {
+  it('queues a request until the previous one is answered, even if the answer is an error', async () => {
     const { kernel, socket } = connect();
     const first = socket.request(anyRequest, subject);
     await tick();
@@ -122,7 +122,7 @@ describe('RequestSocket', () => {
     expect(await second).toEqual([]);
   });
 
-  it('returns an empty answer for an error by which the kernel says that there is nothing', async () => {
+  it('returns an empty answer for errors that mean absence in the request, such as ENOENT', async () => {
     const { kernel, socket } = connect();
     const asked = ['ENOENT', 'ENODEV'].map((name) => socket.request({ ...anyRequest, absent: [name] }, subject));
     await tick();
@@ -145,7 +145,7 @@ describe('RequestSocket', () => {
     expect((await third!).map(({ data }) => data.toString())).toEqual(['last']);
   });
 
-  it('sends a request for a table alone, and otherwise at most 16 requests at once', async () => {
+  it('sends a dump request alone, and at most 16 other requests at once', async () => {
     const { kernel, socket } = connect();
     const requests = Array.from({ length: 17 }, () => socket.request(anyRequest, subject));
     const table = socket.dump(anyRequest, subject);

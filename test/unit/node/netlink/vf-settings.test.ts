@@ -19,7 +19,7 @@ describe('encodeVfChange', () => {
     expect(encodeVfChange(3, {})).toEqual([]);
   });
 
-  it('decodes to what was encoded', () => {
+  it('is the inverse of decodeVfInfos for the settings of a VF', () => {
     const change = fc.record(
       {
         hardwareAddress: fc.constant('02:aa:bb:cc:dd:ee'),

@@ -52,7 +52,7 @@ describe('DeviceNodes.rdma', () => {
     );
   });
 
-  it('fails in exclusive mode, since verbs would find nothing', async () => {
+  it('fails if RDMA devices are in exclusive mode, since containers would see no verbs device', async () => {
     addRdma();
     write('module/ib_core/parameters/netns_mode', 'Y\n');
     expect(await nodes.rdma(vf)).toMatchObject({ device: 'mlx5_3' });

@@ -35,7 +35,7 @@ describe('HostLinks.recreate', () => {
     expect(card.log).toEqual([`unbind ${vf}`, `bind ${vf} igbvf`]);
   });
 
-  it('leaves a VF alone that is on the host, or that the kernel returns in time', async () => {
+  it('does not rebind a VF whose interface is on the host or returns there in time', async () => {
     expect(await links.recreate(vf)).toBe(false);
     card.moveAway(0);
     const { links: list } = card.host;
@@ -58,7 +58,7 @@ describe('HostLinks.recreate', () => {
     expect(card.driverOf(vf)).toBe('igbvf');
   });
 
-  it('leaves a removed VF alone, and one in user space', async () => {
+  it('does not rebind a removed VF, or a VF in user space', async () => {
     await new DriverBinding(card.root, card.write).bind(vf, 'vfio-pci');
     expect(await links.recreate(vf)).toBe(false);
     expect(card.driverOf(vf)).toBe('vfio-pci');

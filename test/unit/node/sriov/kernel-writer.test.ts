@@ -54,7 +54,7 @@ describe('KernelWriter', () => {
     expect(writer.hung).toEqual([]);
   });
 
-  it('makes a write that arrives at the moment when its idle process ends', async () => {
+  it('completes a write that arrives at the moment when the idle process ends', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     using _ = { [Symbol.dispose]: () => vi.useRealTimers() };
     const { writer, file } = bench();
@@ -70,7 +70,7 @@ describe('KernelWriter', () => {
     }
   });
 
-  it('continues with other devices and files while more writes hang than the pool has threads', async () => {
+  it('writes to other devices and files while more writes hang than the pool has threads', async () => {
     const { writer, pipe, file, changes } = bench();
     const pipes = await Promise.all([0, 1, 2, 3, 4, 5].map((index) => pipe(`unbind${index}`)));
     const writes = pipes.map(({ path }, index) => writer.write(path, 'x', device(index)));

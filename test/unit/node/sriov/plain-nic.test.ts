@@ -34,7 +34,7 @@ describe('VfHardware for a plain NIC', () => {
     expect(node.vfInfoRequests).toBe(0);
   });
 
-  it('reads the configuration of the host only if asked, and fails if it cannot read all of it', async () => {
+  it("reads the host's configuration of the NIC only if asked, and fails if it cannot read all of it", async () => {
     using node = new TestNode(withDriver('igb'));
     expect((await hardwareOf(node).snapshot(nic)).link).not.toHaveProperty('hostConfig');
     const { link } = await hardwareOf(node).snapshot(nic, { withHostConfig: true });
@@ -47,7 +47,7 @@ describe('VfHardware for a plain NIC', () => {
     });
   });
 
-  it('is not restored while it is missing and the host had a configuration on it, which would be lost', async () => {
+  it('restores a missing NIC only if no host configuration would be lost', async () => {
     using node = new TestNode(withDriver('igb'));
     const control = hardwareOf(node);
     const [plain, kept] = [await control.snapshot(nic), await control.snapshot(nic, { withHostConfig: true })];
@@ -76,7 +76,7 @@ describe('VfHardware for a plain NIC', () => {
     expect((await control.snapshot(nic)).driver).toBe('igb');
   });
 
-  it('leaves the MAC of a claim to be set in the pod, but rejects an invalid MAC', async () => {
+  it('does not set the MAC of a claim itself, and rejects another MAC in user space', async () => {
     using node = new TestNode(withDriver('vfio-pci'));
     const control = hardwareOf(node);
     const vf = { hardwareAddress: '02:00:00:00:00:01' };

@@ -140,7 +140,7 @@ async function assertRules({ quirks, mayFail }: Rules, parameters: fc.Parameters
 /** Kinds of faults that drivers for such cards have had: docs/hardware.md. */
 const planted: { kind: string; shownBy: Rules; plant: () => Habits | undefined }[] = [
   {
-    kind: 'what the PF does not report is taken for nothing',
+    kind: 'settings that the PF does not report are ignored',
     shownBy: lasting,
     plant: () => {
       const { read, set } = VfProperties.prototype;
@@ -157,7 +157,7 @@ const planted: { kind: string; shownBy: Rules; plant: () => Habits | undefined }
     },
   },
   {
-    kind: 'what the PF has accepted is taken for done',
+    kind: 'settings that the PF accepts without effect count as applied',
     shownBy: lasting,
     plant: () => {
       const { set } = VfProperties.prototype;
@@ -170,9 +170,9 @@ const planted: { kind: string; shownBy: Rules; plant: () => Habits | undefined }
       return undefined;
     },
   },
-  { kind: 'nothing is awaited', shownBy: passing, plant: () => ({ hasPatience: false }) },
+  { kind: 'netdra waits for nothing', shownBy: passing, plant: () => ({ hasPatience: false }) },
   {
-    kind: 'a refusal that passes is an error',
+    kind: 'a temporary rejection is not retried',
     shownBy: passing,
     plant: () => ({ repeat: (_clock, _isBusy, request) => request() }),
   },
@@ -181,13 +181,13 @@ const planted: { kind: string; shownBy: Rules; plant: () => Habits | undefined }
 describe('a card with quirks', { timeout: 400 * runs + 15_000 }, () => {
   afterEach(() => void vi.restoreAllMocks());
 
-  it('is configured in one call and restored in one call if its quirks last a second or two', () =>
+  it('is configured in one call and restored in one call if its quirks last only a second or two', () =>
     assertRules(passing, { numRuns: runs }));
 
-  it('is restored later if its quirks last, and unfinished work is not reported as done', () =>
+  it('is restored by a later call if its quirks last longer, and reported as not restored until then', () =>
     assertRules(lasting, { numRuns: runs }));
 
-  it.each(planted)('shows that netdra is wrong if $kind', async ({ shownBy, plant }) => {
+  it.each(planted)('breaks a rule under the planted fault: $kind', async ({ shownBy, plant }) => {
     const search = assertRules(shownBy, { seed: 2, numRuns: 100, endOnFailure: true }, plant());
     await expect(search).rejects.toThrow('Property failed');
   });

@@ -143,7 +143,7 @@ describe('a VF without an interface', () => {
     expect(card.state(0)).toEqual(state);
   });
 
-  it('keeps vfio as an administrator bound it if the claim sets no driver', async () => {
+  it('keeps the vfio driver that an administrator chose if the claim sets no driver', async () => {
     const { card, hardware } = openVf();
     await unbound(card, 'vfio-pci');
     await hardware.configure(card.address(0), {}, await hardware.snapshot(card.address(0)));
@@ -193,7 +193,7 @@ describe('a VF without an interface', () => {
   });
 });
 
-it('a freshly bound driver is accepted if it appears a moment after the kernel has returned', async () => {
+it('a freshly bound driver is accepted if sysfs shows it a moment after the write has returned', async () => {
   const { card, hardware, clock } = openVf();
   const { write } = card;
   const late = async (path: string, text: string) =>

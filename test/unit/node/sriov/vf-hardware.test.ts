@@ -57,7 +57,7 @@ describe('VfHardware', () => {
     },
   );
 
-  it('sets the MAC that the VF chose for itself when it is configured again, in case its PF was reset', async () => {
+  it("sets the VF's own MAC at the PF again when it is configured again, in case the PF was reset", async () => {
     const { card, hardware } = openVf({ tellsOwnAddresses: true });
     const address = card.link(0)?.hardwareAddress;
     const before = await hardware.snapshot(card.address(0));
@@ -85,7 +85,7 @@ describe('VfHardware', () => {
     expect(changed.info).toMatchObject({ minTxRateMbps: 50, maxTxRateMbps: 200 });
   });
 
-  it('writes no setting that has its value already, except to reset a VF', async () => {
+  it('writes no setting that already has the wanted value, except to reset a VF', async () => {
     const plain = { trust: false, linkState: 'auto' as const, spoofCheck: true };
     const { card, hardware, address, before } = await openWithSnapshot({
       info: { ...plain, minTxRateMbps: 0, maxTxRateMbps: 0, vlan: { id: 7, priority: 0 } },
@@ -167,7 +167,7 @@ describe('a VF changed by its pod', () => {
     expect(card.state(0)).toEqual(state);
   });
 
-  it('can set its own MAC once restored, provided that its PF had set none before', async () => {
+  it('can set its own MAC after it is restored, if the PF had set no MAC before', async () => {
     const { card, hardware, state, before } = await prepare({ tellsOwnAddresses: true });
     const other = { hardwareAddress: '02:dd:00:00:00:01' };
     await card.host.setLink(card.link(0)!.index, { ...other, up: false });
@@ -305,7 +305,7 @@ describe('the RDMA device of a VF', () => {
     expect(await hardware.rdmaDevice(card.address(0))).toBe('rocep59s0f0v0');
   });
 
-  it('fails the claim temporarily if it does not appear, and at once if it is unusable', async () => {
+  it('fails the claim as retriable if it does not appear, and at once if it is unusable', async () => {
     const { card, hardware, clock } = openVf();
     const absent = hardware.access(card.address(0), { vhost: false, rdma: true });
     await expect(absent).rejects.toMatchObject({ code: 'device-node-missing', retriable: true });
@@ -328,7 +328,7 @@ it('the MTU of a VF is limited by its interface, and by its PF even if the VF ha
   expect(await hardware.mtuLimits(card.address(0))).toEqual([pf]);
 });
 
-it('an InfiniBand VF keeps its 20-octet address when it is bound to a user-space driver and back, except for the queue pair number', async () => {
+it('an InfiniBand VF keeps its address, except the queue pair number, when bound to a user-space driver and back', async () => {
   const { card, hardware, address, before } = await openWithSnapshot({
     isInfiniBand: true,
     unsupported: ['hardwareAddress'],
@@ -344,7 +344,7 @@ it('an InfiniBand VF keeps its 20-octet address when it is bound to a user-space
   expect(card.log.filter((entry) => entry.startsWith('setVf'))).toEqual([]);
 });
 
-it('a removed VF needs no restoring, so that its claim can end, but cannot be prepared', async () => {
+it('a removed VF cannot be prepared, but its claim can end without restoring it', async () => {
   const { card, hardware, address, before } = await openWithSnapshot();
   const wanted = { driver: 'vfio-pci', vf: { trust: true } };
   await hardware.configure(address, wanted, before);
@@ -355,7 +355,7 @@ it('a removed VF needs no restoring, so that its claim can end, but cannot be pr
   expect(await failure(hardware.configure(address, { driver: 'default' }, before))).toMatch(/0000:01:10\.0/);
 });
 
-describe('a VF whose function is missing, as during error recovery, while its PF keeps its settings', () => {
+describe('a VF that is missing during error recovery, while its PF keeps its settings', () => {
   const claimed = { vlan: { id: 100, priority: 0 }, trust: true, hardwareAddress: '02:aa:00:00:00:01' };
   const openAway = async () => {
     const bench = await openWithSnapshot();
@@ -365,7 +365,7 @@ describe('a VF whose function is missing, as during error recovery, while its PF
     return { ...bench, comeBack: () => renameSync(`${bench.card.root}/away`, dir) };
   };
 
-  it('loses the VLAN, trust and MAC of its claim all the same', async () => {
+  it('loses the VLAN, trust and MAC of its claim while it is missing', async () => {
     const { card, hardware, address, before, comeBack } = await openAway();
     const found = { ...card.info(1), vfIndex: 0 };
     await hardware.restore(address, before, { changed: claimed });
@@ -386,7 +386,7 @@ describe('a VF whose function is missing, as during error recovery, while its PF
   });
 });
 
-it("a missing VF is not restored while the interface of its PF is missing, too, since the card keeps the claim's settings", async () => {
+it("a missing VF is not restored while the interface of its PF is missing, since the card keeps the claim's settings", async () => {
   const { card, hardware, address, before } = await openWithSnapshot();
   const claimed = { vlan: { id: 100 } };
   await hardware.configure(address, { vf: claimed }, before);

@@ -73,7 +73,7 @@ describe('the snapshot of a VF that its PF does not report', () => {
     },
   );
 
-  it('fails if a CNI plugin can change settings at the PF, unless the PF reports no VF at all', async () => {
+  it('fails if a CNI plugin can change settings at the PF, unless the PF reports none of its VFs', async () => {
     const { card, hardware, address } = openVf();
     card.leftOut.add(0);
     await expect(hardware.snapshot(address, { byOthers: true })).rejects.toMatchObject(unknown);
@@ -86,7 +86,7 @@ describe('the snapshot of a VF that its PF does not report', () => {
     await expect(hardware.snapshot(address, { byOthers: true })).rejects.toMatchObject(unknown);
   });
 
-  it('is not needed for user space if the VF has no MAC to keep', async () => {
+  it('is not needed in user space if the VF has no MAC to preserve', async () => {
     const { card, hardware, address } = openVf({ isInfiniBand: true, unsupported: ['hardwareAddress'] });
     card.listError = tooLong();
     const before = await hardware.snapshot(address, { wanted: { driver: 'vfio-pci' } });
@@ -132,7 +132,7 @@ describe('a snapshot without a property that the claim changes', () => {
     },
   );
 
-  it("is sufficient while the VF has the claim's setting already, as after an upgrade", async () => {
+  it("is sufficient if the VF already has the claim's setting, as after an upgrade", async () => {
     const bench = openVf();
     const before = await empty(bench);
     await bench.card.host.setVf(5, 0, tenant.vf as VfChange);
@@ -338,7 +338,7 @@ describe('VfHardware.info', () => {
     expect(await hardware.info(card.address(3))).toMatchObject({ vlan: { id: 8 } });
   });
 
-  it('waits once for a PF that stopped reporting its VFs, not once for each VF', async () => {
+  it('waits once, not once for each VF, for a PF that stopped reporting its VFs', async () => {
     const { card, hardware, clock } = openVf({ vfs: 16 });
     for (let index = 0; index < 16; index++) card.leftOut.add(index);
     const startMs = clock.nowMs();
