@@ -1,8 +1,9 @@
+import type { ClassConfig } from '../../driver/api/class-config.ts';
 import { isDefaultRoute } from '../../driver/api/route-limits.ts';
 import { closedFields, fieldOf, mergeVfConfigs, type VfConfig } from '../../driver/model/index.ts';
 import { parseCidr } from '../../node/netlink/index.ts';
 import { type Dialect, draDriverSriov, dranet, isMeant, rewriteExpression } from './dialects.ts';
-import type { Estate } from './estate.ts';
+import { type Estate, opaqueOf } from './estate.ts';
 import { attributeOf } from './expressions.ts';
 import { FieldReader } from './field-reader.ts';
 import { noteClosed } from './networks.ts';
@@ -19,7 +20,7 @@ interface ForeignClass {
   name: string;
   metadata: Metadata;
   expressions: string[];
-  config: VfConfig;
+  config: ClassConfig;
 }
 
 interface Metadata {
@@ -263,7 +264,7 @@ export class DraConverter {
     return base;
   }
 
-  /** Gives a request a class of its own if the claim sets what only a class may set. */
+  /** Gives a request a class of its own, for claims of its namespace, if the claim sets what only a class may set. */
   #narrow(
     of: InputObject,
     { name, foreign }: ConvertedRequest,
@@ -280,9 +281,11 @@ export class DraConverter {
       if (closed.keepHostConfig === false && known.config.keepHostConfig !== true) delete closed.keepHostConfig;
       if (Object.keys(closed).length === 0) continue;
       const suffix = foreign.length === 1 ? '' : `-${index}`;
-      const narrowed = `${prefix}${of.namespace ?? 'default'}-${of.name}-${name}${suffix}`;
+      const { namespace = 'default' } = of;
+      const narrowed = `${prefix}${namespace}-${of.name}-${name}${suffix}`;
       fields.deviceClassName = narrowed;
-      this.#addClass(of, { ...known, name: narrowed, config: mergeVfConfigs(known.config, closed) });
+      const limits = { allowedNamespaces: { names: [namespace] } };
+      this.#addClass(of, { ...known, name: narrowed, config: { ...mergeVfConfigs(known.config, closed), limits } });
     }
   }
 
@@ -341,8 +344,4 @@ function partOf(config: VfConfig, isWanted: (field: string) => boolean): VfConfi
       .filter(isWanted)
       .map((field) => [field, fieldOf(config, field)]),
   );
-}
-
-function opaqueOf(driver: string, config: VfConfig) {
-  return { opaque: { driver, parameters: { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig', ...config } } };
 }

@@ -73,3 +73,8 @@ export class Estate {
     this.report.lost(of, [], why, 'give one of them a resource name of its own, or convert them one by one');
   }
 }
+
+/** Returns a VFConfig as an entry of `config` in a class or claim. */
+export function opaqueOf(driver: string, config: object) {
+  return { opaque: { driver, parameters: { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig', ...config } } };
+}

@@ -6,7 +6,7 @@ import { networkDevicePolicySchema } from '../../driver/api/policy-object.ts';
 import { checkSchema } from '../../driver/api/schema-faults.ts';
 import { kubernetesName, vfConfigSchema } from '../../driver/api/vf-config.ts';
 import type { VfConfig } from '../../driver/model/index.ts';
-import type { Estate, Network, OutputObject, RuleForNodes } from './estate.ts';
+import { type Estate, type Network, type OutputObject, opaqueOf, type RuleForNodes } from './estate.ts';
 import { selectResource } from './expressions.ts';
 import { mergedConfig, noteClosed } from './networks.ts';
 import type { ConversionReport, InputObject } from './report.ts';
@@ -159,7 +159,6 @@ function networkObjects({ resources, report }: Estate, driver: string, network: 
 }
 
 function deviceClass(driver: string, name: string, expression: string, config: object, extendedResourceName?: string) {
-  const parameters = { apiVersion, kind: 'VFConfig', ...config };
   return {
     apiVersion: 'resource.k8s.io/v1',
     kind: 'DeviceClass',
@@ -167,7 +166,7 @@ function deviceClass(driver: string, name: string, expression: string, config: o
     spec: {
       ...(extendedResourceName !== undefined && { extendedResourceName }),
       selectors: [{ cel: { expression } }],
-      config: [{ opaque: { driver, parameters } }],
+      config: [opaqueOf(driver, config)],
     },
   };
 }
