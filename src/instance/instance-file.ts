@@ -46,7 +46,7 @@ export class InstanceFile {
     if (text === this.#text) return;
     try {
       // During a rolling update the file describes the newer instance.
-      if (!this.#isNewer(readFactsIfGood(this.#path))) replaceFile(this.#path, text, 0o600);
+      if (!this.#isNewer(readFactsIfGood(this.#path))) replaceFile(this.#path, text, 0o600, { flush: false });
       this.#text = text;
     } catch (error) {
       this.#logger.warn(

@@ -21,7 +21,7 @@ export class SuccessorReport {
 
   /** Reports the answer to probes of this instance. Call it again every few seconds. @throws the Node.js error */
   write({ ready, report }: ProbeAnswer, revision: string | undefined): void {
-    replaceFile(this.#path, JSON.stringify({ atMs: monotonicMs(), revision, ready, report }), 0o600);
+    replaceFile(this.#path, JSON.stringify({ atMs: monotonicMs(), revision, ready, report }), 0o600, { flush: false });
   }
 
   /** Removes the report, because this instance now answers probes itself, or ends. @throws the Node.js error */
@@ -32,15 +32,30 @@ export class SuccessorReport {
   /** Returns the answer for an instance of a revision that waits; `undefined` if none does. @throws the Node.js error */
   async read(of: string): Promise<ProbeAnswer | undefined> {
     const text = await readFile(this.#path, 'utf8').catch((error: unknown) => {
-      if (errnoCode(error) === 'ENOENT') return undefined;
+      if (errnoCode(error) === 'ENOENT') return '';
       throw error;
     });
-    if (text === undefined) return undefined;
-    const { atMs, revision, ready, report } = JSON.parse(text) as ProbeAnswer & { atMs: number; revision?: string };
+    const found = parse(text);
+    if (found === undefined) return undefined;
+    const { atMs, revision, ready, report } = found;
     const ageMs = monotonicMs() - atMs;
     // Negative after a reboot.
     if (ageMs < 0 || ageMs > longestAgeMs || revision !== of) return undefined;
     return { ready, report };
+  }
+}
+
+interface Report extends ProbeAnswer {
+  atMs: number;
+  revision?: string;
+}
+
+function parse(text: string): Report | undefined {
+  try {
+    return JSON.parse(text);
+  } catch {
+    // Missing, or incomplete after a power loss.
+    return undefined;
   }
 }
 

@@ -1,4 +1,4 @@
-import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import fs, { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { InstanceFile, readInstance, settingsHere } from '../../../src/instance/instance-file.ts';
@@ -33,8 +33,10 @@ describe('the instance file', () => {
     using dir = openDir();
     expect(readInstance(dir.plugins)).toBeUndefined();
     const file = dir.create('nic.example.com');
+    using sync = vi.spyOn(fs, 'fsyncSync');
     file.write(state);
     file.write({ ...state, keepsTaints: false, conditions: [] });
+    expect(sync).not.toHaveBeenCalled();
     const facts = readInstance(dir.plugins);
     expect(facts).toMatchObject({
       settings: { driverName: 'nic.example.com' },

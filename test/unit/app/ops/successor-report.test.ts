@@ -1,0 +1,26 @@
+import fs, { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it, vi } from 'vitest';
+import { SuccessorReport } from '../../../../src/app/ops/index.ts';
+import { tempDir } from '../../../doubles/temp-dir.ts';
+
+describe('SuccessorReport', () => {
+  it('is written without waiting for the disk', async () => {
+    using dir = tempDir();
+    const report = new SuccessorReport(join(dir.path, 'successor.json'));
+    using sync = vi.spyOn(fs, 'fsyncSync');
+    report.write({ ready: true, report: 'ok' }, 'a');
+    expect(await report.read('a')).toEqual({ ready: true, report: 'ok' });
+    expect(sync).not.toHaveBeenCalled();
+  });
+
+  it('counts as missing if a power loss has left it incomplete', async () => {
+    using dir = tempDir();
+    const path = join(dir.path, 'successor.json');
+    const report = new SuccessorReport(path);
+    for (const text of ['', '\0\0']) {
+      writeFileSync(path, text);
+      expect(await report.read('a')).toBeUndefined();
+    }
+  });
+});
