@@ -1,6 +1,5 @@
 import { closeSync, read } from 'node:fs';
-import { abortable } from './abort.ts';
-import type { Clock } from './clock.ts';
+import { type Clock, resolvesWithin } from './clock.ts';
 import { loadKoffi } from './koffi.ts';
 import { periods } from './waiting-times.ts';
 
@@ -17,7 +16,8 @@ export interface FileWait {
 /**
  * Waits for files that other processes have open for writing, by inotify(7): the kernel reports each close, also at the end
  * of a process. `fs.watch` does not report closes. All waiting tasks share one thread of libuv's pool, which the last task
- * returns. Without a free inotify instance or watch the condition is tested every 10 ms.
+ * returns. The kernel reports a close before it drops the file's locks, so that the condition is also tested every 250 ms;
+ * without a free inotify instance or watch it is tested every 10 ms.
  */
 export class CloseWatch implements FileWait {
   readonly #clock: Clock;
@@ -40,7 +40,8 @@ export class CloseWatch implements FileWait {
         const next = closes?.next;
         if (isMet()) return;
         if (next === undefined) await this.#clock.sleep(periods.fileLock, signal);
-        else await (signal === undefined ? next : abortable(next, signal, () => signal.reason));
+        else await resolvesWithin(this.#clock, periods.fileLockReported, next, signal);
+        signal?.throwIfAborted();
       }
     } finally {
       if (--this.#waiting === 0) {

@@ -49,6 +49,8 @@ export const pauses = {
 export const periods = {
   /** Used only while another process has the lock, as during a rolling update. */
   fileLock: 10,
+  /** The same, where the kernel reports when that process closes the file. */
+  fileLockReported: 250,
   /** Finds changes that the watch may have missed. */
   sliceRecheck: 300_000,
   /** Finds changes that the watch may have missed, or made while no watch is open. */
