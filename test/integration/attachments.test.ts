@@ -18,7 +18,7 @@ const inPod = (pod: TestNetns) =>
 describe('a VF in user space', () => {
   const config = { interfaceName: 'dpdk0', mtu: 9000, addresses: ['2001:DB8:0::7/64'] };
 
-  it('is described by data of the PF, the claim and the IPAM plugin, without an interface', async () => {
+  it('is described with data from the PF, the claim and the IPAM plugin, without an interface', async () => {
     bench.adminInfo = { hardwareAddress: '02:bb:00:00:00:07', vlan: { id: 7, priority: 0 } };
     bench.prepare('dpdk', [{ index: 1, config: { ...config, ipam: bench.ipam() }, userSpace: true }]);
     const pod = bench.newPod();
@@ -96,7 +96,7 @@ describe('a VF attached by CNI plugins', () => {
     expect((await bench.runner.cachedAttachments()).attachments).toEqual([]);
   });
 
-  it('gets the first of the names net1, net2, … that nothing in its pod has, and keeps that name', async () => {
+  it('gets the first free name of net1, net2, … in its pod, and keeps that name', async () => {
     for (const index of [1, 2]) bench.createVf(index);
     const pod = bench.newPod();
     pod.exec('ip', 'link', 'add', 'net1', 'type', 'veth', 'peer', 'name', 'net1p');
@@ -124,7 +124,7 @@ describe('a VF attached by CNI plugins', () => {
 });
 
 describe('a NIC that keeps the configuration of the host', () => {
-  it('has its addresses and routes in each sandbox, and on the host in between and afterwards', async () => {
+  it("has the host's addresses and routes in each sandbox, and on the host between sandboxes and afterwards", async () => {
     bench.createVf(1);
     ip('link', 'set', 'vf1', 'up');
     ip('addr', 'add', '192.0.2.7/24', 'dev', 'vf1', 'valid_lft', '6000', 'preferred_lft', '6000');
@@ -150,7 +150,7 @@ describe('a NIC that keeps the configuration of the host', () => {
     ]);
   });
 
-  it('has its addresses and routes on the host even if the kernel returned it under its name in the pod', async () => {
+  it('has its addresses and routes on the host even if the kernel returned it under the name that it had in the pod', async () => {
     bench.createVf(1);
     ip('link', 'set', 'vf1', 'up');
     ip('addr', 'add', '192.0.2.7/24', 'dev', 'vf1');
@@ -240,7 +240,7 @@ it('a VF whose pod removed a route of its claim is compared with its claim at ev
 describe('a VF with ethtool settings', () => {
   const ethtool = { features: { 'rx-gro': true }, channels: { tx: 1 } };
 
-  it('has them in its pod, is reported with others, and has those of the host afterwards', async () => {
+  it("has the claim's settings in its pod, is reported if they change, and has its original settings afterwards", async () => {
     bench.createVf(1);
     const before = await bench.ethtool('vf1');
     expect(before).toMatchObject({ features: { 'rx-gro': false }, channels: { tx: 2 } });
@@ -256,7 +256,7 @@ describe('a VF with ethtool settings', () => {
     expect(await bench.ethtool('vf1')).toEqual(before);
   });
 
-  it('does not attach with a value that its driver refuses, and has those of the host afterwards', async () => {
+  it('is not attached if its driver rejects a setting, and has its original settings afterwards', async () => {
     bench.createVf(1);
     const before = await bench.ethtool('vf1');
     const refused = { ...ethtool, features: { 'hw-tc-offload': true } };

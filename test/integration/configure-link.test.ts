@@ -44,7 +44,7 @@ describe('configureLink', () => {
     expect(bench.own.exec('ip', '-6', 'route', 'show', 'dev', 'net1')).toContain('2001:db8:1::/48');
   });
 
-  it('adds the route to a gateway before routes through the gateway, whatever their order in the claim', async () => {
+  it('adds the route to a gateway before routes through the gateway, whatever the order in the claim', async () => {
     using bench = await podWithTwoLinks();
     const routes = [
       { destination: '198.51.100.0/24', gateway: '203.0.113.1' },

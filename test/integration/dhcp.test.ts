@@ -48,7 +48,7 @@ describe('a VF with ipam of type dhcp', () => {
     expect(links()).toContain('vf1');
   });
 
-  it('has a leased address on an interface that keeps its name, which is released when it leaves', async () => {
+  it('has a leased address, released when it leaves, on an interface that keeps its name', async () => {
     const [state] = await attach({});
     const [[, leased] = []] = [...server.leases];
     expect(state).toMatchObject({ interfaceName: 'vf1', ips: [`${leased}/24`] });
@@ -56,7 +56,7 @@ describe('a VF with ipam of type dhcp', () => {
     await expect.poll(() => server.leases.size).toBe(0);
   });
 
-  it('keeps its lease when the pod renames an interface that netdra has not renamed, and frees it at detach', async () => {
+  it('keeps its lease if the pod renames an interface that netdra did not rename, and releases it at detach', async () => {
     const [{ ips } = {}] = await attach({});
     pod.exec('ip', 'link', 'set', 'vf1', 'down');
     pod.exec('ip', 'link', 'set', 'vf1', 'name', 'own', 'up');

@@ -216,7 +216,7 @@ describe('configureLink in a namespace that forwards packets', () => {
     expect(network.sysctl('ipv4/conf/cluster/forwarding')).toBe('1');
   });
 
-  it("forwards packets if the class's sysctls say so", async () => {
+  it("forwards packets if the class's sysctls enable forwarding", async () => {
     using network = new Network();
     await configure(network, { 'net.ipv4.conf.IFNAME.forwarding': 1 });
     expect(routed(network)).toMatch(/198\.51\.100\.7 from 192\.0\.2\.99 dev cluster/);

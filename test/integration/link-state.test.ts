@@ -265,7 +265,7 @@ describe('applyEthtool', () => {
     [{ privateFlags: { 'legacy-rx': true } }, 'the driver has no legacy-rx'],
     [{ rings: { rx: 64 } }, 'the driver has no rx'],
     [{ channels: { rx: 5 } }, 'cannot set channels (rx) of link'],
-  ])('names in %j what the driver does not take', async (refused, message) => {
+  ])('names the setting in %j that the driver rejects', async (refused, message) => {
     const { index } = await setup.vf();
     await expect(applyEthtool(setup.hostEthtool, index, refused)).rejects.toMatchObject({
       code: 'netlink-refused',

@@ -126,7 +126,7 @@ describe('a link on its way into a pod and back', () => {
     expect(defaults.map(({ destination }) => destination).sort()).toEqual(['0.0.0.0/0', '::/0']);
   });
 
-  it('has for each address only one route, to the network of its prefix, as class limits assume', async () => {
+  it('has only one route for each address, to the network of its prefix, as class limits assume', async () => {
     const vf = await setup.createPair();
     const { podConnection } = setup;
     const { index } = await moveLink(setup.hostConnection, vf, setup.podTarget, { name: 'net1', up: true });
@@ -450,7 +450,7 @@ describe('network namespaces', () => {
     await expect.poll(openDescriptors).toBeLessThanOrEqual(before);
   });
 
-  it('end the process if a thread that entered one cannot return to its own', () => {
+  it('end the process if a thread that entered a namespace cannot return to its own namespace', () => {
     const program = `
       import { closeSync, readdirSync, readlinkSync, writeSync } from 'node:fs';
       import { NetnsHandle, openInNetns } from ${JSON.stringify(netlinkModule)};

@@ -131,7 +131,7 @@ describe('netdra run on a node with faults', () => {
     return [program, ['--mount', ...words.filter((word) => word !== '--simulate=1')]];
   }
 
-  it("keeps running if the node's cannot list devices, and publishes them once they can", async () => {
+  it('keeps running if devices cannot be listed, and publishes them once they can', async () => {
     const [program, words] = withoutSysfs();
     const child = spawn(program, words, { env, stdio: ['ignore', 'pipe', 'inherit'] });
     const exit = once(child, 'exit');

@@ -23,7 +23,7 @@ describe('docs/cnf-developers.md', () => {
     for (const { file = '', content } of shown) expect(content, file).toBe(readFileSync(join(repo, file), 'utf8'));
   });
 
-  it('has only commands that run here in its code blocks', () => {
+  it('has only commands that run in this test in its code blocks', () => {
     const others = blocks.filter(({ file, language }) => file === undefined && language !== 'console');
     expect(others).toEqual([extendedResourceScript]);
     // A block that the expression above did not see would not be tested.

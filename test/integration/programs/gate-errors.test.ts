@@ -59,7 +59,7 @@ describe('netdra-gate fails at once on invalid input', () => {
     expect(stderr).toMatch(/^netdra-gate: [ -~]+\n$/);
   });
 
-  it('a container state without an end', async () => {
+  it('a container state that never ends on standard input', async () => {
     const child = spawn(program, ['--claim-dir', claimDir, '--timeout', '0.5'], { stdio: ['pipe', 'ignore', 'pipe'] });
     const stderr = text(child.stderr);
     child.stdin.write(stateOf());

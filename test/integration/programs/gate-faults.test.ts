@@ -88,7 +88,7 @@ function damage(gate: Gate, how: Damage): Buffer {
 }
 
 describe('netdra-gate and the driver', () => {
-  it('decide the same on every text of a gate', async () => {
+  it('interpret every text of a gate in the same way', async () => {
     await check(60, gates, async (gate) => {
       const { code, stderr } = await run(formatGate(gate), '0.1');
       const isOurs = gate.sandboxId === sandbox;

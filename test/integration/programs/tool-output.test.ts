@@ -193,7 +193,7 @@ describe('netdra-metadata with a hundred devices', () => {
     networkData: { interfaceName: `net${index}` },
   }));
 
-  it('lists each of them with its claim', async () => {
+  it('lists each device with its claim', async () => {
     for (const [index, each] of devices.entries()) {
       await root.prepare({ claim: `nic-${index}`, devices: [each], layouts: [index % 2 === 0 ? 'v1' : 'kep'] });
     }

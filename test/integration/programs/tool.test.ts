@@ -254,7 +254,7 @@ describe('netdra-metadata with a malformed file', () => {
     expect(output('eal-args', 'fast-net/vf')).toBe('-a 0000:3b:02.1\n');
   });
 
-  it('reports that no two reads agree', () => {
+  it('reports a file that changes during each of 1,000 reads', () => {
     // The kernel makes another one for each read.
     const { exitCode, stderr } = runProgram(tool, ['--path', '/proc/sys/kernel/random/uuid', 'list']);
     expect({ exitCode, stderr }).toEqual({
@@ -353,7 +353,7 @@ describe('netdra-metadata wait', () => {
     expect(await third).toBe(0);
   });
 
-  it('names what is missing at its timeout', async () => {
+  it('names the missing metadata or generation at its timeout', async () => {
     expect(run('wait', 'nic/vf', '--timeout', '0.05')).toMatchObject({
       exitCode: 4,
       stderr: expect.stringMatching(/generation 1 not seen within 0\.050 s: no metadata of nic\/vf in /),
@@ -367,7 +367,7 @@ describe('netdra-metadata wait', () => {
     expect(run('wait', '--timeout', '60').exitCode).toBe(3);
   });
 
-  it('does not wait for generations in a layout without them', async () => {
+  it('does not wait for generations in a layout without generations', async () => {
     await root.prepare({ claim: 'nic', devices: [vf(1)], layouts: ['downward-api'] });
     expect(run('--layout', 'downward-api', 'wait', '--generation', '2', '--timeout', '60').exitCode).toBe(2);
   });
