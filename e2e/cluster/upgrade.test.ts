@@ -16,7 +16,7 @@ const nameOf = ({ kubernetesVersion, runtimeLabel }: ClusterPrograms) => `${kube
 const pairs = `Kubernetes ${nameOf(older)} to ${nameOf(newer)}`;
 
 /** The control plane has the newer version from the start, as the order of an upgrade prescribes. */
-it(`pods keep their VFs and files while their node is upgraded across ${pairs}, and downgraded`, {
+it(`pods keep their VFs and files while their node is upgraded and downgraded across ${pairs}`, {
   timeout: 900_000,
 }, async () => {
   await using stack = new AsyncDisposableStack();

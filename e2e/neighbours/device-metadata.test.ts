@@ -133,7 +133,7 @@ describe.each(deviceMetadata)(
       expect(readByGo(paths)).toEqual(documents.map(expectedOf));
     });
 
-    describe('in a rolling update', () => {
+    describe('netdra and the Go helper in a rolling update', () => {
       const [goUid, ownUid] = [1, 2].map((n) => `0c3be3a3-4b2a-4b39-9a0c-6f2f4f2c000${n}`) as [string, string];
       const holdMs = 1_000;
 

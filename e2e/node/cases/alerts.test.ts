@@ -263,7 +263,7 @@ describe('alerts', { timeout: 900_000 }, () => {
   /** What only hardware does: e2e/vm/cases/alerts.test.ts. */
   const ofHardware = ['NetdraDevicesNotRestored', 'NetdraDevicesHung'];
 
-  it('are all tested here, except those that need hardware', () => {
+  it('are all tested here, except alerts that need hardware', () => {
     const names = rules.groups.flatMap((group) => group.rules.map(({ alert }) => alert));
     expect(names.filter((name) => !ofHardware.includes(name) && !seen.has(name))).toEqual([]);
   });

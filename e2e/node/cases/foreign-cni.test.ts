@@ -15,7 +15,7 @@ const claimFile = `/var/run/kubernetes.io/dra-device-attributes/resourceclaims/o
 type PublishedDevice = { name: string; attributes: Record<string, { string?: string }> };
 
 describe.each(containerdSeries)('third-party CNI plugins on containerd %s', (version) => {
-  it('attach: observe reports a VF that Multus attached, and leaves it to Multus', async (context) => {
+  it('attach: observe reports a VF that Multus attached, and lets Multus detach it', async (context) => {
     const multus = findForeignPlugin('multus', process.env);
     if ('missing' in multus) return context.skip(multus.missing);
     await using stack = new AsyncDisposableStack();

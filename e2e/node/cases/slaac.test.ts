@@ -41,7 +41,7 @@ describe(`pods that take addresses from a router, on containerd ${version}`, () 
     return decodeStream(stdout).devices[0]?.networkData?.ips ?? [];
   }
 
-  it('start with their first address in generation 1, and get the address of a further prefix in a later one', async () => {
+  it('start with their first address in generation 1, and get the address of a later prefix in a later generation', async () => {
     const pod = await addVfPod(bench, 'routed', 0, { slaac: { waitSeconds: 30 } });
     const sandbox = await bench.startPod(pod);
     await expect.poll(() => hasNet1(sandbox), patience).toBe(true);
@@ -60,7 +60,7 @@ describe(`pods that take addresses from a router, on containerd ${version}`, () 
     expect(await expectTold(container, sandbox, pod)).toBeGreaterThan(1);
   });
 
-  it('are refused with the reason without a router, and start once there is one', async () => {
+  it('are rejected with the reason while there is no router, and start once there is a router', async () => {
     const pod = await addVfPod(bench, 'unrouted', 0, { slaac: { waitSeconds: 1 } });
     const sandbox = await bench.startPod(pod);
     // A container that is created before the wait is over waits for its end.

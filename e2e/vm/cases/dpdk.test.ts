@@ -36,7 +36,7 @@ echo "addresses $PCIDEVICE_INTEL_COM_DPDK"
 echo "info $PCIDEVICE_INTEL_COM_DPDK_INFO"
 stat -c 'file %F' /dev/vfio/*`;
 
-it('dpdk-testpmd starts with both VFs of its claims, of which one is also in the variables of a device plugin', async ({
+it('dpdk-testpmd starts with both VFs of its claims, even if device plugin variables also name one of the VFs', async ({
   node: { bench },
   vfs,
 }) => {
@@ -188,7 +188,7 @@ it('two containers of a pod run dpdk-testpmd at once, with huge pages of one vol
   }
 });
 
-it('does not offer a VF that a program of the host has open through vfio', async ({ node, vfs }) => {
+it('the driver does not offer a VF that a program of the host has open through vfio', async ({ node, vfs }) => {
   const vf = vfAt(vfs, 'pf1', 5);
   const device = `/sys/bus/pci/devices/${vf.pciAddress}`;
   const shell = (script: string) => execFileSync('bash', ['-euc', script], { encoding: 'utf8' });

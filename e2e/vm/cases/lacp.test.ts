@@ -18,7 +18,7 @@ function run(script: string): void {
   execFileSync('bash', ['-euc', script]);
 }
 
-it('a PF that is a bond port has its VFs tainted while it has no LACP partner, and a log line says that the card cannot set VF link states', {
+it('VFs of a PF in a bond are tainted while the PF has no LACP partner, and unsupported link states are logged', {
   timeout: 600_000,
 }, async ({ node, vfs }) => {
   const ofPf0 = vfs.filter(({ pf }) => pf === 'pf0').map(deviceName);

@@ -58,7 +58,7 @@ describe('joinVrf', () => {
   beforeEach(startNamespace);
   afterEach(endNamespace);
 
-  test('puts an interface with its addresses and routes into the VRF, also a second time, and another one beside it', async () => {
+  test('adds two interfaces with addresses and routes to one VRF, and can be repeated', async () => {
     const config = { vrf, addresses, routes };
     await attach(await linkNamed('net1'), config);
     // As after a restart of the driver.
@@ -116,7 +116,7 @@ describe('joinVrf and other settings', () => {
     expect(shown).toEqual(expect.arrayContaining(['192.0.2.7', '2001:db8::7']));
   });
 
-  test('gives the routes of a router to the VRF', async () => {
+  test('puts routes that a router advertises into the VRF', async () => {
     await attach(await linkNamed('net1'), { vrf, slaac: { waitSeconds: 0, defaultRoute: true } });
     const peer = await linkNamed('net1-peer');
     const routesBy = () => {
@@ -134,7 +134,7 @@ describe('joinVrf and other settings', () => {
       ['red', 'type', 'vrf', 'table', '10'],
       /: the pod has a link of that name that netdra has not/,
     ],
-  ])('leaves %s under the name of the VRF alone', async (_, link, message) => {
+  ])('does not change %s with the name of the VRF', async (_, link, message) => {
     own.exec('ip', 'link', 'add', ...link);
     await expect(attach(await linkNamed('net1'), { vrf })).rejects.toMatchObject({
       code: 'vrf-refused',
