@@ -96,7 +96,7 @@ describe('common chart values', () => {
     ]);
   });
 
-  it('refuse a tag beside a digest, which would have no effect, and take null for neither', () => {
+  it('reject an image tag beside a digest, and treat null as unset for both', () => {
     const digest = `sha256:${'a'.repeat(64)}`;
     const imageOf = (image: object) => podOf({ image })?.containers[0]?.image;
     expect(() => imageOf({ digest, tag: '0.1.1' })).toThrow(

@@ -86,7 +86,7 @@ describe('the chart', () => {
     },
   );
 
-  it("has a pod for helm test that reads its VF's file in any layout, and that no selector of the chart matches", () => {
+  it("has a pod for helm test that reads its VF's file in any layout and matches no selector of the chart", () => {
     const testPod = (values: Record<string, unknown>) => {
       const objects = parseObjects(renderChart({ values, withTests: true }));
       return objects.find(({ kind }) => kind === 'Pod') as V1Pod | undefined;
@@ -251,7 +251,7 @@ describe('the chart', () => {
     expect(() => renderObjects({ values })).toThrow(message);
   });
 
-  it('gives an object its own value of a common label', () => {
+  it("gives an object's own label precedence over a common label", () => {
     const labels = { team: 'own' };
     const objects = renderObjects({
       values: {
@@ -373,7 +373,7 @@ describe('the chart', () => {
     expect(mentions({})).toEqual([]);
   });
 
-  it('lets the driver read what the SR-IOV operator does only with sriovOperator.enabled', () => {
+  it("lets the driver read the SR-IOV operator's state only with sriovOperator.enabled", () => {
     const mentions = (enabled: boolean) =>
       renderObjects({ values: { sriovOperator: { enabled } } })
         .filter((object) => /sriovnetworknodestates|--sriov-operator=true/.test(JSON.stringify(object)))

@@ -56,7 +56,7 @@ describe('promtool', () => {
     },
   );
 
-  it('has a unit test for every alert', () => {
+  it('runs a unit test for every alert', () => {
     const { tests } = load(readFileSync(join(deploy, 'helm/alerts.test.yaml'), 'utf8')) as {
       tests: { name: string }[];
     };
