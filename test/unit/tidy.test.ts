@@ -139,7 +139,7 @@ function systemUses(path: string, text: string): string[] {
     .map((line) => `${path}: ${line.trim()}`);
 }
 
-describe('the rooms of src', () => {
+describe('the rooms (top folders) of src', () => {
   it('are all listed in this test', () => {
     const folders = Object.keys(rooms).filter((room) => room !== 'nri');
     expect(readdirSync(join(repo, 'src')).sort()).toEqual([...folders, 'main.ts', 'program.ts'].sort());

@@ -24,7 +24,7 @@ describe('readDriverPods', () => {
     podOf(namespace, 'debug', '2026-11-26T00:00:00Z', 'ReplicaSet'),
   ];
 
-  it('ignores pods of other owners than a DaemonSet', async () => {
+  it('ignores pods that no DaemonSet owns', async () => {
     const pods = await readDriverPods({ listPods } as never, options);
     expect([...pods]).toMatchObject([['worker-1', { namespace: 'netdra', name: 'netdra-abcde' }]]);
   });

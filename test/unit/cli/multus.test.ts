@@ -118,7 +118,7 @@ describe('netdra validate, with networks of Multus', () => {
     expect(await faultsIn(changed.replace(', { name: b, deviceClassName: c }', '') + some)).toEqual([]);
   });
 
-  it('reports a network whose resource name no policy has', async () => {
+  it('reports a network whose resource name no policy sets', async () => {
     const other = policyOf('[{ select: {}, resourceName: example.com/slow }]');
     // Another policy may be in other files.
     expect(await faultsIn(example + other)).toEqual([]);
@@ -129,13 +129,13 @@ describe('netdra validate, with networks of Multus', () => {
     );
   });
 
-  it('reports network-resources-injector', async () => {
+  it('reports that network-resources-injector is in use', async () => {
     expect(await faultsIn(example + named + injector)).toEqual([
       expect.stringMatching(/^\d+: metadata: network-resources-injector adds .*#multus-injector\)$/),
     ]);
   });
 
-  it('reports a pod that names its claim itself', async () => {
+  it('reports a pod that names a ResourceClaim instead of a template', async () => {
     const [network, template = '', pod = ''] = example.split('---\n');
     const claim = template
       .replace('kind: ResourceClaimTemplate', 'kind: ResourceClaim')
@@ -163,7 +163,7 @@ describe('netdra validate, with networks of Multus', () => {
     },
   );
 
-  it('finds the pods of a CronJob, too', async () => {
+  it('also finds the pods of a CronJob', async () => {
     const [network, template, pod = ''] = replaced(['networks: fast\n', 'networks: fast,fast\n']).split('---\n');
     const indented = pod.replace('apiVersion: v1\nkind: Pod\n', '').replaceAll(/^/gm, '        ');
     const job = `apiVersion: batch/v1\nkind: CronJob\nmetadata: { name: j }\nspec:\n  jobTemplate:\n    spec:\n      template:\n${indented}\n`;
@@ -172,7 +172,7 @@ describe('netdra validate, with networks of Multus', () => {
     ]);
   });
 
-  it('says nothing about networks of a device plugin', async () => {
+  it('does not report networks of a device plugin', async () => {
     const cni = replaced(['attach: observe', 'attach: netlink']);
     expect(await faultsIn(cni + policyOf('[{ select: {} }]') + injector)).toEqual([]);
   });
@@ -244,7 +244,7 @@ describe('netdra doctor, with networks of Multus', () => {
 
   const fast = networkOf('fast', 'example.com/fast');
 
-  it('finds nothing where Multus is not used', async () => {
+  it('finds no problem where Multus is not used', async () => {
     expect(await findings([])).toEqual([]);
     expect(await findings([networkOf('bridge'), sliceOf(undefined), webhook])).toEqual([]);
   });
@@ -269,7 +269,7 @@ describe('netdra doctor, with networks of Multus', () => {
     return { ...slice, metadata: { name: `s-${kind}` } };
   };
 
-  it('compares a class with devices of its kind', async () => {
+  it('compares a class only with devices of the kind that it selects', async () => {
     const nics = ofKind(sliceOf(undefined), 'nic');
     const vfs = classOf(`device.driver == "${driver}" && device.attributes["${driver}"].kind == "vf"`);
     const named = ofKind(sliceOf('example.com/fast'), 'vf');
@@ -280,7 +280,7 @@ describe('netdra doctor, with networks of Multus', () => {
     ]);
   });
 
-  it('judges a class by the templates that use it', async () => {
+  it('checks the selectors of templates together with the class that they use', async () => {
     const templateOf = (name: string, expression: string) => ({
       apiVersion: 'resource.k8s.io/v1',
       kind: 'ResourceClaimTemplate',
@@ -310,7 +310,7 @@ describe('netdra doctor, with networks of Multus', () => {
     ]);
   });
 
-  it('names a network whose resource name neither a device nor a device plugin has', async () => {
+  it('names a network whose resource name no device and no device plugin has', async () => {
     const nodeWith = (resource: string) => ({
       apiVersion: 'v1',
       kind: 'Node',
@@ -325,7 +325,7 @@ describe('netdra doctor, with networks of Multus', () => {
     ]);
   });
 
-  it('names network-resources-injector', async () => {
+  it('names network-resources-injector if it is in use', async () => {
     expect(await findings([fast, sliceOf('example.com/fast'), webhook])).toEqual([
       "warning Multus: MutatingWebhookConfiguration network-resources-injector-config adds a network's device to the limits of pods whose claim already has it",
     ]);

@@ -263,7 +263,7 @@ describe('validateFiles', () => {
     ]);
   });
 
-  describe('for a claim that the driver refuses whatever the node', () => {
+  describe('for a claim that the driver rejects on every node', () => {
     const classes = [
       deviceClass('c', 'limits: { maxDevices: 1, allowedNamespaces: { names: [vendor-a] } }'),
       deviceClass('d', 'mtu: 1500'),
@@ -329,7 +329,7 @@ spec: { devices: { requests: [${requests}], config: [${fields && config(fields)}
       expect(faults).toEqual([expect.stringMatching(expected)]);
     });
 
-    it('reports nothing that nodes, namespaces or other files decide', async () => {
+    it('does not report problems that depend on nodes, namespaces or other files', async () => {
       const labels = 'limits: { allowedNamespaces: { selector: { matchLabels: { a: b } } } }';
       const cpu = '\napiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: { name: cpu }\nspec: {}\n';
       const texts = [
@@ -347,7 +347,7 @@ spec: { devices: { requests: [${requests}], config: [${fields && config(fields)}
       expect(await faultsOf(half)).toEqual([expect.stringMatching(/^note: .* DeviceClass missing/)]);
     });
 
-    it('prints a note on requests that only some alternatives keep from being together, a fault in strict mode', async () => {
+    it('prints a note, or a fault in strict mode, on requests that conflict with some alternatives only', async () => {
       const more = `${deviceClass('e', 'mtu: 9000')}---`;
       const text = `${more}${requests(`${either('a', 'd', 'e')}, ${either('b', 'd', 'd', 'e')}`, 'bond: { name: bond0 }')}`;
       const message =
@@ -356,7 +356,7 @@ spec: { devices: { requests: [${requests}], config: [${fields && config(fields)}
       expect(await faultsOf(text, { strict: true })).toEqual([expect.stringMatching(message)]);
     });
 
-    it('prints a note on one name for all devices of a node, a fault in strict mode', async () => {
+    it('prints a note, or a fault in strict mode, on one interface name for all devices of a node', async () => {
       const text = requests(one('a', ', allocationMode: All'), 'interfaceName: net1');
       const message = /allocationMode All.* interfaceName: .*put %d into the name/;
       expect(await faultsOf(text)).toEqual([expect.stringMatching(message)]);

@@ -105,13 +105,13 @@ describe('metrics in alerts and dashboards', () => {
     if (kept !== undefined) expect(kept).toContain('node');
   });
 
-  it('cover each condition of devices by one alert, except planned work', () => {
+  it("cover each device condition with one alert, except the SR-IOV operator's planned work", () => {
     const reasons = rules.flatMap(({ expr }) => [...expr.matchAll(/devices_withheld\{reason=~?"([^"]+)"/g)]);
     const covered = reasons.flatMap(([, names = '']) => names.split('|'));
     expect([...covered, 'operator-at-work'].sort()).toEqual([...conditionNames].sort());
   });
 
-  it('have the buckets that the alert tests use', async () => {
+  it('include every series and bucket that the alert tests use', async () => {
     const tests = loadYaml<{ tests: { input_series: { series: string }[] }[] }>(read('deploy/helm/alerts.test.yaml'));
     const samples = tests.tests.flatMap(({ input_series }) => input_series.map(({ series }) => series));
     expect(samples.length).toBeGreaterThan(15);

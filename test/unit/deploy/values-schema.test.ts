@@ -31,11 +31,11 @@ describe("the schema of the chart's values", () => {
   const optional = (path: string, schema: ValueSchema, value: unknown) =>
     removable.includes(path) || (path.startsWith(update) ? !/\.max\w+$/.test(path) : mayBeEmpty(schema, value));
 
-  it.each(values)('takes null for %s only if it may be empty', (path, schema, value) => {
+  it.each(values)('accepts null for %s only if the value may be empty', (path, schema, value) => {
     expect(checkValues(at(path, null)).success).toBe(optional(path, schema, value));
   });
 
-  it('covers sections, and values of every type', () => {
+  it('covers sections and single values of the chart', () => {
     const paths = values.map(([path]) => path);
     expect(paths).toEqual(
       expect.arrayContaining(['http', 'http.tls', 'image', 'driverName', 'kubeletPlugin.metadataLayouts', 'http.port']),

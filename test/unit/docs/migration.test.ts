@@ -16,7 +16,7 @@ const rows = page
       .slice(1),
   );
 
-it('docs/migration.md names for each row the tests that run it, or says that none does', () => {
+it('docs/migration.md names the tests of each row, or says that there are none', () => {
   expect(rows.length).toBeGreaterThan(40);
   const namesOf = (row: string) =>
     [...(row.split('|').at(-2) ?? '').matchAll(/`([^`]+)`/g)].map(([, name = '']) => name);

@@ -8,35 +8,35 @@ import {
   parseSimulation,
 } from '../../../src/instance/parse-flags.ts';
 
-describe('flags', () => {
-  it('parses the number of VFs to simulate', () => {
+describe('parsers of flags', () => {
+  it('parse the number of VFs to simulate', () => {
     expect(parseSimulation('8')).toEqual({ pfs: 1, vfsPerPf: 8 });
     expect(parseSimulation('2x4')).toEqual({ pfs: 2, vfsPerPf: 4 });
     expect(parseSimulation('2x4@0:1')).toEqual({ pfs: 2, vfsPerPf: 4, numaNodes: [0, 1] });
   });
 
   it.each(['0', '9x1', '1x129', 'x', '', '-1', '2x', '1e3', '8@', '8@-1', '8@0,1'])(
-    'rejects %j as the number of VFs to simulate',
+    'reject %j as the number of VFs to simulate',
     (text) => {
       expect(() => parseSimulation(text)).toThrow(/such as 8 or 2x4/);
     },
   );
 
-  it('lose duplicate layouts', () => {
+  it('drop duplicate layouts', () => {
     const parseLayouts = namesAmong(layoutNames);
     expect(parseLayouts('kep, v1,kep')).toEqual(['kep', 'v1']);
     expect(() => parseLayouts('v1,v2')).toThrow('unknown: v2; known are v1, kep');
     expect(() => parseLayouts('')).toThrow(/unknown/);
   });
 
-  it('parses runtime handlers with wildcards', () => {
+  it('parse runtime handlers with wildcards', () => {
     expect(parseHandlers('kata, kata-*,runsc,kata')).toEqual(['kata', 'kata-*', 'runsc']);
     expect(parseHandlers('')).toEqual([]);
     for (const bad of ['Kata', 'a b', 'a/b', '-a', 'a?'])
       expect(() => parseHandlers(bad)).toThrow('such as kata,kata-*');
   });
 
-  it('accepts only DNS names as driver names', () => {
+  it('accept only DNS names as driver names', () => {
     expect(parseDriverName('sriov.netdra.dev')).toBe('sriov.netdra.dev');
     for (const bad of ['', 'A.b', 'a..b', '-a', `${'a'.repeat(64)}`, 'a/b'])
       expect(() => parseDriverName(bad)).toThrow();

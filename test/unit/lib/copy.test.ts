@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { copyOf } from '../../../src/lib/copy.ts';
 
-it('copies plain data deeply, so that later changes of the original do not show in the copy', () => {
+it('copyOf copies plain data deeply, so that the copy does not change with the original', () => {
   const original = { name: 'a', list: [{ size: 1n }, null, undefined], none: undefined };
   const copy = copyOf(original);
   expect(copy).toStrictEqual(original);

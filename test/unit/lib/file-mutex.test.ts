@@ -124,7 +124,7 @@ describe('FileMutex', { timeout: 60_000 }, () => {
     expect(entries()).toEqual([['claims.lock', 0]]);
   });
 
-  it('stays locked, and keeps others waiting, if its file is removed meanwhile', async () => {
+  it('stays locked, so that other tasks wait, if its file is removed', async () => {
     const held = await open().acquire('a');
     const mutex = open();
     const waiting = mutex.acquire('a');

@@ -12,7 +12,7 @@ describe('isTooDeep', () => {
     expect(isTooDeep([nested(maxJsonDepth)])).toBe(true);
   });
 
-  it('ends for 100,000 levels, for a cycle, and for values shared on each level', () => {
+  it('terminates for 100,000 levels, for a cycle, and for values shared on each level', () => {
     expect(isTooDeep(nested(100_000))).toBe(true);
     const cycle: unknown[] = [];
     cycle.push(cycle);

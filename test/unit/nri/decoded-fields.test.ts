@@ -57,7 +57,7 @@ function decoded(fields: WireContainer, options = some) {
 }
 
 describe('createTrim', () => {
-  it('removes the omitted fields, and of the variables all but the wanted names', () => {
+  it('removes omitted fields, and all variables except the wanted names', () => {
     fc.assert(
       fc.property(fc.array(pod, { maxLength: 3 }), fc.array(container, { maxLength: 3 }), (pods, containers) => {
         const whole = nri.synchronizeRequest.encode({ pods, containers, more: true });
@@ -79,7 +79,7 @@ describe('createTrim', () => {
     expect(decoded({ id: 'c', args: ['a'], env: ['A=b', 'CLAIM_u=c'] }, options)).toEqual(left);
   });
 
-  it('keeps 300 names of each prefix, whatever precedes them, and 64 bytes of each', () => {
+  it('keeps at most 300 variable names of each prefix, and 64 bytes of each name', () => {
     const first = Array.from({ length: 1_000 }, (_, n) => `CPUS_${n}=0`);
     const { env = [] } = decoded({ env: [...first, `CLAIM_${'u'.repeat(1_000)}=x`, 'CLAIM_u-1=x'] }) ?? {};
     expect(env.slice(0, 300)).toEqual(first.slice(0, 300).map((each) => each.slice(0, -1)));
@@ -94,7 +94,7 @@ describe('createTrim', () => {
     expect(decoded({ id: 'c', mounts: others }, { mountSources: [] })).toEqual({ id: 'c' });
   });
 
-  it('leaves bytes that are no field to the decoder, which rejects them', () => {
+  it('leaves invalid bytes in the message, which the decoder then rejects', () => {
     const trim = createTrim(some, listed);
     const broken = Buffer.concat([
       nri.containerRequest.encode({ container: { id: 'c', env: ['A=b'] } }),
@@ -106,18 +106,18 @@ describe('createTrim', () => {
     fc.assert(fc.property(fc.uint8Array({ maxLength: 60 }), (bytes) => void trim(Buffer.from(bytes))));
   });
 
-  it('leaves a hundred bytes of a container with 62,000 variables', () => {
+  it('reduces a container with 62,000 variables to at most a hundred bytes', () => {
     const whole = nri.synchronizeRequest.encode({ containers: [{ id: 'c', env: manyVariables }] });
     expect(whole.length).toBeGreaterThan(300_000);
     expect(createTrim(some, listed)(whole).length).toBeLessThan(100);
   });
 });
 
-describe('a plugin that needs little of pods and containers', () => {
+describe('a plugin that decodes only some fields of pods and containers', () => {
   const tenants = { id: 'c', podSandboxId: 'p', args: ['a'], env: ['A=b', 'CLAIM_u=c'] };
   const needed = { id: 'c', podSandboxId: 'p', args: [], env: ['CLAIM_u='] };
 
-  it.each(['v0.8.0', 'v0.12.3'])('gets no more of the list and of events from NRI %s', async (nriVersion) => {
+  it.each(['v0.8.0', 'v0.12.3'])('gets only these fields in the list and in events from NRI %s', async (nriVersion) => {
     const pods: PodSandbox[] = [];
     const containers: Container[] = [];
     const handlers = {
@@ -140,7 +140,7 @@ describe('a plugin that needs little of pods and containers', () => {
     expect(containers).toEqual(Array(2).fill(expect.objectContaining(needed)));
   });
 
-  it('accepts a list of 70 MB of which it needs little', async () => {
+  it('accepts a list of 70 MB', async () => {
     const seen: number[] = [];
     const service = new PluginService({
       codec: nri,

@@ -151,7 +151,7 @@ describe('a connected plugin', () => {
     expect(await runtime.createContainer(pod, { id: 'b', name: 'main' })).toEqual([]);
   });
 
-  it('marks what it overrides for removal, before its own', async () => {
+  it('first removes the variables and mounts that it overrides, then adds its own', async () => {
     const env = [{ name: 'NIC', value: 'a' }];
     const mounts = [{ destination: '/in', source: '/on/host', type: 'bind', options: [] }];
     const { runtime } = await stage({ handlers: { createContainer: () => ({ env, mounts, overrides: true }) } });
@@ -246,7 +246,7 @@ describe('a connected plugin', () => {
     expect(errors).toEqual(['connected', 'synchronize', 'disconnected']);
   });
 
-  it('calls handlers that are methods of a class, too', async () => {
+  it('also calls handlers that are methods of a class', async () => {
     class Handlers {
       readonly pods: string[] = [];
       runPodSandbox(seen: PodSandbox): void {

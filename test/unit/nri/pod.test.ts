@@ -58,7 +58,7 @@ const container = fc.record({
 });
 
 describe('parsePodSandbox', () => {
-  it('decodes what the runtime encoded', () =>
+  it('decodes a pod that the runtime encoded', () =>
     fc.assert(
       fc.property(pod, (original) => {
         const bytes = podSandboxRequest.encode({ pod: formatPodSandbox(original) });
@@ -104,7 +104,7 @@ describe('parsePodSandbox', () => {
 });
 
 describe('parseContainer', () => {
-  it('decodes what the runtime encoded', () =>
+  it('decodes a container that the runtime encoded', () =>
     fc.assert(
       fc.property(container, (original) => {
         const bytes = synchronizeRequest.encode({ containers: [formatContainer(original)] });

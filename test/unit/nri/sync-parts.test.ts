@@ -8,7 +8,7 @@ const encode = (pods: number, containers: number) =>
 const exhausted = expect.objectContaining({ status: 8 });
 
 describe('SyncParts', () => {
-  it('joins the parts in order, and starts anew after the last one', () => {
+  it('joins the parts in order, and starts a new list after the last part', () => {
     const parts = new SyncParts({ bytes: 1000, entries: 10 });
     expect(parts.add({ pods: [{ id: 'a' }], more: true })).toBeUndefined();
     expect(parts.add({ pods: [{ id: 'b' }], containers: [{ id: 'x' }], more: true })).toBeUndefined();
@@ -19,7 +19,7 @@ describe('SyncParts', () => {
     expect(parts.add({})).toEqual({ pods: [], containers: [] });
   });
 
-  it('rejects more bytes than the limit, and keeps none of them', () => {
+  it('rejects more bytes than the limit, and then drops all parts', () => {
     const parts = new SyncParts({ bytes: 25, entries: 10 });
     parts.reserve(Buffer.alloc(20));
     parts.add({ pods: [{ id: 'a' }], more: true });

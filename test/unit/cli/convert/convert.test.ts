@@ -73,7 +73,7 @@ describe('netdra convert', () => {
     },
   );
 
-  it('notes a file without anything to convert beside others', async () => {
+  it('prints a note on a file without anything to convert if another file has objects to convert', async () => {
     using dir = tempDir();
     const paths = ['policy.yaml', 'none.yaml'].map((name) => join(dir.path, name));
     writeFileSync(paths[0]!, policy('{ resourceName: nic, nicSelector: { pfNames: [a] } }'));
@@ -135,7 +135,7 @@ describe('netdra convert', () => {
     expect(isComplete).toBe(true);
   });
 
-  it('only notes a policy without effect if an earlier one gives its VFs the same settings', async () => {
+  it('prints only a note on a policy without effect if an earlier policy has the same settings', async () => {
     const both = (numVfs: number) =>
       policy('{ resourceName: one, numVfs: 16, nicSelector: { pfNames: [a] } }') +
       second(`{ resourceName: one, numVfs: ${numVfs}, nicSelector: { pfNames: ["a#0-3"] } }`);
@@ -145,7 +145,7 @@ describe('netdra convert', () => {
     expect((await convertText(both(8), { takeOver: true })).isComplete).toBe(false);
   });
 
-  it('reports the second number of VFs of a PF with --take-over', async () => {
+  it('with --take-over, reports a second policy that sets another number of VFs for the same PF', async () => {
     const both =
       policy('{ resourceName: one, numVfs: 16, nicSelector: { pfNames: ["a#0-3"] } }') +
       second('{ resourceName: two, numVfs: 8, nicSelector: { pfNames: ["a#4-7"] } }');
@@ -178,7 +178,7 @@ describe('netdra convert', () => {
       return await convertText(network(text));
     };
 
-    it('keeps the sysctls of each, and the later value of one', async () => {
+    it('merges the sysctls of all plugins; the last plugin wins', async () => {
       const { yaml } = await tuned(
         { sysctl: { 'net.ipv4.conf.IFNAME.arp_filter': '1', 'net.ipv4.conf.IFNAME.rp_filter': '1' } },
         { sysctl: { 'net.ipv4.conf.IFNAME.rp_filter': '2' } },
@@ -188,7 +188,7 @@ describe('netdra convert', () => {
       );
     });
 
-    it('lets claims set the MAC address that pods could set', async () => {
+    it('lets claims set the MAC address if pods could set it', async () => {
       const { yaml, isComplete, remarks } = await tuned(
         { capabilities: { mac: true } },
         { capabilities: { mac: true } },
@@ -197,13 +197,13 @@ describe('netdra convert', () => {
       expect([isComplete, remarks]).toEqual([true, expect.stringContaining('in the claim instead of the annotation')]);
     });
 
-    it('lets claims set the MAC address that pods could set, also where the plugins keep the work', async () => {
+    it('lets claims set the MAC address if pods could set it, even if the CNI plugins are kept', async () => {
       const { yaml, isComplete } = await tuned({ capabilities: { mac: true } }, { type: 'sbr' });
       expect(yaml).toMatch(/attach: cni\n(.*\n)*? +overridable:\n +- macAddress\n/);
       expect(isComplete).toBe(true);
     });
 
-    it('names a capability that it does not know', async () => {
+    it('reports a capability that it does not know', async () => {
       const { isComplete, remarks } = await tuned({ capabilities: { speed: true } });
       expect([isComplete, remarks]).toEqual([false, expect.stringMatching(/capabilities\.speed: not converted/)]);
     });
@@ -253,7 +253,7 @@ describe('netdra convert', () => {
     expect(remarks).toMatch(/nics\b.* dra\.net.*: add the DeviceClass to the input/);
   });
 
-  it('reports a request whose class is missing even if the claim has another request that can be converted', async () => {
+  it('reports a request with a missing class even if another request of the claim can be converted', async () => {
     const own = 'deviceClassName: sriovnetwork.k8snetworkplumbingwg.io';
     const requests = `[{ name: vf, exactly: { ${own} } }, { name: nic, exactly: { deviceClassName: nics } }]`;
     const config = `[{ requests: [nic], ${dranetConfig.slice(1)}]`;
@@ -396,12 +396,15 @@ describe('netdra convert', () => {
     expect(remarks.includes('for whole NICs set keepHostConfig: true in the class')).toBe(kind === undefined);
   });
 
-  it.each([3_000, 100_000])('leaves it open which devices an expression of %i levels selects', async (levels) => {
-    const inner = 'device.attributes["dra.net"].isSriovVf && device.driver == "dra.net"';
-    const { yaml, remarks } = await convertText(deviceClass(`${'!('.repeat(levels)}${inner}${')'.repeat(levels)}`));
-    expect(yaml).not.toContain('keepHostConfig');
-    expect(remarks).toContain('for whole NICs set keepHostConfig: true in the class');
-  });
+  it.each([3_000, 100_000])(
+    'does not decide whether an expression with %i nested levels selects whole NICs',
+    async (levels) => {
+      const inner = 'device.attributes["dra.net"].isSriovVf && device.driver == "dra.net"';
+      const { yaml, remarks } = await convertText(deviceClass(`${'!('.repeat(levels)}${inner}${')'.repeat(levels)}`));
+      expect(yaml).not.toContain('keepHostConfig');
+      expect(remarks).toContain('for whole NICs set keepHostConfig: true in the class');
+    },
+  );
 
   it('reports a route whose destination is not a network', async () => {
     const { remarks } = await convertText(routeTo('x/0'));

@@ -75,7 +75,7 @@ describe('netdra convert of a network', () => {
     else expect(remarks).toContain(`object: note: netdra ${note}`);
   });
 
-  it('notes nothing about an interface that pods do not have', async () => {
+  it('prints no note on a closed interface if the VF is in user space anyway', async () => {
     const { config, remarks } = await convert([sriov], 'vfio-pci');
     expect(config.driver).toBe('vfio-pci');
     expect(remarks).not.toContain('closes the interface');
