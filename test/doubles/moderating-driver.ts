@@ -28,7 +28,8 @@ export class ModeratingDriver extends EthtoolConnection {
   readonly #options: ModeratingDriverOptions;
 
   constructor(values: EthtoolValues, options: ModeratingDriverOptions = {}) {
-    super(new RequestSocket({ exchange: async () => undefined, close: () => undefined }));
+    const nothing = async () => undefined;
+    super(new RequestSocket({ exchange: nothing, ended: nothing, close: nothing }));
     this.values = values;
     this.#options = options;
   }

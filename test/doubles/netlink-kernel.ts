@@ -17,6 +17,7 @@ function kernelEnd(answer: Answer) {
         await setImmediate();
       }
     },
+    ended: async () => undefined,
     close: () => undefined,
   };
 }

@@ -1,8 +1,9 @@
 import { readdirSync } from 'node:fs';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { moveLink, NetnsHandle, openInNetns, RtnlConnection } from '../../src/node/netlink/index.ts';
 import { KernelSocket } from '../../src/node/netlink/kernel-socket.ts';
 import { RequestSocket } from '../../src/node/netlink/socket.ts';
+import { takeThread } from '../../src/node/netlink/threads.ts';
 import { TestNetns } from '../doubles/netns.ts';
 
 const routeProtocol = 0;
@@ -72,6 +73,7 @@ describe('KernelSocket', () => {
           datagrams += datagram.length;
           onDatagram(datagram);
         }),
+      ended: () => socket.ended(),
       close: () => socket.close(),
     };
     using connection = new RtnlConnection(new RequestSocket(counting));
@@ -85,6 +87,68 @@ describe('KernelSocket', () => {
     expect(await connection.addresses()).toHaveLength(201);
     expect(datagrams).toBeGreaterThan(10_000);
     expect(await connection.addresses(999)).toEqual([]);
+  });
+
+  it('does not send a request that was given up while it waited', async () => {
+    using stack = new DisposableStack();
+    const host = stack.use(stack.use(new TestNetns('host')).open());
+    const pod = stack.use(stack.use(new TestNetns('pod')).open());
+    const connection = stack.use(RtnlConnection.open(host));
+    await connection.createVeth({ name: 'vf0', peer: { name: 'peer0' } });
+    const { index } = (await connection.link({ name: 'vf0' }))!;
+    const never = new AbortController().signal;
+    const threads = await Promise.all([1, 2, 3].map(() => takeThread(never)));
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    stack.defer(() => vi.useRealTimers());
+    // The first waits for a thread, the second for the first.
+    const [large, move] = [connection.links(), connection.setLink(index, { netns: pod })];
+    const given = Promise.allSettled([large, move]);
+    for (let exchange = 0; exchange < 2; exchange++) {
+      await new Promise(setImmediate);
+      await vi.advanceTimersByTimeAsync(10_000);
+    }
+    expect(await given).toMatchObject([
+      { reason: { code: 'netlink-lost', retriable: true } },
+      { reason: { code: 'netlink-lost', retriable: true } },
+    ]);
+    for (const thread of threads) thread[Symbol.dispose]();
+    expect((await connection.links()).map(({ name }) => name).sort()).toEqual(['lo', 'peer0', 'vf0']);
+  });
+
+  it('moves a link into the pod that was meant if the kernel is so late that the descriptor names another pod', async () => {
+    using stack = new DisposableStack();
+    const open = (name: string) => stack.use(stack.use(new TestNetns(name)).open());
+    const [host, pod] = [open('host'), open('pod')];
+    const otherNetns = stack.use(new TestNetns('other'));
+    const socket = openInNetns(host, () => new KernelSocket(routeProtocol));
+    const hung = Promise.withResolvers<void>();
+    let isHung = false;
+    let last = Promise.resolve();
+    // Gives up at once, as after 10 s, and the kernel executes the request later.
+    const late = {
+      exchange: (requests: Buffer, onDatagram: (datagram: Buffer) => void) => {
+        if (!isHung) return socket.exchange(requests, onDatagram);
+        last = hung.promise.then(() => socket.exchange(requests, onDatagram));
+        return Promise.reject(new Error('the kernel does not answer within 10000 ms'));
+      },
+      ended: () => last,
+      close: () => socket.close(),
+    };
+    const connection = stack.use(new RtnlConnection(new RequestSocket(late)));
+    await connection.createVeth({ name: 'vf0', peer: { name: 'peer0' } });
+    const { index } = (await connection.link({ name: 'vf0' }))!;
+    const inPod = stack.use(RtnlConnection.open(pod));
+    isHung = true;
+    const { fd } = pod;
+    await expect(connection.setLink(index, { netns: pod })).rejects.toMatchObject({ code: 'netlink-lost' });
+    pod[Symbol.dispose]();
+    const others = Array.from({ length: 64 }, () => stack.use(otherNetns.open()));
+    expect(others.map((other) => other.fd)).toContain(fd);
+    const before = openDescriptors();
+    hung.resolve();
+    await last;
+    expect((await inPod.links()).map(({ name }) => name)).toEqual(['lo', 'vf0']);
+    await expect.poll(openDescriptors).toBeLessThan(before);
   });
 
   it('closes its descriptor exactly once, after all pending requests', async () => {

@@ -53,20 +53,29 @@ export class KernelSocket {
 
   /**
    * Sends one or more requests, which are executed one after the other; the last one decides when the answer is complete,
-   * and a request for a table must be alone. Exchanges run one after the other.
+   * and a request for a table must be alone. Exchanges run one after the other. One that is given up before it is sent is
+   * not sent; the kernel may still execute one that hangs.
    * @param onDatagram gets each datagram of the answer, whose bytes are overwritten after the call
    * @throws Error if a system call fails, the answer is cut off, or a hung kernel has not answered after 10 s
    */
   exchange(requests: Buffer, onDatagram: (datagram: Buffer) => void): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
-    const isLate = () => reject(new Error(`the kernel does not answer within ${kernelTimeoutMs} ms`));
+    let isLate = false;
     // Every request passes here: a signal and a clock for each take longer than the kernel's part.
-    const timer = setTimeout(isLate, kernelTimeoutMs);
+    const timer = setTimeout(() => {
+      isLate = true;
+      reject(new Error(`the kernel does not answer within ${kernelTimeoutMs} ms`));
+    }, kernelTimeoutMs);
     this.#last = this.#last
-      .then(() => this.#exchange(requests, onDatagram))
+      .then(() => this.#exchange(requests, () => !isLate && !this.#isClosed, onDatagram))
       .then(resolve, reject)
       .finally(() => clearTimeout(timer));
     return promise;
+  }
+
+  /** Resolves when the kernel has finished all exchanges that were started before, also those given up. */
+  ended(): Promise<void> {
+    return this.#last;
   }
 
   close(): void {
@@ -75,10 +84,9 @@ export class KernelSocket {
     void this.#last.then(() => closeSync(this.#descriptor));
   }
 
-  async #exchange(request: Buffer, onDatagram: (datagram: Buffer) => void): Promise<void> {
-    if (this.#isClosed) return;
+  async #exchange(request: Buffer, isWanted: () => boolean, onDatagram: (datagram: Buffer) => void): Promise<void> {
     const { sendAsync } = loadSystemCalls();
-    const sent = await sendAsync(this.#descriptor, request);
+    const sent = await sendAsync(this.#descriptor, request, isWanted);
     if (sent !== request.length) throw new Error('send(2) failed');
     const buffer = spareBuffers.pop() ?? Buffer.allocUnsafeSlow(answerBytes);
     try {

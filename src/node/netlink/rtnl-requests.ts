@@ -1,6 +1,8 @@
 import { FlagsNew } from 'netlink';
 import { decodeAnswer, type RequestSubject } from './errors.ts';
+import type { NetnsReference } from './link.ts';
 import type { NetlinkMessage } from './messages.ts';
+import { NetnsHandle } from './netns.ts';
 import { type DumpLimit, isCutOff, type NetlinkRequest, type RequestSocket } from './socket.ts';
 
 /** `RTM_*` of Linux `rtnetlink.h`. */
@@ -82,6 +84,19 @@ export class RtnlRequests implements Disposable {
 
   async change(type: number, payload: Uint8Array[], subject: RequestSubject): Promise<void> {
     await this.#socket.request({ type, payload }, subject);
+  }
+
+  /**
+   * Makes a change that names a network namespace. The kernel looks up the descriptor when it gets to the request, which
+   * may be after the request has failed here and the caller has closed its own: it gets one that is open until then.
+   */
+  async changeInto(netns: NetnsReference, change: (netns: NetnsReference) => Promise<void>): Promise<void> {
+    const own = NetnsHandle.open(`/proc/self/fd/${netns.fd}`);
+    try {
+      await change({ path: netns.path, fd: own.fd });
+    } finally {
+      void this.#socket.ended().finally(() => own[Symbol.dispose]());
+    }
   }
 
   [Symbol.dispose](): void {

@@ -22,7 +22,6 @@ import {
   type Link,
   LinkAttribute,
   type LinkChange,
-  type NetnsReference,
 } from './link.ts';
 import type { LinkFinder, LinkSelector, LinkWriter } from './link-access.ts';
 import { createLinkTable, type LinkTable, type LinkTableLimit } from './link-table.ts';
@@ -49,7 +48,6 @@ export interface NewLink {
   name: string;
   hardwareAddress?: string;
   mtuBytes?: number;
-  netns?: NetnsReference;
 }
 
 export type NewBond = NewLink & BondOptions;
@@ -232,6 +230,11 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
 
   /** @throws NetlinkError `netlink-refused` with `EEXIST` for a name that is taken, `ENODEV` if the link is gone */
   async setLink(index: number, change: LinkChange): Promise<void> {
+    if (change.netns === undefined) return await this.#setLink(index, change);
+    await this.#requests.changeInto(change.netns, (netns) => this.#setLink(index, { ...change, netns }));
+  }
+
+  async #setLink(index: number, change: LinkChange): Promise<void> {
     const payload = encodeLinkChange(index, change);
     const verb = change.netns === undefined ? 'change' : `move to ${change.netns.path}`;
     const what = `${verb} (${Object.keys(change).join(', ')}) link`;
@@ -281,7 +284,7 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
     await addEntry(this.#requests, table, index, entry);
   }
 
-  /** Creates both ends in this namespace unless their `netns` names another one. */
+  /** Creates both ends in this namespace. */
   async createVeth({ peer, ...end }: NewVeth): Promise<void> {
     await this.#createLink(end, 'veth', encodeVethPeer(peer), `create veth pair with ${peer.name}`);
   }

@@ -65,7 +65,7 @@ const maxTogether = 16;
 /** Length of an `NLMSG_DONE` with its errno. */
 const doneBytes = header.bytes + 4;
 
-type SocketCalls = Pick<KernelSocket, 'exchange' | 'close'>;
+type SocketCalls = Pick<KernelSocket, 'exchange' | 'ended' | 'close'>;
 
 /**
  * Sends requests over a netlink socket, in the order of the calls, and returns the complete answer to each. Waiting
@@ -117,6 +117,11 @@ export class RequestSocket implements Disposable {
     }
     const message = `cannot ${describe(subject)}: the table changed during each attempt`;
     throw new NetlinkError('netlink-interrupted', message, { ...factsOf(subject), retriable: true });
+  }
+
+  /** Resolves when the kernel has finished all requests that were sent before, also those that have failed here. */
+  ended(): Promise<void> {
+    return this.#socket.ended();
   }
 
   [Symbol.dispose](): void {

@@ -19,8 +19,8 @@ interface SystemCalls {
   setsockopt: (descriptor: number, level: number, option: number, value: Buffer, bytes: number) => number;
   send: (descriptor: number, message: Buffer, bytes: number, flags: number) => number;
   recv: (descriptor: number, buffer: Buffer, bytes: number, flags: number) => number;
-  /** Runs in a thread. */
-  sendAsync: (descriptor: number, message: Buffer) => Promise<number>;
+  /** Runs in a thread. @param isWanted asked when a thread is free: `false` makes the call fail before it is made */
+  sendAsync: (descriptor: number, message: Buffer, isWanted: () => boolean) => Promise<number>;
   /** Runs in a thread. */
   recvAsync: (descriptor: number, buffer: Buffer, flags: number) => Promise<number>;
   errno: () => number;
@@ -43,8 +43,8 @@ export function loadSystemCalls(): SystemCalls {
     setsockopt: library.func('int setsockopt(int fd, int level, int option, const void *value, uint32_t size)'),
     send,
     recv,
-    sendAsync: (descriptor, message) => inThread(send, descriptor, message, 0),
-    recvAsync: (descriptor, buffer, flags) => inThread(recv, descriptor, buffer, flags),
+    sendAsync: (descriptor, message, isWanted) => inThread(send, descriptor, message, 0, isWanted),
+    recvAsync: (descriptor, buffer, flags) => inThread(recv, descriptor, buffer, flags, () => true),
     errno: () => koffi.errno(),
   };
   return resolved;
@@ -59,10 +59,17 @@ export function switchOn(descriptor: number, option: number): boolean {
 /** A library function as koffi returns it. */
 type KoffiFunction = ReturnType<ReturnType<typeof koffi.load>['func']>;
 
-function inThread(call: KoffiFunction, descriptor: number, data: Buffer, flags: number): Promise<number> {
+function inThread(
+  call: KoffiFunction,
+  descriptor: number,
+  data: Buffer,
+  flags: number,
+  isWanted: () => boolean,
+): Promise<number> {
   const { promise, resolve, reject } = Promise.withResolvers<number>();
   enterThread(() => {
     try {
+      if (!isWanted()) throw new Error('given up before a thread was free');
       call.async(descriptor, data, data.length, flags, (error: Error | null, result: number) => {
         leaveThread();
         if (error) reject(error);

@@ -33,6 +33,7 @@ class KernelEnd {
       this.#end = (error) => (error === undefined ? resolve() : reject(error));
     });
   }
+  ended = async () => undefined;
   close = () => {
     this.closed = true;
   };
