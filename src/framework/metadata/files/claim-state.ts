@@ -4,20 +4,31 @@ import { defined } from '../../../lib/defined.ts';
 import { deepFreeze } from '../../../lib/freeze.ts';
 import { type MetadataVersion, metadataVersions } from '../document/codec.ts';
 import { decodeAttributes, decodeDevice } from '../document/decode.ts';
-import { type ClaimIdentity, claimName, type DeviceMetadata } from '../document/document.ts';
+import { type ClaimIdentity, claimName, type DeviceAttributes, type DeviceMetadata } from '../document/document.ts';
 import { formatGoJson, parseExactJson } from '../document/json-stream.ts';
 import { MetadataError } from '../errors.ts';
 import { type LayoutName, layoutNames, type PublishedDevice, type RequestContent } from '../layouts/layout.ts';
 import { claimDirName } from '../layouts/paths.ts';
 import type { RequestRecord } from './claim-record.ts';
 
+/** A device of a prepared claim, with its attributes in the ResourceSlice. */
+interface RecordedDevice extends PublishedDevice {
+  /** Attributes that the driver gave at the last prepare, which override these. */
+  given?: DeviceAttributes;
+}
+
 /** State of one request of a prepared claim. */
 export interface RequestState extends RequestRecord {
-  devices: PublishedDevice[];
+  devices: RecordedDevice[];
   /** The highest generation that containers ever got; 0 if no file was written yet. */
   generation: number;
   /** Content of the files; absent while containers must find none. */
-  content?: { devices: DeviceMetadata[]; since: string };
+  content?: {
+    devices: DeviceMetadata[];
+    /** The devices as the last update gave them, without what the last prepare has added; absent: as in `devices`. */
+    updated?: DeviceMetadata[];
+    since: string;
+  };
   /**
    * Whether its containers wait at the gate: then files without content are blank. Otherwise such files are missing, which
    * keeps containers from starting.
@@ -79,6 +90,10 @@ const stateSchema = z.object({
             .unknown()
             .optional()
             .transform((value) => decodeAttributes(value ?? {}, 'attributes')),
+          given: z
+            .unknown()
+            .transform((value) => decodeAttributes(value, 'given'))
+            .optional(),
         }),
       ),
       extendedResources: z.array(z.string()).optional(),
@@ -87,6 +102,7 @@ const stateSchema = z.object({
       content: z
         .object({
           devices: z.array(z.unknown().transform(decodeRecorded)),
+          updated: z.array(z.unknown().transform(decodeRecorded)).optional(),
           since: z.string(),
         })
         .optional(),
@@ -179,7 +195,11 @@ export function contentOf(state: ClaimState, base: string, driver: string): Requ
   const identity = { claim, ...defined({ podClaimName }) };
   const document = content && { ...identity, generation, request, devices: content.devices };
   const more = defined({ podUid, document, versions, extendedResources, readySince: content?.since });
-  return { ...identity, request, driver, published: devices, ...more };
+  const published = devices.map(({ given, attributes, ...device }) => ({
+    ...device,
+    attributes: { ...attributes, ...given },
+  }));
+  return { ...identity, request, driver, published, ...more };
 }
 
 /** @throws TypeError for a base name that the claim does not have: callers have checked */

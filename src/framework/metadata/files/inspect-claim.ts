@@ -28,7 +28,7 @@ export interface InspectedRequest {
   base: string;
   /** Generation of the content; 0: none was ever written. */
   generation: number;
-  devices: PublishedDevice[];
+  devices: readonly PublishedDevice[];
   /** Recorded metadata of its devices. */
   content?: DeviceMetadata[];
 }
@@ -64,12 +64,12 @@ export async function inspectClaim(
   return {
     claim: state.claim,
     ...defined({ podClaimName, podUid, gate }),
-    requests: Object.entries(state.requests).map(([base, { name, generation, devices, content }]) => ({
+    requests: Object.entries(state.requests).map(([base, { name, generation, content }]) => ({
       // Without layouts, containers got no file.
       name,
       base,
       generation: state.layouts.length === 0 ? 0 : generation,
-      devices,
+      devices: contentOf(state, base, driver).published,
       ...defined({ content: content?.devices }),
     })),
     files: bases.flatMap((base) => state.layouts.map((layout) => inspectFile(driver, dirs, state, base, layout))),

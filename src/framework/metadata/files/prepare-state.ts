@@ -98,10 +98,8 @@ function prepareRequest(
   const given = prepared === 'deferred' ? [] : prepared;
   const published = devices.map((device) => ({
     ...device,
-    attributes: {
-      ...(attributesOf(device) ?? findDevice(kept?.devices, device)?.attributes),
-      ...findDevice(given, device)?.attributes,
-    },
+    attributes: attributesOf(device) ?? findDevice(kept?.devices, device)?.attributes ?? {},
+    ...defined({ given: findDevice(given, device)?.attributes }),
   }));
   const request: RequestState = {
     name,
@@ -113,18 +111,31 @@ function prepareRequest(
   if (prepared === 'deferred') {
     return { ...request, ...defined({ content: known, isGated: isGated || undefined }) };
   }
-  const merged = given.map((device) => mergeDevice(findDevice(known?.devices, device), device));
-  return withContent({ ...request, ...defined({ content: kept?.content }) }, merged, now);
+  // What only an earlier prepare gave is over.
+  const updated = known?.updated ?? known?.devices ?? [];
+  const merged = given.map((device) => mergeDevice(findDevice(updated, device), device));
+  return withContent({ ...request, ...defined({ content: kept?.content }) }, merged, now, updated);
 }
 
 /**
- * Returns the request with this content and the next generation; the request itself if the content is unchanged.
+ * Returns the request with this content, and the next generation unless its files would look the same; the request itself
+ * if nothing changes.
  * @param now start time of the content, if there was none before
+ * @param updated the part of it that an update gave
  */
-export function withContent(request: RequestState, devices: DeviceMetadata[], now: Date): RequestState {
+export function withContent(
+  request: RequestState,
+  devices: DeviceMetadata[],
+  now: Date,
+  updated: DeviceMetadata[] = devices,
+): RequestState {
   const { name, generation, content } = request;
-  if (content !== undefined && looksSame(name, content.devices, devices)) return request;
-  return { ...request, generation: generation + 1, content: { devices, since: content?.since ?? formatTime(now) } };
+  const since = content?.since ?? formatTime(now);
+  const part = isDeepStrictEqual(updated, devices) ? {} : { updated };
+  if (content === undefined || !looksSame(name, content.devices, devices))
+    return { ...request, generation: generation + 1, content: { devices, since, ...part } };
+  const { updated: before, ...rest } = content;
+  return isDeepStrictEqual(before, part.updated) ? request : { ...request, content: { ...rest, ...part } };
 }
 
 /** Merges a device: known values stay where the driver reports less at prepare than in an earlier update. */
