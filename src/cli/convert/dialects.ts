@@ -60,7 +60,9 @@ export const draDriverSriov: Dialect = {
       } else {
         config.attach = 'cni';
         config.networkAttachmentDefinition = { name, ...(namespace !== undefined && { namespace }) };
-        parameters.note('netAttachDefName', "set cni.enabled and cni.definitionNamespaces in the chart's values");
+        const plugins = 'for plugins outside its default, cni.allowedPlugins';
+        const values = `set cni.enabled, cni.definitionNamespaces and, ${plugins}, in the chart's values`;
+        parameters.note('netAttachDefName', values);
       }
     }
     parameters.end();

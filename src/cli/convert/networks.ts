@@ -1,6 +1,7 @@
 import { mergeVfConfigs } from '../../driver/model/index.ts';
 import { interfaceSysctlPattern } from '../../node/netlink/index.ts';
 import { loseBond } from './bond.ts';
+import { noteFiles, valuesFor } from './cni-values.ts';
 import type { Estate, Network, ResourceConfig } from './estate.ts';
 import { FieldReader } from './field-reader.ts';
 import type { ConversionReport, InputObject } from './report.ts';
@@ -143,8 +144,8 @@ function ownConfig(fields: FieldReader, names: typeof operatorNames): NetworkCon
 function withIpam(fields: FieldReader, ipam: FieldReader | undefined): NetworkConfig {
   const type = ipam?.text('type');
   if (ipam === undefined || type === undefined) return {};
-  fields.note('ipam', `netdra runs the plugin ${type}: set cni.enabled in the chart's values`);
-  if (type === 'dhcp') fields.note('ipam', 'the daemon of the plugin dhcp has to run on the node, as before');
+  fields.note('ipam', `netdra runs the plugin ${type}: ${valuesFor([type])}`);
+  noteFiles(fields, 'ipam', ipam);
   return { ipam: Object.fromEntries(ipam.names().map((name) => [name, ipam.raw(name)])) };
 }
 
@@ -205,8 +206,11 @@ function addNetwork(estate: Estate, network: Network, rest: readonly FieldReader
     ...rest.flatMap((plugin) => openedBy(plugin, capabilitiesOf(plugin), 'plugins')),
   ]);
   const { of, name, namespace } = network;
+  const ipams = rest.flatMap((plugin) => (plugin.isSet('ipam') ? plugin.object('ipam') : []));
+  const types = [...rest, ...ipams].flatMap((plugin) => plugin.text('type') ?? []);
   const what = `netdra has no settings for the plugin ${foreign}: the network keeps its plugins`;
-  reader.note(field, `${what}, so set cni.enabled and cni.definitionNamespaces: [${namespace}] in the chart's values`);
+  reader.note(field, `${what}, so ${valuesFor(types, namespace)}`);
+  for (const ipam of ipams) noteFiles(reader, field, ipam);
   if (of.kind !== 'NetworkAttachmentDefinition') {
     const why = `netdra runs the definition ${namespace}/${name}, which the operator deletes with the ${of.kind}`;
     reader.note(field, `${why}: save it before you remove the operator, and apply it again`);

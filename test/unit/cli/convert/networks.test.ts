@@ -1,5 +1,9 @@
-import { loadAll } from 'js-yaml';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { load, loadAll } from 'js-yaml';
 import { describe, expect, it } from 'vitest';
+import { repository } from '../../../../scripts/run-command.ts';
+import { allowedPlugins } from '../../../../src/cli/convert/cni-values.ts';
 import { convertText } from './convert-text.ts';
 
 /** A NetworkAttachmentDefinition with a chain of plugins, and the VFs that it is for. */
@@ -73,6 +77,59 @@ describe('netdra convert of a network', () => {
     const { remarks } = await convert(plugins);
     if (note === undefined) expect(remarks).not.toContain('closes the interface');
     else expect(remarks).toContain(`object: note: netdra ${note}`);
+  });
+
+  const withIpam = (ipam: object) => [{ ...sriov, ipam }];
+  it.each<[string, object[], string[]]>([
+    [
+      'an IPAM plugin of another project',
+      withIpam({ type: 'nv-ipam', poolName: 'a' }),
+      [
+        "netdra runs the plugin nv-ipam: set cni.enabled and add nv-ipam to cni.allowedPlugins in the chart's values",
+        "the driver's pod has the files that nv-ipam reads on the node only if they are below cni.binDirectoryPath or",
+      ],
+    ],
+    [
+      'whereabouts as OpenShift has it',
+      withIpam({ type: 'whereabouts', range: '192.0.2.0/24' }),
+      [
+        "netdra runs the plugin whereabouts: set cni.enabled in the chart's values",
+        "the driver's pod has no /etc/cni/net.d, where whereabouts has its configuration: copy it and its kubeconfig below",
+      ],
+    ],
+    [
+      'whereabouts with a configuration elsewhere',
+      withIpam({ type: 'whereabouts', configuration_path: '/etc/whereabouts.conf' }),
+      ["the driver's pod has no /etc/whereabouts.conf, where whereabouts has its configuration"],
+    ],
+    ['dhcp', withIpam({ type: 'dhcp' }), ['with its socket below cni.stateDirectoryPath: set daemonSocketPath in']],
+    [
+      'a chain with plugins of other projects',
+      [sriov, { type: 'portmap' }, { type: 'rdma', ipam: { type: 'nv-ipam' } }, { type: 'sbr' }],
+      [
+        "set cni.enabled and cni.definitionNamespaces: [apps] and add portmap, rdma, nv-ipam to cni.allowedPlugins in the chart's values",
+        'the files that nv-ipam reads on the node',
+      ],
+    ],
+  ])('notes what %s needs to run in the values and files of the driver', async (_, plugins, notes) => {
+    const { remarks } = await convert(plugins);
+    for (const note of notes) expect(remarks).toContain(note);
+  });
+
+  it.each([
+    { type: 'host-local', subnet: '192.0.2.0/24' },
+    { type: 'whereabouts', configuration_path: '/opt/cni/bin/whereabouts.d/whereabouts.conf' },
+    { type: 'dhcp', daemonSocketPath: '/var/lib/cni/dhcp.sock' },
+  ])('prints no note on files that the pod of the driver has: %j', async (ipam) => {
+    const { remarks } = await convert(withIpam(ipam));
+    expect(remarks).not.toContain("the driver's pod has");
+    expect(remarks).not.toContain('with its socket');
+    expect(remarks).not.toContain('allowedPlugins');
+  });
+
+  it('has the plugins that the chart allows by default', () => {
+    const values = load(readFileSync(join(repository, 'deploy/helm/netdra/values.yaml'), 'utf8'));
+    expect(values).toMatchObject({ cni: { allowedPlugins } });
   });
 
   it('prints no note on a closed interface if the VF is in user space anyway', async () => {
