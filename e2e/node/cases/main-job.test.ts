@@ -41,7 +41,7 @@ describe.each([...containerdSeries])('netdra on containerd %s', (version) => {
     return stdout.split('\n').filter((line) => line !== '');
   }
 
-  it('gives a container a read-only file of generation 1 with the addresses assigned after CNI', async () => {
+  it('gives a container a read-only metadata file of generation 1 with the addresses that CNI assigned', async () => {
     await startDriver();
     const pod = await addVfPod(bench, 'fast-net', 0, { mtu: 1400, addresses: ['192.0.2.10/24', '2001:db8::10/64'] });
     const sandbox = await bench.startPod(pod);
@@ -56,7 +56,7 @@ describe.each([...containerdSeries])('netdra on containerd %s', (version) => {
     expect(device?.attributes?.mtu).toEqual({ int: 1400 });
   });
 
-  it('mounts only the files of the requests that a container names', async () => {
+  it('mounts into a container only the metadata files of the requests that it names', async () => {
     await startDriver();
     await expect.poll(() => bench.api.objects('ResourceSlice'), { timeout: 20_000 }).toHaveLength(1);
     const [slice] = bench.api.objects<{ spec: { devices: { name: string }[] } }>('ResourceSlice');
@@ -82,7 +82,7 @@ describe.each([...containerdSeries])('netdra on containerd %s', (version) => {
     expect(await filesIn(await bench.startContainer(sandbox, pod, 'none'))).toEqual([]);
   });
 
-  it('writes files only while the flag is on, and keeps pods running when the flag changes', async () => {
+  it('writes metadata files only while the flag is on, and keeps pods running when the flag changes', async () => {
     await startDriver();
     const early = await addVfPod(bench, 'early', 0);
     const earlySandbox = await bench.startPod(early);
