@@ -222,7 +222,7 @@ it('a VF without a kernel driver, after a reset of its card, is reconfigured thr
   expect(states).toMatchObject([{ interfaceName: 'net1' }]);
 });
 
-it('a VF whose pod removed a route of its claim is compared with its claim at every reading except the first', async () => {
+it('a route of the claim that the pod removed is reported at every reading of the VF except the first', async () => {
   bench.createVf(1);
   const routes = [{ destination: '198.51.100.0/24' }];
   bench.prepare('c', [{ index: 1, config: { interfaceName: 'net1', addresses: ['192.0.2.10/24'], routes } }]);

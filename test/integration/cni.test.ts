@@ -122,7 +122,7 @@ const globalAddresses = (link: { addr_info: AddressInfo[] }) =>
     .sort();
 
 describe('host-local alone', () => {
-  it('assigns each container other IPv4 and IPv6 addresses from its ranges, and releases them', async () => {
+  it('assigns each container different IPv4 and IPv6 addresses from its ranges, and releases them', async () => {
     const ipam = parseCniIpam(setup.ipam(), 'test', { name: 'fast' });
     const attachment = { ipam, containerId: 'sandbox1', netnsPath: setup.pod.path, ifName: 'net1' };
     const other = { ...attachment, containerId: 'sandbox2' };

@@ -125,7 +125,7 @@ describe('configureLink', () => {
     expect(bench.own.ip('link', 'show', 'dev', 'br0')[0]).toMatchObject({ mtu: 1400 });
   });
 
-  it('hints at the Ethernet interface that neighbors need if a neighbor is rejected, and not if a rule is', async () => {
+  it('explains that neighbors need an Ethernet interface if the kernel rejects a neighbor, but not if it rejects a rule', async () => {
     using bench = await podWithTwoLinks();
     const { connection } = bench.network;
     bench.own.exec('ip', 'link', 'set', 'net1', 'mtu', '1200');

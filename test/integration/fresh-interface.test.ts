@@ -327,7 +327,7 @@ describe('findDifferences', () => {
     ]);
   });
 
-  it('compares no routes if those of the pod have too many next hops', async () => {
+  it('does not compare routes if the routes of the pod have too many next hops', async () => {
     using network = new Network();
     await network.configure(config);
     network.pod.exec('ip', 'route', 'del', '203.0.113.0/24');

@@ -182,7 +182,7 @@ describe('a NIC that keeps the configuration of the host', () => {
     expect(shown().replaceAll(/^\d+: /gm, '')).toBe(before.replaceAll(/^\d+: /gm, ''));
   });
 
-  it('is restored at the end of a claim whose pod never started, when it has not left the host', async () => {
+  it('is restored at the end of its claim even if the pod never started', async () => {
     configureHost();
     const [before, state] = [seen(setup.host, 'ens5'), await setup.state()];
     expect(await restoreLinkState(setup.hostConnection, (await setup.nic()).index, state)).toEqual([]);
@@ -236,7 +236,7 @@ describe('a NIC that keeps the configuration of the host', () => {
     await expect(setup.state()).rejects.toThrow(message);
   });
 
-  it('does not start in a pod whose eth0 has the same route', async () => {
+  it('is rejected for a pod whose eth0 has the same route', async () => {
     configureHost();
     const state = await setup.state();
     setup.pod.exec('ip', 'link', 'add', 'eth0', 'type', 'veth', 'peer', 'peer0');

@@ -5,7 +5,7 @@ import { expect, it } from 'vitest';
 import { ClaimMetadata, layouts } from '../../src/framework/metadata/index.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 
-it('a bind mount shows a file without a start gate again after it was withdrawn, and new mounts are refused meanwhile', async () => {
+it('a bind mount shows the next content of a withdrawn file without a start gate; new mounts fail until then', async () => {
   using dir = tempDir();
   using stack = new DisposableStack();
   const claim = { namespace: 'default', name: 'left', uid: 'u' };
