@@ -280,7 +280,7 @@ describe('AddressAllocator', () => {
     expect((await assign(three)).addresses).toEqual(given[0]);
   });
 
-  it('leases nothing of one IP version while the pool has no free address of the other', async () => {
+  it('leases no address of one IP version while the pool has no free address of the other version', async () => {
     world = new World({ ranges: [{ network: '192.0.2.0/28' }, { network: '2001:db8::7/128' }] });
     await assign(world.claim('one', 'db'), world.allocator());
     const before = world.leases;
@@ -291,7 +291,7 @@ describe('AddressAllocator', () => {
     expect(world.leases).toEqual(before);
   });
 
-  it('finds the lease of an attempt that was cut off, although other keys were made and freed meanwhile', async () => {
+  it('reuses the leases of an interrupted attempt, even if other keys got and released addresses meanwhile', async () => {
     const cut = world.allocator(async ({ method, path }) =>
       method === 'PUT' && path.includes('/networkaddresses/') ? 'refused' : 'answered',
     );

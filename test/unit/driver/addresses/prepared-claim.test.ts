@@ -16,7 +16,7 @@ describe('AddressAllocator of a prepared claim', () => {
     allocator = world.allocator();
   });
 
-  it('makes lost leases anew, so that no other key gets its addresses after all objects were deleted', async () => {
+  it('recreates lost leases, so that no other key gets the addresses after all objects were deleted', async () => {
     world = new World({ ranges: [{ network: '192.0.2.7/32' }, { network: '2001:db8::7/128' }] });
     allocator = world.allocator();
     const wish = world.claim('one', 'db');
@@ -35,7 +35,7 @@ describe('AddressAllocator of a prepared claim', () => {
     expect((await assign(other)).addresses).toEqual(addresses);
   });
 
-  it('makes a lost lease anew for the NetworkAddress that still has the address', async () => {
+  it('recreates a lost lease for the NetworkAddress that still has the address', async () => {
     const wish = world.claim('one', 'db');
     const { addresses } = await assign(wish);
     const before = world.leases.map(({ spec }) => spec);
@@ -44,7 +44,7 @@ describe('AddressAllocator of a prepared claim', () => {
     expect(world.leases.map(({ spec }) => spec)).toEqual(before);
   });
 
-  it('leases its addresses for the next pod, which keeps them although its claim is deleted', async () => {
+  it('leases its addresses for the next pod, which keeps them even if the claim is deleted', async () => {
     const wish = world.claim('one', 'db');
     const { addresses } = await assign(wish);
     const pod = { name: 'next', uid: 'next' };
@@ -55,7 +55,7 @@ describe('AddressAllocator of a prepared claim', () => {
     await expect(assign(world.claim('two', 'other'))).rejects.toMatchObject({ code: 'address-pool-unusable' });
   });
 
-  it('says who has got its address meanwhile', async () => {
+  it('rejects lost addresses that another NetworkAddress has got meanwhile, and names that NetworkAddress', async () => {
     const wish = world.claim('one', 'db');
     const { addresses } = await assign(wish);
     world.loseLeases();
@@ -70,15 +70,18 @@ describe('AddressAllocator of a prepared claim', () => {
     expect(await areLeased(other, addresses)).toBe(true);
   });
 
-  it.each(['api-unserved', 'api-forbidden'] as const)('changes nothing while pools are off: %s', async (code) => {
-    const wish = world.claim('one', 'db');
-    const { addresses } = await assign(wish);
-    world.loseLeases();
-    allocator = world.allocator(async ({ path }) => {
-      throw new KubeError(code, path);
-    });
-    await renew(wish, addresses);
-    expect(await areLeased(wish, addresses)).toBe(true);
-    expect(world.leases).toEqual([]);
-  });
+  it.each(['api-unserved', 'api-forbidden'] as const)(
+    'creates no lease while the API server serves no address pools: %s',
+    async (code) => {
+      const wish = world.claim('one', 'db');
+      const { addresses } = await assign(wish);
+      world.loseLeases();
+      allocator = world.allocator(async ({ path }) => {
+        throw new KubeError(code, path);
+      });
+      await renew(wish, addresses);
+      expect(await areLeased(wish, addresses)).toBe(true);
+      expect(world.leases).toEqual([]);
+    },
+  );
 });

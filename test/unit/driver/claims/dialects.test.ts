@@ -123,7 +123,7 @@ describe('a request whose class enables dialects, that is variables and files of
   });
 });
 
-describe('the pod-wide variable', () => {
+describe('the variable of a dialect for a whole pod', () => {
   const config = [fromClass({ dialects: { sriovNetwork: {} } })];
 
   it('lists the devices of all claims of the pod in every container, whichever claim is prepared first', async () => {

@@ -387,7 +387,7 @@ describe('a VF with guaranteed bandwidth', () => {
     );
   });
 
-  it('counts for its claim until that claim is unprepared, even if a new claim has the same name', async () => {
+  it('uses bandwidth of its port until its claim is unprepared, even if a new claim has the same name', async () => {
     bench.bandwidth = { guaranteedMbps: 600, portMbps: 1000 };
     expect(await bench.prepare(allocated('a', ['dev-1']))).not.toHaveProperty('error');
     const next = allocated('a', ['dev-2']);

@@ -86,7 +86,7 @@ describe('Driver with addressPool', () => {
     expect(wishes[1]).toEqual(wishes[0]);
   });
 
-  it('renews the leases of a claim that is prepared again, with its stored addresses, also for a pod without its set', async () => {
+  it("renews the leases of a claim that is prepared again, even if the pod's StatefulSet is gone", async () => {
     const claim = templateClaim('web-0');
     await bench.prepare(claim);
     owners = [];
@@ -95,7 +95,7 @@ describe('Driver with addressPool', () => {
     expect(renewed).toEqual([[wish, addresses]]);
   });
 
-  it('renews the leases of a claim that passes to the next pod, which does not start without', async () => {
+  it('renews the leases of a claim that passes to the next pod, and fails the claim if that fails', async () => {
     const claim = claimWith({ addressPool: { name: 'lan', key: 'db' } });
     await bench.prepare(claim);
     const reservedFor = [{ resource: 'pods', name: 'next', uid: 'next' }];

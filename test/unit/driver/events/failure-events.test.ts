@@ -55,7 +55,7 @@ describe('withClaimEvents', () => {
     });
   });
 
-  it('reports only on the claim that unprepare could not release devices, since the pod may be gone', async () => {
+  it('reports a failed unprepare only on the claim, since the pod may be gone', async () => {
     const { events, reported } = record();
     await withClaimEvents(failing(error), events).unprepareResourceClaims([identity], { signal });
     expect(reported()).toEqual(['ResourceClaim fast-net DeviceNotReturned']);
@@ -128,7 +128,7 @@ describe('FailureEvents', () => {
     expect(reported().filter((line) => line === 'Pod web-0 DeviceNotAttached')).toHaveLength(1);
   });
 
-  it('reports that a pod waits for slow devices on the pod, not on its claims', () => {
+  it("reports a pod's wait for slow devices on the pod, not on its claims", () => {
     const { events, reports, reported } = record();
     // Also before the runtime has listed the sandbox.
     const place = { sandboxId: 's-1', podUid: 'p-1', podNamespace: pod.namespace, podName: pod.name };
@@ -138,7 +138,7 @@ describe('FailureEvents', () => {
     expect(reports[0]?.note).toMatch(/^The containers wait until .*, one after the other: 4 of 8 devices/);
   });
 
-  it('reports on the pods of a claim that they wait until the claim is prepared', () => {
+  it('reports on the pods of a claim that they wait for the claim to be prepared', () => {
     const { events, reports, reported } = record();
     const status = { reservedFor: [{ resource: 'pods', name: 'web-0', uid: 'p-1' }] };
     events.slowToPrepare({ identity, object: { status } } as never, '0 of 2 devices are prepared after 3 s');
@@ -212,7 +212,7 @@ describe('FailureEvents', () => {
     expect(reported()).toHaveLength(6);
   });
 
-  it('delays events on starts and ends of node problems that exceed the limit for events', () => {
+  it('delays events on starts and ends of node problems while the limit for events is reached', () => {
     let room = 1;
     const { events, reports } = record(() => room-- > 0);
     const faults = ['ens1', 'ens2'].map((subject) => ({

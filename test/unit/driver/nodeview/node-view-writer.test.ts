@@ -141,7 +141,7 @@ describe('NodeViewWriter', () => {
     }
   });
 
-  it('gives the object to a Node that was registered again', async ({ own }) => {
+  it('makes a Node that was registered again the owner of the object', async ({ own }) => {
     own.writer.note();
     own.clock.advance(6_000);
     await poll(() => own.logger.messages('debug')).toHaveLength(1);

@@ -46,13 +46,13 @@ describe('LostLeases', () => {
     });
   });
 
-  it('reads the leases of one prepared claim a sweep, in turn, while none is lost', async () => {
+  it('reads the leases of one prepared claim per sweep, in turn, while no lease is lost', async () => {
     for (let sweep = 0; sweep < 4; sweep++) await leases.sweep(signal);
     expect(read).toEqual(['1', '2', '4', '1']);
     expect(prepared).toEqual([]);
   });
 
-  it('prepares all claims again that have lost their leases', async () => {
+  it('prepares all claims with lost leases again', async () => {
     leased.clear();
     await expect(leases.sweep(signal)).rejects.toThrow('another key has the address');
     expect(prepared).toEqual(['1', '2', '4']);

@@ -318,7 +318,7 @@ describe('ClaimWork for the VFs of a claim', () => {
       );
     });
 
-    it('starts no container if a VF loses its address before the next attempt, when another VF has got one', async () => {
+    it('starts no container if one VF loses its address before another VF gets an address', async () => {
       await served(() => pod.set('dev-1', advertised));
       pod.set('dev-1', stateOf(1));
       pod.set('dev-2', advertised);

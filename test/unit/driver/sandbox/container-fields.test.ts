@@ -78,7 +78,7 @@ describe.each(startGates)('a container as the driver decodes it, with the start 
     return parseContainer(containerRequest.decode(trim(containerRequest.encode({ container: sent }))).container ?? {});
   }
 
-  it('has the mounts that show its requests, and none of its author', () => {
+  it('has the mounts that show its requests, but not the mounts, variables and arguments of the pod spec', () => {
     const { args, env, mounts } = containerWith(['r0'], '0');
     expect(args).toEqual([]);
     expect(env).not.toContain('PATH=');
@@ -96,7 +96,7 @@ describe.each(startGates)('a container as the driver decodes it, with the start 
     expect(guard.check(pod, containerWith(['r0', 'r1'], '0,2'))).toBe(true);
   });
 
-  it('is compared with all devices of its claim if it has more mounts than are looked at', () => {
+  it('is compared with all devices of its claim if it has more mounts than the driver decodes', () => {
     const own = Array<string>(1_000).fill(metadata.mountSources[0] ?? '');
     expect(() => guard.check(pod, containerWith(['r0'], '0', own))).toThrow(/and device vf-1 is on NUMA node 1$/);
   });

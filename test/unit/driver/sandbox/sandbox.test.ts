@@ -415,7 +415,7 @@ describe('Sandbox', () => {
       expect(done()).toEqual(['serve b', 'serve a', 'hold a: not yet']);
     });
 
-    it('keeps a claim ready that is temporarily unreadable', async () => {
+    it('keeps a temporarily unreadable claim ready', async () => {
       await sandbox.want('ready');
       work.failures.set('a', new Error('no answer'));
       done();
@@ -443,7 +443,7 @@ describe('Sandbox', () => {
       expect([sandbox.phase, sandbox.isReady('a'), clock.sleeping()]).toEqual(['ready', true, []]);
     });
 
-    it('forgets a claim that is unprepared, and serves it when it is prepared again', async () => {
+    it('forgets an unprepared claim, and serves it when it is prepared again', async () => {
       await sandbox.want('ready');
       claims = [claim('b')];
       await sandbox.refresh();

@@ -107,7 +107,7 @@ describe('StartGuard', () => {
       store.putClaim(storedClaim({ identity: ready, podUids: ['pod-1'], devices }));
     });
 
-    it('lets a container start that has only the start gate of the ready claim', () => {
+    it('allows a container that has only the start gate of the ready claim', () => {
       guard.check(pod, container(['CLAIM_claim_2=ns/other'], [otherGate]), half);
       expect(() => guard.check(pod, container([variable], [gate, otherGate]), half)).toThrow(
         /claim ns\/nic: the VF is gone$/,

@@ -79,7 +79,9 @@ describe('Store', () => {
     expect(uids()).toEqual(['u', 'w']);
   });
 
-  it('finds claims by pod at once, and soon also those that another process stores', async ({ path }) => {
+  it('finds its own claims by pod at once, and claims that another process stores soon afterwards', async ({
+    path,
+  }) => {
     using store = new Store(path);
     expect(store.claimsOfPod('p')).toEqual([]);
     store.putClaim(storedClaim({ identity, podUids: ['p', 'q'] }));

@@ -94,7 +94,7 @@ describe('createOnce', () => {
     expect([result, calls]).toMatchObject([{ index: 9, name: 'bond0', alias }, [[9, { name: 'bond0', alias }]]]);
   });
 
-  it('rejects a link of another kind that already has the first name', async () => {
+  it('fails if a link of another kind already has the wanted name', async () => {
     await expect(createSecond(undefined)).rejects.toMatchObject({ errno: 'EEXIST' });
   });
 });

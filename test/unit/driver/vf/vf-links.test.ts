@@ -50,7 +50,7 @@ it('a VF that left its pod keeps its snapshot from before the claim, even if res
 });
 
 // Otherwise the VF returned to its pod in promiscuous mode: simulation, mode liveness, seed 7003339.
-it('attaching fails if a VF that left its pod cannot be read and so not be restored', async () => {
+it('attaching fails if a VF that left its pod is unreadable, so that it cannot be restored', async () => {
   const noAnswer = new NetlinkError('netlink-lost', 'no answer to qdisc', {});
   await expect(snapshotAgain(() => Promise.reject(noAnswer))).rejects.toBe(noAnswer);
 });
