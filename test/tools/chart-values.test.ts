@@ -168,7 +168,7 @@ describe('common chart values', () => {
     ]);
   });
 
-  it('render extra objects, treating those given as text as templates', () => {
+  it('render extra objects, and evaluate extra objects given as text as templates', () => {
     const maps = renderObjects({ values: common.extraObjects ?? {} }).filter(({ kind }) => kind === 'ConfigMap');
     expect(maps.map(({ metadata }) => metadata?.name)).toEqual(['mine', 'netdra-mine']);
     expect(maps[0]).toMatchObject({ data: { text: '{{ $labels.node }}' } });

@@ -19,7 +19,7 @@ function netdra(args: string[], env: Record<string, string> = {}) {
 }
 
 describe('netdra', () => {
-  it('describes every flag of run', () => {
+  it('describes every flag of netdra run in its help', () => {
     const { status, stdout } = netdra(['run', '--help']);
     expect(status).toBe(0);
     const flags = stdout.split('\n').filter((line) => /^ {2}-/.test(line));

@@ -139,7 +139,7 @@ function systemUses(path: string, text: string): string[] {
     .map((line) => `${path}: ${line.trim()}`);
 }
 
-describe('the rooms (top folders) of src', () => {
+describe('the rooms of src (folders with import rules)', () => {
   it('are all listed in this test', () => {
     const folders = Object.keys(rooms).filter((room) => room !== 'nri');
     expect(readdirSync(join(repo, 'src')).sort()).toEqual([...folders, 'main.ts', 'program.ts'].sort());
@@ -156,7 +156,7 @@ describe('the rooms (top folders) of src', () => {
     expect(forbiddenImports('src/driver/vf/x.ts', inDriver)).toEqual(['src/driver/vf/x.ts → src/driver/sandbox/a.ts']);
   });
 
-  it('are each on one of the floors inside driver', () => {
+  it('inside driver each have a floor, which decides what they may import', () => {
     expect(readdirSync(join(repo, 'src/driver')).sort()).toEqual(driverFloors.flat().sort());
   });
 
@@ -171,7 +171,7 @@ describe('the rooms (top folders) of src', () => {
     ).toEqual([]);
   });
 
-  it('load no package in the ground room of driver', () => {
+  it('load no npm package in driver/model, the lowest room of driver', () => {
     const loaded = new Set<string>();
     const load = (path: string): string[] => {
       if (loaded.has(path)) return [];
@@ -271,7 +271,7 @@ describe('sizes and names', () => {
     ).toEqual(refused.map((_, index) => `plugin ${index + 1}`));
   });
 
-  it(`Pick and Omit cut types out of others at most ${mostCutTypes} times`, () => {
+  it(`src uses Pick and Omit at most ${mostCutTypes} times`, () => {
     const cut = sources.flatMap((path) => read(path).match(/\b(?:Pick|Omit)</g) ?? []);
     expect(cut.length).toBeGreaterThan(0);
     expect(cut.length).toBeLessThanOrEqual(mostCutTypes);

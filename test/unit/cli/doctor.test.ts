@@ -342,7 +342,7 @@ describe('runDoctor, checking the API server', () => {
     ]);
   });
 
-  it('reports what is wrong with a cluster or the connection to it', async () => {
+  it('names the fault of a cluster, or of the connection to its API server', async () => {
     await using old = await ApiServer.start({ draVersions: [] });
     expect(await askAbout(old)).toEqual([expect.stringContaining('problem API server: the API server serves none of')]);
     const gone = await ApiServer.start();

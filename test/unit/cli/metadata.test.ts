@@ -114,7 +114,7 @@ describe('viewClaimFiles', () => {
   });
 });
 
-it('viewFile reports what is wrong with a file', async () => {
+it('viewFile names the fault of an invalid file', async () => {
   const path = join(bench.path, 'x.json');
   writeFileSync(path, '{"apiVersion":"v1","kind":"Pod"}');
   const found = await viewFile(path);

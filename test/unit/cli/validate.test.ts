@@ -263,7 +263,7 @@ describe('validateFiles', () => {
     ]);
   });
 
-  describe('for a claim that the driver rejects on every node', () => {
+  describe('for claims', () => {
     const classes = [
       deviceClass('c', 'limits: { maxDevices: 1, allowedNamespaces: { names: [vendor-a] } }'),
       deviceClass('d', 'mtu: 1500'),

@@ -74,7 +74,7 @@ describe('deploy/seccomp/netdra.json', () => {
     expect(names).toEqual(expect.arrayContaining(newer));
   });
 
-  it.each(dangerous)('rejects %s', (name) => {
+  it.each(dangerous)('does not allow the system call %s', (name) => {
     expect(names).not.toContain(name);
   });
 

@@ -6,7 +6,7 @@ import { ManualClock } from '../../doubles/manual-clock.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
 
 describe('CloseWatch', () => {
-  it('tests its condition again although no close follows, since the kernel reports a close before it drops the locks', async () => {
+  it('tests its condition again without another event, since the kernel reports a close before it releases the locks', async () => {
     using dir = tempDir();
     const clock = new ManualClock();
     const [ours, theirs] = [0, 1].map(() => openSync(join(dir.path, 'lock'), 'a+')) as [number, number];

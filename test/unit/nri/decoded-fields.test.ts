@@ -86,7 +86,7 @@ describe('createTrim', () => {
     expect(env.slice(300)).toEqual([`CLAIM_${'u'.repeat(58)}`, 'CLAIM_u-1=']);
   });
 
-  it('keeps no mount of a container with more than 1,000, so that none of the wanted ones seems absent', () => {
+  it('drops all mounts of a container with more than 1,000 mounts, so that no wanted mount seems absent', () => {
     const wanted = { destination: '/d', source: '/run/own/a' };
     const others = Array.from({ length: 999 }, (_, n) => ({ destination: '/run/own/', source: `/${n}` }));
     expect(decoded({ id: 'c', mounts: [...others, wanted] })).toEqual({ id: 'c', mounts: [wanted] });

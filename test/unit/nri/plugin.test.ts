@@ -55,7 +55,7 @@ describe.each([
     methods: ['StateChange', 'StateChange', 'StateChange'],
   },
 ])('a plugin and a runtime with $style', ({ nriVersion, methods }) => {
-  it('passes each event with its pod and deadline', async () => {
+  it('a plugin passes each event with its pod and deadline to the handler', async () => {
     const events: [string, PodSandbox, CallContext][] = [];
     const on = (name: string) => (seen: PodSandbox, context: CallContext) => void events.push([name, seen, context]);
     const { runtime } = await stage(
@@ -77,7 +77,7 @@ describe.each([
     expect(fake.events).toBe(7);
   });
 
-  it('lets a handler choose the status of its error, except 12 (Unimplemented), which is sent as 2', async () => {
+  it('a plugin lets a handler choose the status of its error, except 12 (Unimplemented), which is sent as 2', async () => {
     const { runtime } = await stage(
       {
         handlers: {

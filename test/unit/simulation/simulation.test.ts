@@ -205,7 +205,7 @@ describe('a simulation mode', () => {
     expect((await simulation.runPlan(change)).violation?.rule).toBe('not-live');
   });
 
-  it('"stale" reads objects as they were after any number of changes', () => {
+  it('"stale" shows the objects as they were before the latest changes', () => {
     const store = new ObjectStore();
     const changes: StoreChange[] = [];
     store.onChange((change) => changes.push(change));

@@ -26,7 +26,7 @@ async function scrape(metrics: Metrics): Promise<Map<string, number>> {
 }
 
 describe('Metrics', () => {
-  it('exports the metrics that KEP-5304 names, from 0 on', async () => {
+  it('exports the metrics that KEP-5304 names, starting at 0', async () => {
     const metrics = create();
     metrics.readFrom({ ...facts, devicesOffered: () => 3, metadataFiles: async () => 2 });
     const values = await scrape(metrics);

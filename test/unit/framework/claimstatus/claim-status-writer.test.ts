@@ -148,7 +148,7 @@ describe('ClaimStatusWriter', () => {
     );
   });
 
-  it('truncates what exceeds API limits', async ({ own: bench, claim }) => {
+  it('truncates addresses and messages that exceed API limits', async ({ own: bench, claim }) => {
     const ips = Array.from({ length: 20 }, (_, n) => `192.0.2.${n}/24`);
     const networkData = { interfaceName: 'net1', ips: [...ips.slice(0, 3), ...ips] };
     bench.start().set(claim, [ready('vf-0', { networkData, message: 'x'.repeat(40_000) })]);

@@ -244,7 +244,7 @@ describe('a claim created by the scheduler for extended resources', () => {
       return added;
     };
 
-    it('shares one file, updated for both requests, in a container with both', async () => {
+    it('shows one file, updated for both requests, to a container that uses both', async () => {
       await using bench = await startBench();
       const extendedResourceClaimStatus = { resourceClaimName: 'a', requestMappings };
       const { pod, wire } = stage(bench, { extendedResourceClaimStatus });

@@ -39,7 +39,7 @@ describe('the registration API', () => {
     );
   });
 
-  it('requirement 2.2: NotifyRegistrationStatus says plugin_registered 1 and error 2', () => {
+  it('requirement 2.2: NotifyRegistrationStatus has plugin_registered 1 and error 2', () => {
     const { path, requestDeserialize } = method(
       'plugin-registration.proto',
       'pluginregistration.Registration',

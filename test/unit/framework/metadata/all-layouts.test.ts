@@ -289,7 +289,7 @@ describe('a claim that is prepared again', () => {
     expect(await metadata.update(claim, 'vf', devices)).toMatchObject({ generation: contents.size === 0 ? 2 : 4 });
   });
 
-  it('keeps updated content if prepare knows less', async () => {
+  it('keeps the content of a later update, and merges new content of prepare into it', async () => {
     const metadata = bench.start();
     const identity = new Map([['vf', [device]]]);
     await metadata.prepare(record, identity);

@@ -79,7 +79,7 @@ describe("KubeVirt's reader", () => {
     expect(await read(root, byName, { claimName: 'nic', requestName: 'right' })).toBe('0000:3b:02.2');
   });
 
-  it("finds the VF of a template's claim by the claim's name in the pod spec, and only then", async () => {
+  it("finds the VF of a template's claim only by the claim's name in the pod spec", async () => {
     const root = await launch({ requests: { vf: [vf(1)] }, podClaimName: 'nic' });
     expect(await read(root, byTemplate, vfOfNic)).toBe('0000:3b:02.1');
     await expect(read(root, byName, vfOfNic)).rejects.toThrow('0 files in');

@@ -49,7 +49,7 @@ const inOrder = (slices: ResourceSlice[]) =>
   slices.toSorted((left, right) => (left.metadata.name < right.metadata.name ? -1 : 1));
 
 describe('planPool', () => {
-  it('leads from any state to the wanted devices in order, in one generation that never decreases', () => {
+  it('reaches the wanted devices in order from any state, and never decreases the generation', () => {
     fc.assert(
       fc.property(poolArbitrary, fc.array(eventArbitrary, { maxLength: 12 }), (first, events) => {
         let pool = first;

@@ -86,7 +86,7 @@ describe('deviceAttributes', () => {
     });
   });
 
-  it('always returns all attributes of netdra, so that no CEL selector fails, with one value for unknown', () => {
+  it('returns every attribute of netdra even if its value is unknown, so that no CEL selector fails', () => {
     const known = Object.keys(deviceAttributes(vf)).filter((name) => !isQualified(name));
     for (const device of [bareVf, nic]) {
       const names = Object.keys(deviceAttributes(device)).filter((name) => !isQualified(name));

@@ -416,7 +416,7 @@ describe('Inventory with a policy', () => {
     },
   );
 
-  it('warns about rules that match nothing, unless something was unreadable', async () => {
+  it('warns about rules that match nothing, unless the scan met unreadable devices', async () => {
     node.change('ensA', { altNames: ['ens1f0'] });
     const policy: InventoryPolicy = {
       pfs: [{ select: { name: 'ens9' } }, { select: {} }, { select: { name: 'ensB', driver: 'i40e' } }],

@@ -33,7 +33,7 @@ describe('readConditions', () => {
     expect(read([link('ens1f0', noCarrier)])).toContain('no-carrier of PF ens1f0');
   });
 
-  it('reports a PF that is down as down instead of without a carrier, but only if its VFs are offered', () => {
+  it('reports pf-down instead of no-carrier for a PF that is down, but only if its VFs are offered', () => {
     const isDown = ['-no-carrier of PF ens1f0', 'pf-down of PF ens1f0', '-lacp-partner-lost of PF ens1f0'];
     expect(read([link('ens1f0', down)])).toEqual(isDown);
     expect(read([link('ens1f0')])).toContain('-pf-down of PF ens1f0');

@@ -47,7 +47,7 @@ describe('decodeLink', () => {
     );
   });
 
-  it('rejects a number of another length', () => {
+  it('rejects a number of unexpected length', () => {
     const read = (type: number, value: Uint8Array) => () => decodeLink(linkMessage([attribute(type, value)]));
     expect(read(50, Buffer.alloc(2))).toThrow(RangeError);
     expect(read(33, Buffer.alloc(4))).toThrow(RangeError);

@@ -65,7 +65,7 @@ describe('user-space binding', () => {
     }
   });
 
-  it("needs the administrator's permission without an IOMMU, which the group's name shows", async () => {
+  it("needs the administrator's permission if the name of the IOMMU group shows that there is no IOMMU", async () => {
     const { card, hardware, address, before } = await openWithSnapshot({ iommu: 'none' });
     expect(await failure(hardware.configure(address, { driver: 'vfio-pci' }, before))).toMatch(
       /0000:01:10\.0 has no IOMMU group, which vfio needs \(switch the IOMMU on, .*enable_unsafe_noiommu_mode=1\)/,

@@ -177,7 +177,7 @@ describe('a VF changed by its pod', () => {
     await card.host.setLink(card.link(0)!.index, other);
   });
 
-  it('is not reset if it is a whole NIC', async () => {
+  it('is not reset if the device is a whole NIC', async () => {
     const { card, hardware, before } = await prepare();
     await hardware.restore({ pciAddress: vfAddress(0) }, { ...before, vf: {} });
     expect(card.log).toEqual([]);

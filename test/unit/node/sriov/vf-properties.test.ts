@@ -318,7 +318,7 @@ describe('configuring a VF', () => {
 });
 
 describe('VfHardware.info', () => {
-  it('asks a PF once for all VFs that are read at a time, and again after a change', async () => {
+  it('queries a PF once for all VFs that are read together, and again after a change', async () => {
     const { card, hardware, clock } = openVf({ vfs: 16 });
     const { vfInfos } = card.host;
     let requests = 0;

@@ -171,7 +171,7 @@ describe('names used in paths', () => {
 });
 
 describe('files and directories', () => {
-  it('can be read by every user with a strict umask', async () => {
+  it('can be read by every user even if the umask is strict', async () => {
     const before = process.umask(0o077);
     try {
       await metadata.prepare(record, new Map());

@@ -108,7 +108,7 @@ describe('a withdrawn file without a start gate', () => {
     expect(existsSync(dirname(pathOf('downward-api')))).toBe(false);
   });
 
-  it('is not confused with one whose long name begins alike', () => {
+  it('is not confused with a file whose long name has the same beginning', () => {
     const names = ['x', 'y'].map((end) => `${'n'.repeat(245)}${end}.json`);
     const hidden = names.map((name) => withdrawnFile({ base: '/b', parts: [name] }).parts[0] as string);
     expect(new Set(hidden).size).toBe(2);
