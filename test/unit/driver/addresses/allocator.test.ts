@@ -38,7 +38,7 @@ describe('AddressAllocator', () => {
     ]);
   });
 
-  it('sends four writes to assign two addresses to a new key, and one per address if assigned again', async () => {
+  it('sends four writes to assign two addresses to a new key, and one write per address to assign them again', async () => {
     const writes: string[] = [];
     const count = world.allocator(async ({ method, path }) => {
       if (method !== 'GET') writes.push(`${method} ${path.split('/')[4]}`);
@@ -190,7 +190,7 @@ describe('AddressAllocator', () => {
     });
   });
 
-  it('sets the owner, and waits until the NetworkAddress of an earlier owner is deleted', async () => {
+  it('sets the StatefulSet as owner, and waits until the NetworkAddress of an earlier StatefulSet is deleted', async () => {
     const owner = { apiVersion: 'apps/v1', kind: 'StatefulSet', name: 'web', uid: 'set-1' };
     const first = world.claim('one', 'web-0/net/vf', { name: 'web-0', owner });
     await assign(first);
@@ -258,7 +258,7 @@ describe('AddressAllocator', () => {
     await expect(assign(wish)).rejects.toMatchObject(unusable('NetworkAddressPool wan has no addresses'));
   });
 
-  it('assigns every address of a pool, and reuses one only after its NetworkAddress and its claim are deleted', async () => {
+  it('assigns every address of a pool, and reuses an address only after its NetworkAddress and claim are deleted', async () => {
     world = new World(small);
     allocator = world.allocator();
     const wishes = ['one', 'two', 'three'].map((name) => world.claim(name, `key-${name}`));

@@ -369,7 +369,7 @@ describe('a claim that was reallocated while prepared', () => {
     ]);
   });
 
-  it('keeps its old device if that device cannot be restored and another claim holds the new one', async () => {
+  it('keeps its old device if that device cannot be restored and another claim holds the new device', async () => {
     const { identity } = await prepareForUserSpace();
     await bench.prepare(allocated('holder', ['dev-2'], { pods: [buildPod('h')] }));
     bench.control.failures.set('restore 0000:00:00.1', new Error('card says no'));

@@ -64,7 +64,7 @@ describe('Driver with addressPool', () => {
 
   const stored = ({ identity }: AllocatedClaim) => bench.store.claim(identity.uid)?.devices[0]?.config;
 
-  it('stores addresses and MAC of the pool, and asks for others only after the claim was unprepared', async () => {
+  it('stores addresses and MAC from the pool, and asks the pool again only after unprepare', async () => {
     const claim = templateClaim('web-0');
     for (let call = 0; call < 2; call++) expect(await bench.prepare(claim)).toEqual({ devices: [] });
     expect(wishes).toEqual([
@@ -95,7 +95,7 @@ describe('Driver with addressPool', () => {
     expect(renewed).toEqual([[wish, addresses]]);
   });
 
-  it('renews the leases of a claim that passes to the next pod, and fails the claim if that fails', async () => {
+  it('renews the leases of a claim that passes to the next pod, and fails the claim if a lease cannot be renewed', async () => {
     const claim = claimWith({ addressPool: { name: 'lan', key: 'db' } });
     await bench.prepare(claim);
     const reservedFor = [{ resource: 'pods', name: 'next', uid: 'next' }];

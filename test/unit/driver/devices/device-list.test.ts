@@ -335,7 +335,7 @@ describe('DeviceList', () => {
     },
   );
 
-  it('follows the policy file, and keeps the last valid one while it is broken', async () => {
+  it('follows the policy file, and keeps the last valid policy while the file is broken', async () => {
     const path = join(node.root, 'policy.yaml');
     const vfsOf = (driver: string) => `${head}pfs: [{ select: { driver: ${driver} }, resourceName: example.com/x }]`;
     writeFileSync(path, vfsOf('igb'));

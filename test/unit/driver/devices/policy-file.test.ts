@@ -87,7 +87,7 @@ describe('PolicyFile', () => {
     );
   });
 
-  it('keeps a valid policy while the file is broken or missing, logs why, and loads the next valid one', async () => {
+  it('keeps a valid policy while the file is broken or missing, logs why, and loads the next valid policy', async () => {
     using dir = tempDir();
     const path = join(dir.path, 'policy.yaml');
     const file = new PolicyFile(path, textFiles);

@@ -67,7 +67,7 @@ describe("the device plugin's dialect", () => {
   });
 });
 
-it('the dialect of dra-driver-sriov sets variables for each device, and one for the pod', () => {
+it('the dialect of dra-driver-sriov sets variables for each device, and a variable for the pod', () => {
   expect(viewInDialects({ sriovNetwork: { networkAttachmentDefinition: 'fast' } }, [dpdk, rdma]).env).toEqual({
     SRIOVNETWORK_VF_DEVICE_0000_3b_02_1: '0000:3b:02.1',
     SRIOVNETWORK_0000_3b_02_1_VFIO_DEVICE: '/dev/vfio/42',

@@ -83,7 +83,7 @@ describe('EventWriter', () => {
     expect(bench.writer.size).toBe(1);
   });
 
-  it('creates a new event if the server dropped the old one', async ({ own: bench }) => {
+  it('creates a new event if the server dropped the old event', async ({ own: bench }) => {
     bench.writer.report(report('no VF'));
     await bench.written(1);
     const [first] = bench.events();

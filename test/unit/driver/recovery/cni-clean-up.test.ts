@@ -53,7 +53,7 @@ function create(
 }
 
 describe('CniCleanUp', () => {
-  it('deletes attachments by sandbox and interface, and keeps those of prepared VFs', async () => {
+  it('deletes attachments by sandbox and interface, and keeps attachments of prepared VFs', async () => {
     const attachments = [cached('s1', 'net1'), cached('s1', 'net2'), cached('s2', 'net1')];
     const { cleanUp, deleted, logger } = create(attachments, [claim('s1', 'net1')]);
     await cleanUp.run();

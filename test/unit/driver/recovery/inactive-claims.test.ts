@@ -151,7 +151,7 @@ describe('InactiveClaims', () => {
     expect([asked, wantedMeanwhile.reclaimed]).toEqual([3, []]);
   });
 
-  it('does not count extra sweeps between the regular ones towards the waiting time', async () => {
+  it('counts only regular sweeps, not extra sweeps, towards the waiting time', async () => {
     const answer = refuse('api-not-found');
     expect((await sweep(answer, { sweeps: 12, pauseMs: everyMs / 6 })).reclaimed).toEqual([]);
     expect((await sweep(answer, { sweeps: 13, pauseMs: everyMs / 6 })).reclaimed).toEqual([name]);

@@ -41,7 +41,7 @@ describe('the driver after a PF reset (sriov_numvfs 0, then N) while a VF is pre
     expect(bench.control.drivers.get(pci)).toBe('vfio-pci');
   });
 
-  it('does not configure a VF in its pod, or one that another component moves', async () => {
+  it('does not configure a VF that is in its pod, or that another component moves', async () => {
     const stored = bench.store.claim(first.identity.uid)!;
     const [device] = stored.devices;
     bench.store.setAttachments(first.identity.uid, new Map([[formatDeviceKey(device!), storedAttachment()]]));

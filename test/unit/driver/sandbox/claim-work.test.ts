@@ -194,7 +194,7 @@ describe('ClaimWork for the VFs of a claim', () => {
     expect([gate(), file('vf-2'), dataOf(2)]).toEqual(['none', '', undefined]);
   });
 
-  it('withdraws the metadata of the earlier sandbox if attaching the VFs in the next one fails', async () => {
+  it('withdraws the metadata of the earlier sandbox if attaching the VFs in the next sandbox fails', async () => {
     await serve();
     for (const name of ['dev-1', 'dev-2']) pod.set(name, new Error(`${name} is busy`));
     await work.serve(identity, { ...place, sandboxId: 's2' }, links as never, never, progress);
@@ -332,7 +332,7 @@ describe('ClaimWork for the VFs of a claim', () => {
       expect(await served()).toEqual({ result: 'ready', ms: 4_000 });
     });
 
-    it('starts no container if a VF loses its address while another VF waits for one', async () => {
+    it('starts no container if a VF loses its address while another VF waits for an address', async () => {
       pod.set('dev-1', advertised);
       const { result } = await served((ms) => {
         if (ms === 250) pod.set('dev-1', stateOf(1));

@@ -47,7 +47,7 @@ describe('NamespaceEnds', () => {
     expect(ended).toEqual([]);
   });
 
-  it('watches a namespace that is added at the moment when the last watched one ends', async () => {
+  it('watches a namespace that is added at the moment when the last watched namespace ends', async () => {
     networks.paths.delete('/ns/a');
     ends.watch('one', '/ns/a', () => watch('/ns/b'));
     await second();

@@ -126,7 +126,7 @@ describe('SandboxRegistry', () => {
     expect(new Set(done)).toEqual(new Set(['serve a in s2']));
   });
 
-  it('checks ready sandboxes a few at a time, and none after it is disposed of', async () => {
+  it('checks a few ready sandboxes at a time, and no sandbox after it is disposed of', async () => {
     const names = Array.from({ length: 10 }, (_, index) => `s${index + 10}`);
     for (const name of names) {
       networks.paths.add(pathOf(name));
@@ -200,7 +200,7 @@ describe('SandboxRegistry', () => {
     expect([done, ended]).toEqual([['detach a from s1'], new Set()]);
   });
 
-  it('does not take an ended sandbox for the current one of its pod', async () => {
+  it('does not treat an ended sandbox as the current sandbox of its pod', async () => {
     for (const sandboxId of ['s1', 's2']) registry.adopt(facts(sandboxId, 'p'), false);
     await turns();
     expect([registry.find('s1'), registry.mayBeCurrent(facts('s1', 'p'))]).toEqual([undefined, false]);
@@ -271,7 +271,7 @@ describe('SandboxRegistry', () => {
     expect(done).toEqual(['serve a in s1', 'detach a from s1']);
   });
 
-  it("leaves VFs in their sandbox until the runtime reports another sandbox as the pod's current one", async () => {
+  it('leaves VFs in their sandbox until the runtime reports another current sandbox of the pod', async () => {
     put('a', 'pod', 's2');
     const both = [facts('s1', 'pod'), facts('s2', 'pod')];
     await list(both);
@@ -282,7 +282,7 @@ describe('SandboxRegistry', () => {
     expect(done).toEqual(['detach a from s2', 'serve a in s1']);
   });
 
-  it("does not take a sandbox for a pod's current one while the pod or its VFs are in another sandbox", async () => {
+  it('does not treat a sandbox as current while the pod or its VFs are in another sandbox', async () => {
     const mayBe = (...ids: string[]) => ids.map((id) => registry.mayBeCurrent(facts(id, 'pod')));
     put('a', 'pod', 's2');
     expect(mayBe('s1', 's2')).toEqual([false, true]);

@@ -88,7 +88,7 @@ describe('Sandbox with claims that wait for routers', () => {
     return { ...opened, routers, ready, readyClaims };
   }
 
-  it('attaches each claim while earlier ones wait, so that the waits do not add up', async () => {
+  it('attaches each claim while earlier claims wait, so that the waits do not add up', async () => {
     const { work, routers, ready, readyClaims, sandbox, waits, clock } = openWithRouters();
     await turns();
     expect([work.done, readyClaims()]).toEqual([['serve a', 'serve b', 'serve c'], ['c']]);
@@ -111,7 +111,7 @@ describe('Sandbox with claims that wait for routers', () => {
     expect(slow).toEqual([expect.stringMatching(/; claim apps\/b waits for an IPv6 address from a router$/)]);
   });
 
-  it('reports a claim without an address while others still wait', async () => {
+  it('reports a claim without an address while other claims still wait', async () => {
     const { work, routers, ready, sandbox } = openWithRouters();
     work.failures.set('b', new Error('no router'));
     routers.get('b')?.resolve();
@@ -122,7 +122,7 @@ describe('Sandbox with claims that wait for routers', () => {
     expect(sandbox.isReady('a')).toBe(true);
   });
 
-  it('reads ready claims while others wait', async () => {
+  it('reads ready claims while other claims wait', async () => {
     const { work, clock, sandbox } = openWithRouters();
     work.answer = 'tentative';
     await turns();

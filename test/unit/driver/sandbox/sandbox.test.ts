@@ -143,7 +143,7 @@ describe('Sandbox', () => {
     expect(work.done).toContain('serve a');
   });
 
-  it('reports once what the pod waits for while eight VFs take 700 ms each, and becomes ready with all', async () => {
+  it('reports once what the pod waits for if eight VFs take 700 ms each, and becomes ready with all VFs', async () => {
     const ipam = { type: 'dhcp' };
     const eight = Array.from({ length: 8 }, (_, index) => ({ ...device, name: `dev-${index}`, config: { ipam } }));
     claims = [claim('a', eight)];

@@ -154,7 +154,7 @@ describe('duplicate addresses of a VF', () => {
     expect([runs, readings]).toEqual([1, 1]);
   });
 
-  it('are dropped with the last address of the interface', async () => {
+  it('are forgotten when the interface loses its last address', async () => {
     claimants = Array(2).fill('02:00:00:00:00:99');
     await read();
     await pass(clock, runMs);
