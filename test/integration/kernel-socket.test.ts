@@ -115,7 +115,7 @@ describe('KernelSocket', () => {
     expect((await connection.links()).map(({ name }) => name).sort()).toEqual(['lo', 'peer0', 'vf0']);
   });
 
-  it('moves a link into the pod that was meant if the kernel is so late that the descriptor names another pod', async () => {
+  it('moves a link into the intended pod even if the kernel acts after the descriptor number names another pod', async () => {
     using stack = new DisposableStack();
     const open = (name: string) => stack.use(stack.use(new TestNetns(name)).open());
     const [host, pod] = [open('host'), open('pod')];

@@ -416,7 +416,7 @@ describe('a link on its way back to the host', () => {
     expect(changes).toEqual([[index, { mtuBytes: 1500 }]]);
   });
 
-  it('that was deleted is reported as missing', async () => {
+  it('is reported as missing if it was deleted', async () => {
     const before = await setup.state((await setup.vf()).index);
     expect(await setup.restore(4711, before)).toMatchObject([{ property: 'link', error: { errno: 'ENODEV' } }]);
     await expect(setup.state(4711)).rejects.toMatchObject({ errno: 'ENODEV' });

@@ -392,7 +392,7 @@ describe('network namespaces', () => {
     expect(setup.podHandle.inode.ino).toBe(statSync(setup.pod.path, { bigint: true }).ino);
   });
 
-  it('that are deleted are reported as missing', () => {
+  it('are reported as missing after their deletion', () => {
     expect(() => NetnsHandle.open('/proc/self/ns/no-such')).toThrow(
       expect.objectContaining({ code: 'netns-missing', path: '/proc/self/ns/no-such' }),
     );
@@ -402,7 +402,7 @@ describe('network namespaces', () => {
     );
   });
 
-  it('of another type cannot be entered', () => {
+  it('cannot be entered if they are of another type', () => {
     using mounts = NetnsHandle.open('/proc/self/ns/uts');
     expect(() => RtnlConnection.open(mounts)).toThrow(
       expect.objectContaining({ code: 'netns-refused', errno: 'EINVAL', path: '/proc/self/ns/uts' }),

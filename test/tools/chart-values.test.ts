@@ -156,7 +156,7 @@ describe('common chart values', () => {
     expect(data).toEqual({ 'netdra.json': read('helm/netdra/dashboard.json') });
   });
 
-  it('add scrape settings to those that the chart sets', () => {
+  it('add the given scrape settings to the scrape settings of the chart', () => {
     const { spec } = find<{ spec: { endpoints: object[] } }>('ServiceMonitor', common.serviceMonitor ?? {});
     expect(spec.endpoints).toMatchObject([
       {

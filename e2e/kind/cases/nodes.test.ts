@@ -37,7 +37,7 @@ describe('a cluster of several nodes', { timeout: 400_000 }, () => {
     await kind.expectAgreement(await kind.settled());
   });
 
-  it('pods of a killed or drained node run on other nodes and later return, also those that name a ResourceClaim', async () => {
+  it('pods of a killed or drained node run on other nodes and later return, even if they name a ResourceClaim', async () => {
     const { cluster } = kind;
     const [, killed = '', drained = ''] = kind.nodes;
     // As many as the last node has room for.

@@ -25,7 +25,7 @@ async function startPod(node: VmNode, name: string, vf: VfState) {
 }
 
 /** Where that is only reported, and on containerd 1.7: e2e/cluster/cases/numa.ts. */
-it('a container with exclusive CPU and memory is rejected if its CPU or memory is not on the NUMA node of its VF, and starts if both are', async ({
+it('a container with exclusive CPU and memory starts only if both are on the NUMA node of its VF', async ({
   node,
   vfs,
 }) => {

@@ -100,7 +100,7 @@ describe('joinVrf and other settings', () => {
   beforeEach(startNamespace);
   afterEach(endNamespace);
 
-  test('makes a bond the member of the VRF', async () => {
+  test('makes a bond a member of the VRF', async () => {
     const config = { bond: { name: 'bond0' }, vrf, addresses, routes };
     for (const name of ['net1', 'net2']) {
       const created = linkToCreate('bond', 'claim-uid', 'bond0');

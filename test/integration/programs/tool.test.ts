@@ -317,7 +317,7 @@ describe('netdra-metadata get', () => {
     expect(run('get', 'nic/vf', path)).toMatchObject({ exitCode, stdout: '', stderr: expect.stringContaining(path) });
   });
 
-  it('names the existing requests if one is missing', async () => {
+  it('names the existing requests if the given request is missing', async () => {
     await root.prepare({ claim: 'nic', devices: [vf(1)] });
     expect(run('get', 'nic/fv')).toMatchObject({
       exitCode: 1,

@@ -342,7 +342,7 @@ describe('commands in the pod of the driver', () => {
   });
 });
 
-it('openCluster uses the default kubeconfig and the namespace of its context, or names what is missing', async () => {
+it('openCluster uses the default kubeconfig and its namespace, and names a missing kubeconfig or context', async () => {
   await using bench = await startCluster();
   using dir = tempDir();
   vi.stubEnv('HOME', dir.path);

@@ -42,7 +42,7 @@ describe('readDriverPods', () => {
   });
 });
 
-it('limitOutput cuts a stream at the limit, and passes a shorter one through', async () => {
+it('limitOutput cuts a stream at the limit, and passes a shorter stream through', async () => {
   const run = async (bytes: number) => {
     const stream = new PassThrough();
     const output = buffer(stream);

@@ -132,7 +132,7 @@ describe('a connected plugin', () => {
     expect(fake.calls.at(-1)).toBe('RunPodSandbox');
   });
 
-  it('rejects an undecodable message, and one without a pod', async () => {
+  it('rejects an undecodable message, and a message without a pod', async () => {
     const { runtime } = await stage({ handlers: { runPodSandbox: () => undefined } }, { nriVersion: 'v0.12.2' });
     const fake = await runtime.waitForPlugin('test');
     await expect(fake.call('RunPodSandbox', Buffer.from([0xff]))).rejects.toMatchObject({ status: 13 });

@@ -47,7 +47,7 @@ describe.runIf(hasGit)('listCheckedCommits', () => {
     return typeof commits === 'string' ? commits : commits.map(({ subject }) => subject);
   };
 
-  it('lists the commits after the one that added the rule', () => {
+  it('lists the commits after the commit that added the rule', () => {
     using dir = tempDir();
     makeRepository(dir.path);
     expect(subjectsIn(dir.path)).toEqual(['vf: two', 'vf: one']);

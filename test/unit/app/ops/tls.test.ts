@@ -101,7 +101,7 @@ describe('metrics and probes over HTTPS', () => {
     await closed;
   });
 
-  it('load a renewed certificate without a restart, and keep the last good one while the files are broken', async () => {
+  it('load a renewed certificate without a restart, and keep the last valid certificate while the files are broken', async () => {
     const [first, second] = [createCertificate('first'), createCertificate('second')];
     mount(filesOf(first));
     await using server = await start();

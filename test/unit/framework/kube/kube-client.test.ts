@@ -180,7 +180,7 @@ describe('KubeClient', () => {
     server.closeAllConnections();
   });
 
-  it('reuses one connection for sequential requests, and opens several for concurrent ones', async () => {
+  it('reuses one connection for sequential requests, and opens several for concurrent requests', async () => {
     const sockets = new Set<unknown>();
     const server = createServer((request, response) => {
       sockets.add(request.socket);
@@ -196,7 +196,7 @@ describe('KubeClient', () => {
     await new Promise((resolve) => server.close(resolve));
   });
 
-  it('resends a request on a new connection if the server just closed the idle one', async () => {
+  it('resends a request on a new connection if the server just closed the idle connection', async () => {
     let served = 0;
     const server = createServer((request, response) => {
       // The first answer leaves the connection open; the next request on it finds it cut.

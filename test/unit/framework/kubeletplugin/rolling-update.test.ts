@@ -50,7 +50,7 @@ describe('a rolling update', () => {
     expect(notes).toEqual(['prepare a']);
   });
 
-  it('never runs a call while the Go helper runs one', async ({ own: bench }) => {
+  it('never runs a call while the Go helper runs a call', async ({ own: bench }) => {
     const { notes, behaviour } = notingDriver();
     await bench.startHelper(behaviour, { podUid: oldUid });
     // That helper locks the whole file for as long as a call takes. Source: etcd's fileutil, `LockFile`.

@@ -99,7 +99,7 @@ describe('chooseSocketPaths', () => {
   });
 });
 
-it('sockets of an instance are distinguished from those of drivers with a common name prefix', () => {
+it('sockets of an instance are not confused with sockets of drivers whose names start alike', () => {
   for (const part of [podUid, hash(podUid, 8)]) {
     expect(isInstanceRegistrationSocket(driver, `${driver}-${part}-reg.sock`)).toBe(true);
   }

@@ -95,7 +95,7 @@ describe('the layout attributes-json', () => {
     expect(statSync(path('attributes-json'), { bigint: true })).toMatchObject({ ino, mtimeNs });
   });
 
-  it("prefers the driver's values at prepare to those in the slice", async () => {
+  it('prefers values that the driver gives at prepare over values in the slice', async () => {
     const metadata = bench.start(published({ model: { string: 'slice' }, index: { int: 1 } }));
     const immediate = [{ ...device, attributes: { model: { string: 'driver' }, more: { bools: [true] } } }];
     await metadata.prepare(record, new Map([['vf', immediate]]));

@@ -143,7 +143,7 @@ describe('SlicePublisher on failures', () => {
     expect(bench.slices()).toHaveLength(2);
   });
 
-  it('uses a higher pool generation than one that was written in part', async ({ own: bench, publisher }) => {
+  it('uses a higher pool generation than a generation that was written in part', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool(devices(300))));
     const changed = devices(300, { attributes: { up: { bool: true } } });
     bench.api.failNext(/PUT .*0001$/, 500);

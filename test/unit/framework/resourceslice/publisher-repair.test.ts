@@ -58,10 +58,7 @@ describe('SlicePublisher, when other clients change its slices', () => {
     expect(bench.slices()).toEqual([mine]);
   });
 
-  it('publishes with a higher pool generation than one that another client has set', async ({
-    own: bench,
-    publisher,
-  }) => {
+  it('publishes with a higher pool generation than another client has set', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool(devices(200))));
     const name = bench.slices()[0]?.metadata.name ?? '';
     const raise = (slice: ResourceSlice) => {

@@ -25,7 +25,7 @@ describe('SlicePublisher', () => {
     expect(await bench.settle(() => publisher.recheck())).toEqual([]);
   });
 
-  it('publishes several pools, and withdraws unwanted ones', async ({ own: bench, publisher }) => {
+  it('publishes several pools, and withdraws unwanted pools', async ({ own: bench, publisher }) => {
     const pools = { [testNode]: { devices: devices(1) }, 'node-1/spare': { devices: devices(3) } };
     expect(await bench.settle(() => publisher.publish({ pools }))).toEqual(['POST', 'POST']);
     const byPool = () => bench.slices().map(({ spec }) => [spec.pool.name, spec.devices?.length]);

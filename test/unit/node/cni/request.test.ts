@@ -25,7 +25,7 @@ describe('formatRequest', () => {
     expect(requestOf(plugin)).toEqual({ type: 'tuning', name: 'fast', cniVersion: '0.4.0', mtu: 9000 });
   });
 
-  it("passes the claim's device to every plugin, instead of a configured one", () => {
+  it("passes the claim's device to every plugin, instead of a configured device", () => {
     expect(requestOf({ type: 'sriov', deviceID: '0000:00:00.0' }, { deviceId })).toEqual({
       type: 'sriov',
       name: 'fast',

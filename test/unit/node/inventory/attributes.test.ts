@@ -57,7 +57,7 @@ const nic: NicDevice = {
 const isQualified = (name: string) => name.includes('/');
 
 describe('deviceAttributes', () => {
-  it('returns the well-known attributes and those of netdra in API form', () => {
+  it("returns well-known attributes and netdra's own attributes in API form", () => {
     expect(deviceAttributes(vf)).toEqual({
       'resource.kubernetes.io/pciBusID': { string: '0000:3b:02.1' },
       'resource.kubernetes.io/pcieRoot': { string: 'pci0000:3a' },

@@ -77,7 +77,7 @@ describe('Inventory of VFs', () => {
     expect(addresses(await node.inventory().scan())).toContain(a0);
   });
 
-  it('never offers the VF of a default route', async () => {
+  it('never offers a VF that carries a default route', async () => {
     node.routes = [defaultRoute(node.indexOf('ensAv0'))];
     const report = await node.inventory().scan();
     expect(addresses(report)).toEqual([a1, b0]);

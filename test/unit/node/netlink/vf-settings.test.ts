@@ -13,7 +13,7 @@ function roundTrip(vfIndex: number, change: VfChange) {
 }
 
 describe('encodeVfChange', () => {
-  it('encodes each property separately, so that an unsupported one does not affect the others', () => {
+  it('encodes each property separately, so that an unsupported property does not affect other properties', () => {
     const properties = encodeVfChange(3, { trust: true, spoofCheck: false, hardwareAddress: '02:00:00:00:00:01' });
     expect(properties.map(({ property }) => property)).toEqual(['hardwareAddress', 'spoofCheck', 'trust']);
     expect(encodeVfChange(3, {})).toEqual([]);

@@ -42,7 +42,7 @@ describe('Mux', () => {
     expect((await framesFor(dataBytes)).map(({ payload }) => payload.length)).toEqual(lengths);
   });
 
-  it('delivers each connection its own bytes and drops those of unknown connections', async () => {
+  it('delivers each connection its own bytes, and drops bytes of unknown connections', async () => {
     const { far, mux } = await openMux();
     const [one, two] = [collect(mux.open(1)), collect(mux.open(2))];
     for (const [id, text] of [

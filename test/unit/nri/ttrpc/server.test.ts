@@ -36,7 +36,7 @@ describe('TtrpcServer', () => {
     expect(channel.sent[0]?.toString('hex')).toBe('00000000000000030200');
   });
 
-  it("accepts stream IDs with gaps, and rejects even, repeated and decreasing ones with Go's errors", async () => {
+  it("accepts stream IDs with gaps, and rejects even, repeated and decreasing IDs with Go's errors", async () => {
     const { call, arrive, answers } = serve({ nothing: () => ({}) });
     for (const id of [1, 5, 4, 5, 3, 7]) call(id, 'nothing');
     arrive(9, Buffer.from('late data'), FrameType.data);

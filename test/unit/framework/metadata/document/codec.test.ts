@@ -112,7 +112,7 @@ describe('decodeStream', () => {
     expect(() => decodeStream(text)).toThrow(MetadataError);
   });
 
-  it('rejects a known newer version that is invalid, instead of falling back to an older one', () => {
+  it('rejects a known newer version that is invalid, instead of falling back to an older version', () => {
     const wrong = encodeObject(document, 'v1beta1').replace('"generation": 3', '"generation": "3"');
     expect(() => decodeStream(wrong + encodeObject(document, 'v1alpha1'))).toThrow(
       'metadata.generation: a whole number expected',

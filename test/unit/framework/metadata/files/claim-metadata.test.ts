@@ -215,14 +215,14 @@ describe('ClaimMetadata', () => {
       expect(statSync(otherFile()).ino).toBe(ino);
     });
 
-    it('continues above the highest generation if its files have different ones', async () => {
+    it('continues above the highest generation if the generations of its files differ', async () => {
       writeFileSync(recordPath(), '');
       writeFileSync(otherFile(), readFileSync(otherFile(), 'utf8').replaceAll(/("generation": *)2/g, '$17'));
       await metadata.prepare(record, new Map());
       expect(await metadata.update(claim, 'vf', [deviceWith('192.0.2.3/24')])).toMatchObject({ generation: 8 });
     });
 
-    it('derives the next generation from the current time if the last one was withdrawn from all files', async () => {
+    it('derives the next generation from the current time if no file contains the last generation', async () => {
       await metadata.withdraw(claim);
       writeFileSync(recordPath(), '');
       await metadata.prepare(record, new Map());

@@ -38,7 +38,7 @@ const blank = ['', '', ''];
 const none = [false, false, false];
 
 describe('a withdrawn file without a start gate', () => {
-  it('is blank in running containers and missing for new ones, and shows the next content to both', async () => {
+  it('is blank in running containers, missing for new containers, and shows the next content to both', async () => {
     const seen = mountAll();
     for (const round of [1, 2]) {
       await metadata.withdraw(claim);

@@ -26,7 +26,7 @@ describe('a repeated prepare', () => {
   const content = () => bench.start().read(claim, 'vf');
   const attributesOf = () => content()?.devices[0]?.attributes;
 
-  it('drops what only the earlier prepare gave, from the files of all layouts', async () => {
+  it('removes metadata that only the earlier prepare gave from the files of all layouts', async () => {
     await prepare(deviceWith({ a, b }, { networkData }));
     await prepare(deviceWith({ b }));
     expect(content()).toMatchObject({ generation: 2, devices: [{ attributes: { b } }] });
@@ -38,7 +38,7 @@ describe('a repeated prepare', () => {
     expect(content()).toMatchObject({ generation: 2 });
   });
 
-  it('keeps what an update gave, even if an earlier prepare gave the same', async () => {
+  it('keeps metadata that an update gave, even if an earlier prepare gave the same metadata', async () => {
     await prepare(deviceWith({ a, b }));
     expect(await update({ a, b })).toEqual({ generation: 1, isWritten: false });
     await prepare(deviceWith({ c }));

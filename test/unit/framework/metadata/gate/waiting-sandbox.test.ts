@@ -92,7 +92,7 @@ describe('ClaimMetadata.waiting', () => {
     ]);
   });
 
-  it('skips an announcement that has expired, and one that a killed netdra-gate left unfinished', async () => {
+  it('skips expired announcements, and announcements that a killed netdra-gate left unfinished', async () => {
     write('s1', text, 6_000);
     write('s2', text, -6_000);
     writeFileSync(join(claimDir, '.waiting.s4.tmp'), 'netdra-wai');
