@@ -75,7 +75,7 @@ describe.each(deviceMetadata)(
 
     describe.each(names)('%s', (name) => {
       it.each(['v1', 'kep'] as const)(
-        'the Go library decodes our layout %s, also after updates in place',
+        'the Go library decodes the layout %s of netdra, also after updates in place',
         async (layout) => {
           const dataDir = temporaryFolder();
           const sample = sampleOf(name);

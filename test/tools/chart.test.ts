@@ -294,7 +294,7 @@ describe('the chart', () => {
     ['deviceClasses.dpdk', { deviceClasses: { dpdk: null } }],
     ['http.host', { http: { host: null } }],
     ['prometheusRule.runbookUrlPrefix', { prometheusRule: { enabled: true, runbookUrlPrefix: null } }],
-  ])('renders without the default of %s, which null removes', (_, values) => {
+  ])('renders if null removes the default of %s', (_, values) => {
     expect(problemsOf({ values })).toEqual([]);
   });
 

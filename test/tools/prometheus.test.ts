@@ -29,7 +29,7 @@ describe('promtool', () => {
     // Planned work takes longer than the alerts wait.
     ['operator-at-work', 0, []],
   ])(
-    'fires for a node whose devices are all in the condition %s, and of which %i are free: %j',
+    'fires the expected alerts if all devices of a node have the condition %s and %i of them are free: %j',
     (condition, free, alerts) => {
       using dir = tempDir();
       const labels = 'job="netdra", instance="worker-1:9797", node="worker-1"';

@@ -51,7 +51,7 @@ describe("the schema of the chart's values", () => {
     [{ maxSurge: '1' }, false],
     [{ maxSurge: '101%' }, false],
     [{ maxSurges: 1 }, false],
-  ])('compares %j with what Kubernetes accepts: %j', (rollingUpdate, isValid) => {
+  ])('accepts the update strategy %j only if Kubernetes accepts it: %j', (rollingUpdate, isValid) => {
     expect(checkValues({ kubeletPlugin: { updateStrategy: { rollingUpdate } } }).success).toBe(isValid);
   });
 
@@ -61,7 +61,7 @@ describe("the schema of the chart's values", () => {
     [{ name: 'A', value: 1 }, false],
     [{ name: 'A', value: true }, false],
     [{ name: 'A', valu: '1' }, false],
-  ])('compares the environment variable %j with what Kubernetes accepts: %j', (entry, isValid) => {
+  ])('accepts the environment variable %j only if Kubernetes accepts it: %j', (entry, isValid) => {
     expect(checkValues({ kubeletPlugin: { extraEnv: [entry] } }).success).toBe(isValid);
   });
 });

@@ -177,7 +177,7 @@ describe('a connected plugin', () => {
       { mounts: [{ destination: '/in', source: '/a\0', type: 'bind', options: [] }] },
       'mount "/in" that is not text',
     ],
-  ])('refuses a container for which the handler returns %s', async (_what, adjustment, message) => {
+  ])('rejects a container for which the handler returns %s', async (_what, adjustment, message) => {
     const { runtime } = await stage({ handlers: { createContainer: () => adjustment } });
     await runtime.waitForPlugin('test');
     await expect(runtime.createContainer(pod, { id: 'a', name: 'main' })).rejects.toThrow(message);

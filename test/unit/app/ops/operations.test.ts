@@ -122,13 +122,16 @@ describe('Operations', () => {
     it.each([
       [true, false],
       [false, true],
-    ])('is ready if either instance is and both have one revision, old: %s, next: %s', async (isReady, isNextReady) => {
-      const revision = 'a';
-      await using both = await startBoth({ revision, isReady }, { revision, isReady: isNextReady });
-      await expect.poll(async () => (await both.ask('?revision=a')).status).toBe(200);
-      await both.second[Symbol.asyncDispose]();
-      expect((await both.ask('?revision=a')).status).toBe(isReady ? 200 : 503);
-    });
+    ])(
+      'is ready if either instance is ready and both have the same revision, old: %s, next: %s',
+      async (isReady, isNextReady) => {
+        const revision = 'a';
+        await using both = await startBoth({ revision, isReady }, { revision, isReady: isNextReady });
+        await expect.poll(async () => (await both.ask('?revision=a')).status).toBe(200);
+        await both.second[Symbol.asyncDispose]();
+        expect((await both.ask('?revision=a')).status).toBe(isReady ? 200 : 503);
+      },
+    );
 
     it('ignores the report of an instance that was killed, and of an earlier boot', async () => {
       await using both = await startBoth({ revision: 'a', isReady: false }, { revision: 'b', isReady: true });

@@ -126,7 +126,7 @@ describe('netdra convert', () => {
     ['pfNames: ["a#0-3"]', 'pfNames: ["a#4-7"]'],
     ['pfNames: ["a#0-3"]', 'pfNames: [a]'],
     ['pfNames: [a]', 'vendor: "8086"'],
-  ])('converts policies of which each has an effect: %s and %s', async (one, other) => {
+  ])('converts two policies if each of them has an effect: %s and %s', async (one, other) => {
     const { isComplete } = await convertText(
       policy(`{ resourceName: one, numVfs: 8, nicSelector: { ${one} } }`) +
         second(`{ resourceName: two, numVfs: 8, nicSelector: { ${other} } }`),
@@ -222,7 +222,7 @@ describe('netdra convert', () => {
       'a SriovNetwork',
       `apiVersion: sriovnetwork.openshift.io/v1\nkind: SriovNetwork\nmetadata: { name: n, namespace: sriov }\nspec: { resourceName: nic, networkNamespace: apps, capabilities: '{"mac":true,"ips":true}', ipam: '{"type":"static"}', metaPlugins: '{"type":"sbr"}' }\n`,
     ],
-  ])('reports addresses that pods set for plugins of %s, which claims cannot', async (_, text) => {
+  ])('reports addresses that pods, but not claims, can set for plugins of %s', async (_, text) => {
     const { isComplete, remarks, yaml } = await convertText(text);
     expect(isComplete).toBe(false);
     expect(remarks).toMatch(/capabilities\.ips: not converted: claims give plugins no addresses/);

@@ -111,7 +111,7 @@ describe('netdra convert of a network', () => {
         'the files that nv-ipam reads on the node',
       ],
     ],
-  ])('notes what %s needs to run in the values and files of the driver', async (_, plugins, notes) => {
+  ])('names the chart values and files of the driver that %s needs', async (_, plugins, notes) => {
     const { remarks } = await convert(plugins);
     for (const note of notes) expect(remarks).toContain(note);
   });
@@ -120,7 +120,7 @@ describe('netdra convert of a network', () => {
     { type: 'host-local', subnet: '192.0.2.0/24' },
     { type: 'whereabouts', configuration_path: '/opt/cni/bin/whereabouts.d/whereabouts.conf' },
     { type: 'dhcp', daemonSocketPath: '/var/lib/cni/dhcp.sock' },
-  ])('prints no note on files that the pod of the driver has: %j', async (ipam) => {
+  ])("prints no note on files that the driver's pod already has: %j", async (ipam) => {
     const { remarks } = await convert(withIpam(ipam));
     expect(remarks).not.toContain("the driver's pod has");
     expect(remarks).not.toContain('with its socket');

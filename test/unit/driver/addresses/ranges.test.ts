@@ -127,7 +127,7 @@ describe('networkAddressPoolSpec', () => {
     [{ ranges: [{ network: '192.0.2.0/24' }], exclude: ['192.0.2.1/24'] }, /exclude/],
     [{ ranges: Array.from({ length: 17 }, () => ({ network: '192.0.2.0/24' })) }, /ranges/],
     [{ ranges: [{ network: '192.0.2.0/24', gateway: '192.0.2.1' }] }, /gateway/],
-  ])('refuses %j', (spec, message) => {
+  ])('rejects %j', (spec, message) => {
     expect(() => networkAddressPoolSpec.parse(spec)).toThrow(message);
   });
 

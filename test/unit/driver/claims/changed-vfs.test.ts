@@ -211,33 +211,30 @@ describe('VFs of a claim', () => {
     expect(bench.control.calls).toEqual(calls);
   });
 
-  it.each([{}, { driver: 'kernel' }])(
-    'that cannot get an interface are withdrawn until they can: %j',
-    async (fields) => {
-      const claim = allocated('c', ['dev-1'], { config: [fromClass(fields)] });
-      const error = new SriovError('interface-missing', '0000:00:00.1 has no interface: its driver iavf has made none');
-      bench.control.failures.set('apply', error);
-      expect(await bench.prepare(claim)).toMatchObject({ error });
-      expect(await bench.unprepare(claim)).toBeUndefined();
-      expect(bench.store.unrestored()).toMatchObject([{ device: { name: 'dev-1' }, reason: error.message }]);
-      const next = allocated('next', ['dev-1']);
-      expect(await bench.prepare(next)).toMatchObject({
-        error: { code: 'device-unrestored', message: expect.stringContaining(error.message) },
-      });
-      await bench.restoreAll();
-      expect(bench.store.unrestored()).toHaveLength(1);
-      bench.control.failures.clear();
-      bench.control.calls.length = 0;
-      await bench.restoreAll();
-      expect(bench.control.calls).toEqual([
-        'apply 0000:00:00.1 {"driver":"default"}',
-        'restore 0000:00:00.1 {"driver":"igbvf","vf":{"trust":false}}',
-      ]);
-      expect(bench.store.unrestored()).toEqual([]);
-      expect(await bench.prepare(next)).toEqual({ devices: [] });
-      expect(bench.control.calls).toContain('apply 0000:00:00.1 {"vf":{}}');
-    },
-  );
+  it.each([{}, { driver: 'kernel' }])('are withdrawn until they can get an interface: %j', async (fields) => {
+    const claim = allocated('c', ['dev-1'], { config: [fromClass(fields)] });
+    const error = new SriovError('interface-missing', '0000:00:00.1 has no interface: its driver iavf has made none');
+    bench.control.failures.set('apply', error);
+    expect(await bench.prepare(claim)).toMatchObject({ error });
+    expect(await bench.unprepare(claim)).toBeUndefined();
+    expect(bench.store.unrestored()).toMatchObject([{ device: { name: 'dev-1' }, reason: error.message }]);
+    const next = allocated('next', ['dev-1']);
+    expect(await bench.prepare(next)).toMatchObject({
+      error: { code: 'device-unrestored', message: expect.stringContaining(error.message) },
+    });
+    await bench.restoreAll();
+    expect(bench.store.unrestored()).toHaveLength(1);
+    bench.control.failures.clear();
+    bench.control.calls.length = 0;
+    await bench.restoreAll();
+    expect(bench.control.calls).toEqual([
+      'apply 0000:00:00.1 {"driver":"default"}',
+      'restore 0000:00:00.1 {"driver":"igbvf","vf":{"trust":false}}',
+    ]);
+    expect(bench.store.unrestored()).toEqual([]);
+    expect(await bench.prepare(next)).toEqual({ devices: [] });
+    expect(bench.control.calls).toContain('apply 0000:00:00.1 {"vf":{}}');
+  });
 
   it('are not offered if they cannot get an interface, even if the first unprepare fails for another reason', async () => {
     const claim = allocated('c', ['dev-1']);
@@ -281,7 +278,7 @@ describe('VFs of a claim', () => {
   });
 
   it.each([{ attach: 'observe' }, { attach: 'cni', cni: { cniVersion: '1.0.0', name: 'n', type: 'sriov' } }])(
-    'have all settings read that another component can change, for %j',
+    'have a snapshot of all settings that another component can change, for %j',
     async (config) => {
       await bench.prepare(allocated('c', ['dev-1'], { config: [fromClass(config)] }));
       expect(bench.control.options).toEqual([{ wanted: { vf: {} }, byOthers: true }]);

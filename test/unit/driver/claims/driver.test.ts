@@ -336,7 +336,7 @@ describe('a VF with guaranteed bandwidth', () => {
     [{ maxTxRate: 400, minTxRate: 0 }, {}, { minMbps: 0, maxMbps: 400 }],
     [{}, { burst: true }, { minMbps: 400 }],
     [{ maxTxRate: 900 }, { burst: true }, { minMbps: 400, maxMbps: 900 }],
-  ] as const)('sets its rates: %j, %j', async (vf, more, rate) => {
+  ] as const)('has its rates set: %j, %j', async (vf, more, rate) => {
     bench.bandwidth = { ...bandwidth, ...more };
     await bench.prepare(allocated('c', ['dev-1'], { config: [fromClass({ vf })] }));
     expect(bench.control.calls).toContainEqual(`apply 0000:00:00.1 ${JSON.stringify({ vf: { rate } })}`);
@@ -347,7 +347,7 @@ describe('a VF with guaranteed bandwidth', () => {
     [{ minTxRate: 300 }, {}, 'vf.minTxRate: 300 Mbit/s are requested, but the inventory policy guarantees 400'],
     [{ minTxRate: 500 }, { burst: true }, 'vf.minTxRate: 500 Mbit/s are requested'],
     [{ maxTxRate: 300 }, { burst: true }, 'vf.maxTxRate: 300 Mbit/s are less than the 400 that'],
-  ] as const)('rejects other rates: %j, %j', async (vf, more, message) => {
+  ] as const)('is rejected with other rates: %j, %j', async (vf, more, message) => {
     bench.bandwidth = { ...bandwidth, ...more };
     expect(await bench.prepare(allocated('c', ['dev-1'], { config: [fromClass({ vf })] }))).toMatchObject(
       problem(message),

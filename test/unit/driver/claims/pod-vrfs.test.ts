@@ -92,7 +92,7 @@ describe('VRFs of a pod', () => {
       { routes },
       `routes[1]: device dev-2 has table 10 outside of a VRF, but ${owner} ${isRed}`,
     ],
-  ])('are refused with %s', async (_, first, second, problem) => {
+  ])('are rejected with %s', async (_, first, second, problem) => {
     using bench = new DriverBench();
     const pods = [buildPod('app')];
     const prepare = async (name: string, device: string, fields: object) =>

@@ -137,7 +137,7 @@ describe('Driver with addressPool', () => {
     ['of a ReplicaSet', () => (owners = [{ ...statefulSet, kind: 'ReplicaSet' }]), 'is not of a StatefulSet'],
     ['of another kind StatefulSet', () => (owners = [{ ...statefulSet, apiVersion: 'x/v1' }]), 'is not of a'],
     ['of a set with another name', () => (owners = [{ ...statefulSet, name: 'we' }]), 'is not of a StatefulSet'],
-  ])('refuses a claim without key that is %s', async (_what, change, problem) => {
+  ])('rejects a claim without a key that is %s', async (_what, change, problem) => {
     const claim = templateClaim('web-0');
     change(claim);
     const text = await refused(claim);
@@ -178,7 +178,7 @@ describe('Driver with addressPool', () => {
     ['a sysctl', { sysctls: { 'net.ipv6.conf.IFNAME.disable_ipv6': 1 } }, 'addresses[1]: 2001:db8::7/64 is IPv6'],
     ['a source', { routes: [{ destination: '198.51.100.0/24', source: '192.0.2.8' }] }, 'source is 192.0.2.8'],
     ['a route', { routes: [{ destination: '192.0.2.0/24', gateway: '192.0.2.1' }] }, 'the kernel already has a route'],
-  ])('refuses %s that contradicts the addresses of the pool', async (_what, fields, problem) => {
+  ])('rejects %s that contradicts the addresses of the pool', async (_what, fields, problem) => {
     const text = await refused(claimWith({ addressPool: { name: 'lan', key: 'db' }, ...fields }));
     expect(text).toContain('with the addresses of NetworkAddressPool lan: ');
     expect(text).toContain(problem);

@@ -90,7 +90,7 @@ describe('SriovOperator', () => {
     [404, 'forgets', undefined],
     [403, 'keeps', 'drains the node'],
   ] as const)(
-    'answered with status %i, %s the last state, and logs the failure once',
+    'after the answer %i, %s the last state, and logs the failure once',
     async ([status, _, expected], { own }) => {
       const { api, operator, clock, logger } = own;
       api.create(stateOf({ current: 'Draining' }) as never);

@@ -110,7 +110,7 @@ describe('TrafficReader', () => {
     ['reports zeros for all its VFs, as igb does', async () => [0, 1].map((vfIndex) => ({ vfIndex, ...zeros }))],
     ['leaves the VF out', async () => []],
     ['cannot list its VFs', async () => Promise.reject(new NetlinkError('netlink-refused', 'EMSGSIZE'))],
-  ])('reads interface counters if the PF %s, and no counters of a VF in user space', async (_why, ofPf) => {
+  ])('reads interface counters if the PF %s, but reads no counters of a VF in user space', async (_why, ofPf) => {
     vfTraffic = ofPf;
     devices = [vf(0), inUserSpace(1)];
     const { samples, missing } = await reader().read();

@@ -325,15 +325,18 @@ describe('isolation of containers', () => {
     ['a device for each request', ['left', 'right'].map((name) => preparedDevice(`dev-${name}`, { requests: [name] }))],
     ['one device for all requests', [preparedDevice('dev-left', { requests: [] })]],
     ['one device for both requests', [preparedDevice('dev-left', { requests: ['left', 'right'] })]],
-  ])('KEP-5304 integration "Container isolation": own requests only, with %s', async (_what, devices) => {
-    await using bench = await startBench({ devices });
-    const { pod } = await bench.preparePod('a', { containers, requests });
-    const seen = (name: string) => Object.keys(bench.mountsOf(pod, name)).sort();
-    expect(seen('whole')).toEqual([pathOf('a', 'left'), pathOf('a', 'right')]);
-    expect(seen('left')).toEqual([pathOf('a', 'left')]);
-    expect(seen('right')).toEqual([pathOf('a', 'right')]);
-    expect(seen('none')).toEqual([]);
-  });
+  ])(
+    'KEP-5304 integration "Container isolation": a container has only its own requests, with %s',
+    async (_what, devices) => {
+      await using bench = await startBench({ devices });
+      const { pod } = await bench.preparePod('a', { containers, requests });
+      const seen = (name: string) => Object.keys(bench.mountsOf(pod, name)).sort();
+      expect(seen('whole')).toEqual([pathOf('a', 'left'), pathOf('a', 'right')]);
+      expect(seen('left')).toEqual([pathOf('a', 'left')]);
+      expect(seen('right')).toEqual([pathOf('a', 'right')]);
+      expect(seen('none')).toEqual([]);
+    },
+  );
 
   it('requirement 3.2: a device of all requests reaches every container of the claim, once', async () => {
     await using bench = await startBench({

@@ -42,7 +42,7 @@ const combinations = Array.from({ length: 2 ** layoutNames.length }, (_, bits) =
 ).filter((names) => names.length > 0);
 
 it.each(combinations.map((names) => [names.join(' + '), names] as const))(
-  'a claim in any combination of layouts %s',
+  'a claim has exactly the files of its layouts: %s',
   async (_title, names) => {
     const metadata = bench.start({ layouts: names, ...published(attributes) });
     await metadata.prepare(record, new Map());

@@ -101,43 +101,46 @@ describe('Inventory enabling VFs', () => {
   it.each([
     [0, 'has 0 of 4 VFs'],
     [3, 'has 3 of 4 VFs'],
-  ])('reports that the kernel accepts the number but creates %i, with growing pauses', async (made, problem) => {
-    const { write } = node;
-    const clock = new ManualClock();
-    let count = made;
-    node.write = async (path) => await write(path, String(count));
-    let policy: InventoryPolicy = four;
-    const inventory = node.inventory(() => policy, clock);
-    const scan = async () => {
-      const scanned = inventory.scan();
-      let isOver = false;
-      void scanned.then(() => (isOver = true));
-      while (!isOver) {
-        await new Promise(setImmediate);
-        if (clock.sleeping().includes(100)) clock.advance(100);
+  ])(
+    'reports that the kernel accepts the number of VFs but creates %i, and retries with growing pauses',
+    async (made, problem) => {
+      const { write } = node;
+      const clock = new ManualClock();
+      let count = made;
+      node.write = async (path) => await write(path, String(count));
+      let policy: InventoryPolicy = four;
+      const inventory = node.inventory(() => policy, clock);
+      const scan = async () => {
+        const scanned = inventory.scan();
+        let isOver = false;
+        void scanned.then(() => (isOver = true));
+        while (!isOver) {
+          await new Promise(setImmediate);
+          if (clock.sleeping().includes(100)) clock.advance(100);
+        }
+        return await scanned;
+      };
+      const first = await scan();
+      expect(addresses(first)).toEqual(madeVfs.slice(0, made));
+      expect(first.problems).toMatchObject([
+        { code: 'vfs-incomplete', device: pfC, message: expect.stringContaining(`PF ensC (${pfC}) ${problem}`) },
+      ]);
+      // What is there is left alone.
+      if (made > 0) return expect((await scan()).problems).toEqual([]);
+      const attempts: number[] = [];
+      for (let seconds = 0; seconds < 300; seconds += 2) {
+        clock.advance(2_000);
+        expect((await scan()).problems.map(explain)).toEqual(first.problems.map(explain));
+        if (attempts.at(-1) !== numbers().length) attempts.push(numbers().length);
       }
-      return await scanned;
-    };
-    const first = await scan();
-    expect(addresses(first)).toEqual(madeVfs.slice(0, made));
-    expect(first.problems).toMatchObject([
-      { code: 'vfs-incomplete', device: pfC, message: expect.stringContaining(`PF ensC (${pfC}) ${problem}`) },
-    ]);
-    // What is there is left alone.
-    if (made > 0) return expect((await scan()).problems).toEqual([]);
-    const attempts: number[] = [];
-    for (let seconds = 0; seconds < 300; seconds += 2) {
-      clock.advance(2_000);
-      expect((await scan()).problems.map(explain)).toEqual(first.problems.map(explain));
-      if (attempts.at(-1) !== numbers().length) attempts.push(numbers().length);
-    }
-    expect(attempts).toEqual([1, 2, 3, 4]);
-    count = 4;
-    // Another number is another attempt.
-    policy = { pfs: [{ select: { name: 'ensC' }, numVfs: 2 }] };
-    const report = await scan();
-    expect([addresses(report), report.problems]).toEqual([madeVfs, []]);
-  });
+      expect(attempts).toEqual([1, 2, 3, 4]);
+      count = 4;
+      // Another number is another attempt.
+      policy = { pfs: [{ select: { name: 'ensC' }, numVfs: 2 }] };
+      const report = await scan();
+      expect([addresses(report), report.problems]).toEqual([madeVfs, []]);
+    },
+  );
 
   it.each([
     ['ENOSPC', /no interrupt vectors .* the card can have 8/],

@@ -392,20 +392,20 @@ describe('Inventory with a policy', () => {
     ['driver', [{ select: { driver: 'i40e' } }], [a0, a1]],
     ['link type', [{ select: { linkType: 'infiniband' } }], []],
     ['one of several values', [{ select: { name: ['ensX', 'ensB'] } }], [b0]],
-    ['everything that is said', [{ select: { name: 'ensA', pciAddress: pfB } }], []],
+    ['all given criteria', [{ select: { name: 'ensA', pciAddress: pfB } }], []],
     ['VF range', [{ select: { pciAddress: pfA }, vfs: '1-6' }], [a1]],
     ['VF number', [{ select: {}, vfs: '5,0' }], [a0, b0]],
     ['driver of the VF', [{ select: {}, vfDriver: 'vfio-pci' }], []],
     ['one of the drivers of the VF', [{ select: {}, vfDriver: ['vfio-pci', 'iavf'] }], [a0, a1, b0]],
     ['no rule', [], []],
-  ])('selects by %s', async (_, pfs, expected) => {
+  ])('selects VFs by %s', async (_, pfs, expected) => {
     expect(await node.offered({ pfs })).toEqual(expected);
     const { excluded } = await node.inventory({ pfs }).scan();
     expect(excluded.map(({ reason }) => reason)).toEqual(Array(3 - expected.length).fill('not-selected'));
   });
 
   it.each(['ensA', 'ens1f0', 'enp59s0f0', 'ensA1', 'ens1f1'])(
-    'selects by any name of any port of a PF: %s',
+    'selects a PF by any name of any of its ports: %s',
     async (name) => {
       node.change('ensA', { altNames: ['ens1f0', 'enp59s0f0'] });
       node.addLink(91, 'ensA1', { parentDevice: pfA, portName: 'p1', altNames: ['ens1f1'] });
@@ -469,10 +469,10 @@ describe('Inventory with a policy', () => {
 
 describe('Inventory on read errors', () => {
   it.each([
-    ['the other cards', pfA, 'vendor', 'malformed', [b0]],
-    ['the other VFs of the card', a0, 'device', 'malformed', [a1, b0]],
-    ['the other cards, also when the kind of a function cannot be read', pfA, 'class', 'unreadable', [b0]],
-  ])('continues with %s', async (_, pciAddress, name, problem, offered) => {
+    ['other cards', pfA, 'vendor', 'malformed', [b0]],
+    ['other VFs of the card', a0, 'device', 'malformed', [a1, b0]],
+    ['other cards if the kind of a function is unreadable', pfA, 'class', 'unreadable', [b0]],
+  ])('still offers %s', async (_, pciAddress, name, problem, offered) => {
     const path = file(pciAddress, name);
     rmSync(path);
     if (problem === 'malformed') writeFileSync(path, 'garbage');

@@ -152,28 +152,25 @@ describe('a driver started with or without a gate', () => {
     expect(gateText()).toBeUndefined();
   });
 
-  it.each(['', '{}', '{"devices":[{"na', undefined])(
-    'writes a spec again without the hook if %j is left of it',
-    async (left) => {
-      await prepareAndServe(a);
-      const [spec = ''] = bench.files(bench.cdiDir);
-      const path = join(bench.cdiDir, spec);
-      restart();
-      await metadata.restore();
-      expect(bench.edits(claim.uid)[0]?.hooks).toHaveLength(1);
-      const { mounts } = bench.edits(claim.uid)[0]!;
-      if (left === undefined) rmSync(path);
-      else writeFileSync(path, left);
-      expect(await metadata.restore()).toEqual([]);
-      expect(bench.edits(claim.uid)).toEqual([{ mounts }]);
-      expect(hidden().some(isBlank)).toBe(false);
-      // Nothing but a missing file keeps containers of another sandbox from starting.
-      await metadata.withdraw(claim);
-      expect(hidden().some((each) => existsSync(each))).toBe(false);
-      await serve(b);
-      expect([hidden().some(isBlank), metadata.isGated(claim)]).toEqual([false, false]);
-    },
-  );
+  it.each(['', '{}', '{"devices":[{"na', undefined])('rewrites a damaged spec without the hook: %j', async (left) => {
+    await prepareAndServe(a);
+    const [spec = ''] = bench.files(bench.cdiDir);
+    const path = join(bench.cdiDir, spec);
+    restart();
+    await metadata.restore();
+    expect(bench.edits(claim.uid)[0]?.hooks).toHaveLength(1);
+    const { mounts } = bench.edits(claim.uid)[0]!;
+    if (left === undefined) rmSync(path);
+    else writeFileSync(path, left);
+    expect(await metadata.restore()).toEqual([]);
+    expect(bench.edits(claim.uid)).toEqual([{ mounts }]);
+    expect(hidden().some(isBlank)).toBe(false);
+    // Nothing but a missing file keeps containers of another sandbox from starting.
+    await metadata.withdraw(claim);
+    expect(hidden().some((each) => existsSync(each))).toBe(false);
+    await serve(b);
+    expect([hidden().some(isBlank), metadata.isGated(claim)]).toEqual([false, false]);
+  });
 
   it('opens the gate for a container that began to wait before the driver was restarted without a gate', async () => {
     await prepareAndServe(a);
