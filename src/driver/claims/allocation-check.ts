@@ -13,7 +13,12 @@ import type { ClassReader } from './device-classes.ts';
  * configuration of a class decides what runs as root.
  * @throws DriverError `allocation-mismatch`, `class-unreadable`
  */
-export async function checkAllocation(driver: string, classes: ClassReader, claim: AllocatedClaim): Promise<void> {
+export async function checkAllocation(
+  driver: string,
+  classes: ClassReader,
+  claim: AllocatedClaim,
+  signal: AbortSignal,
+): Promise<void> {
   const requests = new Set(claim.results.filter((result) => result.driver === driver).map(({ request }) => request));
   const source = 'FromClaim' as const;
   const specified = (claim.object.spec.devices?.config ?? []).map((entry) => ({ ...entry, source }));
@@ -24,7 +29,7 @@ export async function checkAllocation(driver: string, classes: ClassReader, clai
     const isOf = (deviceClass: DeviceClass | undefined) =>
       deviceClass !== undefined && areEqual(ofClass, configOf(driver, deviceClass));
     // The class may have just been created or changed: it is read again before a claim is refused.
-    if (!isOf(classes.known(className)) && !isOf(await read(classes, claim, className))) {
+    if (!isOf(classes.known(className)) && !isOf(await read(classes, claim, className, signal))) {
       throw mismatch(claim, `has a configuration of request ${request} that DeviceClass ${className} does not have`);
     }
     const ofClaim = entriesFor(driver, claim, request, 'FromClaim');
@@ -39,9 +44,14 @@ function configOf(driver: string, { spec }: DeviceClass): unknown[] {
   return withoutRepeats(own);
 }
 
-async function read(classes: ClassReader, claim: AllocatedClaim, name: string): Promise<DeviceClass> {
+async function read(
+  classes: ClassReader,
+  claim: AllocatedClaim,
+  name: string,
+  signal: AbortSignal,
+): Promise<DeviceClass> {
   try {
-    return await classes.read(name);
+    return await classes.read(name, signal);
   } catch (cause) {
     const [problem, hint] = isKubeError(cause, 'api-not-found')
       ? ['does not exist any more', 'create it again, or delete the pod and its claim']

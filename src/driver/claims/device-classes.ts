@@ -1,4 +1,5 @@
 import { type DeviceClass, ListWatch, type ResourceApi } from '../../framework/kube/index.ts';
+import { abortable } from '../../lib/abort.ts';
 import type { Clock } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { periods } from '../../lib/waiting-times.ts';
@@ -12,11 +13,13 @@ export interface DeviceClassesOptions {
 }
 
 const path = 'deviceclasses';
+/** Less than the 42 s after which a call of the kubelet has its answer: the locks of its claims are held meanwhile. */
+const readTimeoutMs = 20_000;
 
 export interface ClassReader {
   /** See {@link DeviceClasses}. */
   known(name: string): DeviceClass | undefined;
-  read(name: string): Promise<DeviceClass>;
+  read(name: string, signal: AbortSignal): Promise<DeviceClass>;
 }
 
 /**
@@ -57,23 +60,30 @@ export class DeviceClasses implements ClassReader, AsyncDisposable {
     return this.#classes?.get(name);
   }
 
-  /** Reads the current class from the API server. @throws KubeError `api-not-found`, … */
-  async read(name: string): Promise<DeviceClass> {
-    const started = this.#reading.get(name);
-    if (started !== undefined) return await started;
-    const reading = this.#options.resources.readDeviceClass(name);
-    this.#reading.set(name, reading);
-    try {
-      return await reading;
-    } finally {
-      this.#reading.delete(name);
+  /**
+   * Reads the current class from the API server, for at most 20 s.
+   * @throws KubeError `api-not-found`, …; the signal's reason if it fires first
+   */
+  async read(name: string, signal: AbortSignal): Promise<DeviceClass> {
+    let reading = this.#reading.get(name);
+    if (reading === undefined) {
+      // Without the signal, which ends one claim's wait and not that of the others.
+      reading = this.#readNow(name).finally(() => this.#reading.delete(name));
+      this.#reading.set(name, reading);
     }
+    return await abortable(reading, signal, () => signal.reason);
   }
 
   async [Symbol.asyncDispose]() {
     this.#stop.abort();
     await this.#listing;
     await this.#watch[Symbol.asyncDispose]();
+  }
+
+  async #readNow(name: string): Promise<DeviceClass> {
+    const { resources, clock } = this.#options;
+    using deadline = clock.deadline(readTimeoutMs, this.#stop.signal);
+    return await resources.readDeviceClass(name, deadline.signal);
   }
 
   #list(): Promise<void> {

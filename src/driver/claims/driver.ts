@@ -33,7 +33,7 @@ export interface DriverOptions
     DeviceWorkOptions {
   store: Store;
   /** Compares an allocation with its sources: see `checkAllocation`. */
-  checkAllocation: (claim: AllocatedClaim) => Promise<void>;
+  checkAllocation: (claim: AllocatedClaim, signal: AbortSignal) => Promise<void>;
   /** Reads again which devices are not free for claims, and why, by PCI address: see `judgeAll` of the inventory. */
   judgeOthers: (devices: readonly StoredDevice[]) => Promise<ReadonlyMap<string, ExclusionVerdict>>;
   /** Withdraws the metadata of a claim from its containers: closes its gate, and blanks or removes its files. */
@@ -150,7 +150,7 @@ export class Driver implements DraPlugin {
     }
     // A partly prepared claim was checked before, and its class may have been deleted since.
     const isNew = known?.allocation !== allocation;
-    if (isNew) await this.#options.checkAllocation(claim);
+    if (isNew) await this.#options.checkAllocation(claim, signal);
     work.devices = await this.#resolver.resolve(claim, signal, nodeNetworks);
     await this.#checkOthers(work, isNew);
     if (work.devices.length > 0) checkSinglePod(claim);

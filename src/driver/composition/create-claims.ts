@@ -65,7 +65,7 @@ export function createClaims(
     pods: resources,
     cni: settings.cni,
     judgeOthers: (of) => devices.judgeOthers(of),
-    checkAllocation: (claim) => checkAllocation(driver, classes, claim),
+    checkAllocation: (claim, signal) => checkAllocation(driver, classes, claim, signal),
     openClaimFields: settings.openClaimFields,
     onSlow: (claim, progress) => events.slowToPrepare(claim, progress),
     onShared: (claim, what) => events.portShared(claim, what),

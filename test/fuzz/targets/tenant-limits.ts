@@ -117,7 +117,13 @@ function claimWith(parameters: readonly object[]): AllocatedClaim {
 async function prepare(claim: AllocatedClaim): Promise<void> {
   checkNesting(testDriver, claim);
   const deviceClass = { metadata: { name: 'c' }, spec: { config: [] } };
-  await checkAllocation(testDriver, { known: () => deviceClass, read: async () => deviceClass } as never, claim);
+  const { signal } = new AbortController();
+  await checkAllocation(
+    testDriver,
+    { known: () => deviceClass, read: async () => deviceClass } as never,
+    claim,
+    signal,
+  );
   const resolver = new DeviceResolver({
     driver: testDriver,
     inventory: { pool: 'n', find: (name: string) => ({ kind: 'vf', name, pciAddress: name }) },

@@ -14,12 +14,12 @@ import { allocated, DriverBench, fromClaim, fromClass } from './driver-bench.ts'
 
 const stack = new AsyncDisposableStack();
 let api: ApiServer;
-let check: (claim: AllocatedClaim) => Promise<void>;
+let check: (claim: AllocatedClaim, signal?: AbortSignal) => Promise<void>;
 beforeAll(async () => {
   api = stack.use(await ApiServer.start());
   const { resources } = stack.use(openKube(api));
   const classes = stack.use(new DeviceClasses({ resources, clock: systemClock, logger: new RecordingLogger() }));
-  check = (claim) => checkAllocation(testDriver, classes, claim);
+  check = (claim, signal = new AbortController().signal) => checkAllocation(testDriver, classes, claim, signal);
 });
 afterAll(() => stack[Symbol.asyncDispose]());
 
@@ -120,6 +120,20 @@ describe('checkAllocation', () => {
     const claim = allocated('orphan', ['dev-1'], { config: [fromClass({ mtu: 1400 })] });
     await expect(check(claim)).rejects.toMatchObject({ code: 'class-unreadable', retriable: true });
     expect(await outcome(claim)).toContain('DeviceClass class-of-orphan-vf does not exist any more');
+  });
+
+  it('ends a prepare whose call is over while the API server asks for retries of the class', async () => {
+    using bench = new DriverBench();
+    bench.checkAllocation = (each, signal) => check(each, signal);
+    const claim = store('busy');
+    using _ = api.failNext(/GET .*\/deviceclasses/, 429, { times: Infinity, retryAfterSeconds: 60 });
+    const over = new AbortController();
+    const results = bench.prepareAll([claim], over.signal);
+    await api.until(() => api.requests(/class-of-busy/).length > 0);
+    over.abort(new Error('the call is over'));
+    expect((await results).get(claim.identity.uid)).toMatchObject({
+      error: { code: 'class-unreadable', cause: { message: 'the call is over' } },
+    });
   });
 
   it('checks a claim before anything is prepared, and does not check a prepared claim again', async () => {

@@ -59,7 +59,7 @@ it.each<[string, (index: number) => string[]]>([
       let isOver = false;
       const turns: number[] = [];
       const work = (async () => {
-        await checkAllocation(driver, classes as never, claim);
+        await checkAllocation(driver, classes as never, claim, new AbortController().signal);
         const devices = await createResolver().resolve(claim, new AbortController().signal);
         isOver = true;
         return devices;

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { DeviceClasses } from '../../../../src/driver/claims/index.ts';
+import { onAbort } from '../../../../src/lib/abort.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';
 import { ApiServer } from '../../../doubles/api-server.ts';
 import { openKube } from '../../../doubles/kube.ts';
@@ -28,6 +29,7 @@ const objectOf = (name: string, mtu: number) => ({
 });
 const knownMtu = (name: string) =>
   (classes.known(name)?.spec.config?.[0]?.opaque?.parameters as { mtu: number } | undefined)?.mtu;
+const read = (name: string) => classes.read(name, new AbortController().signal);
 const requests = () => api.log.map(({ method, isWatch }) => (isWatch ? 'WATCH' : method));
 
 describe('DeviceClasses', () => {
@@ -51,10 +53,10 @@ describe('DeviceClasses', () => {
 
   it('reads a class once for several concurrent claims', async () => {
     api.create(objectOf('a', 1400));
-    const read = await Promise.all([classes.read('a'), classes.read('a'), classes.read('a')]);
-    expect(read.map(({ metadata }) => metadata.name)).toEqual(['a', 'a', 'a']);
+    const found = await Promise.all([read('a'), read('a'), read('a')]);
+    expect(found.map(({ metadata }) => metadata.name)).toEqual(['a', 'a', 'a']);
     expect(requests()).toEqual(['GET']);
-    await expect(classes.read('none')).rejects.toMatchObject({ code: 'api-not-found' });
+    await expect(read('none')).rejects.toMatchObject({ code: 'api-not-found' });
   });
 
   it('reads single classes if it lacks permission to list them, and logs that', async () => {
@@ -64,7 +66,28 @@ describe('DeviceClasses', () => {
     await vi.waitFor(() =>
       expect(logger.messages('warn')).toContainEqual(expect.stringContaining('cannot list DeviceClasses')),
     );
-    expect((await classes.read('a')).metadata.name).toBe('a');
+    expect((await read('a')).metadata.name).toBe('a');
+  });
+
+  it('reads for at most 20 s, and ends the wait of a call that is over before', async () => {
+    const clock = new ManualClock();
+    const asked: string[] = [];
+    const resources = {
+      readDeviceClass(name: string, signal?: AbortSignal) {
+        asked.push(name);
+        return new Promise((_, reject) => onAbort(signal, () => reject(signal?.reason)));
+      },
+    };
+    await using own = new DeviceClasses({ resources: resources as never, clock, logger, random: () => 0 });
+    const over = new AbortController();
+    const [first, second] = [over, new AbortController()].map(({ signal }) => own.read('a', signal));
+    over.abort(new Error('the call is over'));
+    await expect(first).rejects.toThrow('the call is over');
+    clock.advance(20_000);
+    await expect(second).rejects.toThrow('deadline');
+    expect(asked).toEqual(['a']);
+    void own.read('a', over.signal).catch(() => undefined);
+    expect(asked).toEqual(['a', 'a']);
   });
 
   it('starts its watch at a fresh list, since an older list could miss changes', async () => {

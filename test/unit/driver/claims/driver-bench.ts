@@ -163,7 +163,7 @@ export class DriverBench implements Disposable {
   readonly locks = new KeyedMutex();
   readonly namespaceLabels = new Map<string, Record<string, string>>();
   /** What is thrown for an allocation that is not what it should be. */
-  checkAllocation: (claim: AllocatedClaim) => Promise<void> = async () => undefined;
+  checkAllocation: (claim: AllocatedClaim, signal: AbortSignal) => Promise<void> = async () => undefined;
   /** Names of devices that were detached, in that order. */
   readonly released: string[] = [];
   /** Thrown when the device of that name is detached. */
@@ -193,7 +193,7 @@ export class DriverBench implements Disposable {
       }),
       openClaimFields: [],
       cni,
-      checkAllocation: (claim) => this.checkAllocation(claim),
+      checkAllocation: (claim, signal) => this.checkAllocation(claim, signal),
       judgeOthers: async (devices) => {
         const verdicts = await judgeAll({ read: async () => ({ givenOut: this.givenOut }) }, devices);
         for (const { pciAddress } of devices) {
@@ -224,8 +224,11 @@ export class DriverBench implements Disposable {
     return (await this.prepareAll([claim])).get(claim.identity.uid);
   }
 
-  async prepareAll(claims: AllocatedClaim[]): Promise<Map<string, PrepareResult>> {
-    const results = await this.driver.prepareResourceClaims(claims, { signal: new AbortController().signal });
+  async prepareAll(
+    claims: AllocatedClaim[],
+    signal = new AbortController().signal,
+  ): Promise<Map<string, PrepareResult>> {
+    const results = await this.driver.prepareResourceClaims(claims, { signal });
     // As the framework does when it records the claims.
     const batch = new Batch([...results].map(([uid, result]) => ({ uid, result })));
     this.store.together(() => batch.run(({ result }) => result.devices && result.commit?.()));
