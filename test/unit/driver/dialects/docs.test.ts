@@ -9,13 +9,9 @@ import { deviceInfoDir, viewInDialects } from '../../../../src/driver/dialects/i
 const docs = fileURLToPath(new URL('../../../../docs', import.meta.url));
 const page = readFileSync(join(docs, 'dialects.md'), 'utf8');
 
-interface Class {
-  spec: { config: { opaque: { parameters: { dialects: object } } }[] };
-}
-
 describe('docs/dialects.md', () => {
   const [, text = ''] = /^```yaml\n([\s\S]*?)^```$/m.exec(page) ?? [];
-  const config = dialectsSchema.parse(loadYaml<Class>(text).spec.config[0]?.opaque.parameters.dialects);
+  const config = dialectsSchema.parse(loadYaml<{ dialects: object }>(text).dialects);
   const vfs = [1, 2].map((index) => ({
     name: `0000-3b-02-${index}`,
     pciAddress: `0000:3b:02.${index}`,
