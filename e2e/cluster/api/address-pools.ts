@@ -85,7 +85,7 @@ export function describeAddressPools(get: () => ApiCluster): void {
       expect(await answer(spec, 'a.b')).toContain('the name must be lower case letters');
     });
 
-    it('give each key of three nodes addresses of its own, all at once, and no more than there are', async () => {
+    it('give keys of three nodes different addresses at the same time, until the pool has none left', async () => {
       const range = { network: '198.51.100.0/24', first: '198.51.100.1', last: '198.51.100.12' };
       await cluster.create(pool('shared', { ranges: [range, { network: '2001:db8:51::/64' }] }));
       const wishes = await Promise.all(
@@ -106,7 +106,7 @@ export function describeAddressPools(get: () => ApiCluster): void {
       });
     });
 
-    it('give two nodes that prepare claims of one key at once the same addresses, one after the other', async () => {
+    it('give only one of two claims the addresses of their key, and give them to the second claim after the first', async () => {
       await cluster.create(pool('single', { ranges: [{ network: '203.0.113.0/24' }] }));
       const wishes = [await wishOf('twin-0', 'twin', 'single'), await wishOf('twin-1', 'twin', 'single')];
       const results = await Promise.allSettled(wishes.map((wish, index) => allocatorOn(index).assign(wish, signal)));

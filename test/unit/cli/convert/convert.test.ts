@@ -294,7 +294,7 @@ describe('netdra convert', () => {
     expect(remarks).not.toContain('DeviceClass');
   });
 
-  it('converts a class whose expressions name the other driver', async () => {
+  it('converts a class whose CEL expressions name the driver of another SR-IOV stack', async () => {
     const own = { driverName: 'sriov.dra.net' };
     const text = deviceClass('device.driver == "dra.net" && device.attributes["dra.net"].mac != "x.dra.net"');
     const { yaml, isComplete } = await convertText(text, own);

@@ -183,7 +183,7 @@ describe('a VF changed by its pod', () => {
     expect(card.log).toEqual([]);
   });
 
-  it('is restored except for a name that another interface took, which is reported', async () => {
+  it('is restored even if another interface took its name; the missing name is reported', async () => {
     const { card, hardware, state, before } = await prepare();
     changeAll(card, 0);
     Object.assign(card.link(1) ?? {}, { name: 'ens1f0v0' });
