@@ -119,12 +119,12 @@ class Instance implements AsyncDisposable {
     this.#stack.use(this.side.registry);
   }
 
-  /** Prepares a claim with one VF. */
-  async prepare(name: string, index: number, config: VfConfig): Promise<void> {
-    const device = deviceOf(index, config);
-    const requests = { vf: { name: 'vf', devices: [{ pool: device.pool, name: device.name }] } };
+  /** Prepares a claim with one request for these VFs. */
+  async prepare(name: string, indexes: number | readonly number[], config: VfConfig): Promise<void> {
+    const devices = [indexes].flat().map((index) => deviceOf(index, config));
+    const requests = { vf: { name: 'vf', devices: devices.map(({ pool, name: of }) => ({ pool, name: of })) } };
     await this.metadata.prepare({ claim: claimOf(name), requests }, new Map());
-    this.store.putClaim(storedClaim({ identity: claimOf(name), podUids: ['pod'], devices: [device] }));
+    this.store.putClaim(storedClaim({ identity: claimOf(name), podUids: ['pod'], devices }));
   }
 
   gate(name: string): string {
@@ -215,6 +215,30 @@ describe('a VF that leaves its pod while the pod runs', () => {
     expect(driver.failures.every((failure) => failure.startsWith('c: '))).toBe(true);
     // A VF that is not on the host is in use: it is not configured anew.
     expect(driver.reconfigured).toEqual(['fe00-00-02-0', 'fe00-00-02-1']);
+  });
+
+  it('does not make the driver configure another VF of its request, whose interface the pod has changed', async () => {
+    await driver.prepare('c', [0, 1], { mtu: 1400 });
+    await driver.side.hooks.runPodSandbox(sandbox(), call);
+    // The hook waits half a second for it.
+    await expect.poll(() => driver.gate('c'), { timeout: 60_000 }).toBe('served s1');
+    const forwarding = '/proc/sys/net/ipv4/conf/nsim0v1/forwarding';
+    pod.exec('ip', 'link', 'set', 'nsim0v1', 'mtu', '1300');
+    pod.exec('sh', '-c', `echo 1 > ${forwarding}`);
+    const other = () => [pod.ip('link', 'show', 'nsim0v1')[0].mtu, pod.exec('cat', forwarding).trim()];
+    const nested = stack.use(new TestNetns('nested'));
+    pod.exec('ip', 'link', 'set', 'nsim0v0', 'netns', nested.path);
+    await expect.poll(() => driver.held.length, { timeout: 60_000 }).toBeGreaterThan(2);
+    expect([driver.file('c'), other()]).toEqual(['', [1300, '1']]);
+    await driver[Symbol.asyncDispose]();
+    const restarted = stack.use(await Instance.start(dir, host.path));
+    restarted.side.hooks.synchronize([sandbox()], []);
+    await expect.poll(() => restarted.held.length, { timeout: 60_000 }).toBeGreaterThan(0);
+    expect(other()).toEqual([1300, '1']);
+    nested.exec('ip', 'link', 'set', 'nsim0v0', 'netns', pod.path);
+    await expect.poll(() => restarted.gate('c'), { timeout: 60_000 }).toBe('served s1');
+    expect(pod.ip('link', 'show', 'nsim0v0')).toMatchObject([{ mtu: 1400 }]);
+    expect([restarted.file('c'), other()]).toEqual([expect.stringContaining('1300'), [1300, '1']]);
   });
 
   it('is noticed by a driver that starts later, and is restored when the pod ends', async () => {

@@ -37,6 +37,11 @@ export interface Attachment extends SandboxPlace {
   interfaceName?: string;
   /** The link that its strategy creates in the pod, and deletes when the device is detached. */
   created?: CreatedLink;
+  /**
+   * Set on one of several devices of a request once its interface in the pod is configured. The interface is the pod's from then
+   * on, although the metadata of the request is withdrawn while another device is not there.
+   */
+  isConfigured?: true;
 }
 
 /** A VF that is prepared for a claim, with the key from its allocation result. */

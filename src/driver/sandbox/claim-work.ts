@@ -1,4 +1,4 @@
-import { type ClaimIdentity, type ClaimMetadata, claimKey } from '../../framework/metadata/index.ts';
+import { baseRequest, type ClaimIdentity, type ClaimMetadata, claimKey } from '../../framework/metadata/index.ts';
 import type { Clock } from '../../lib/clock.ts';
 import type { Locks } from '../../lib/keyed-mutex.ts';
 import {
@@ -17,7 +17,7 @@ import type { DeviceReading, MetadataCalls, MetadataWriter } from './metadata-wr
 import type { NumaChecks } from './numa-guard.ts';
 import type { End } from './phases.ts';
 import { netnsMissing } from './pod.ts';
-import { alignmentIn, type MetadataReader, metadataOf } from './pod-metadata.ts';
+import { alignmentIn, byRequest, type MetadataReader, metadataOf } from './pod-metadata.ts';
 import { awaitRouters, isLacking } from './router-wait.ts';
 
 export interface ClaimWorkOptions {
@@ -108,7 +108,7 @@ export class ClaimWork {
     // First, so that no container starts with the metadata of an earlier sandbox of the pod, or with what the record no
     // longer has: the disk may have been full when it was withdrawn.
     if (stale.length > 0) await files.withdrawMetadata(identity, requestsOf(stale));
-    const { readings, attached, changing, lost, errors } = await this.#readAll(claim, place, pod, signal, progress);
+    const { readings, unwritten, changing, lost, errors } = await this.#readAll(claim, place, pod, signal, progress);
     const fail = (error: unknown) => void errors.push(error);
     // A claim that fails anyway does not wait: its failure would be reported late, and other work on it would wait, too.
     const isWhole = lost.length === 0 && errors.length === 0;
@@ -116,9 +116,9 @@ export class ClaimWork {
     const awaits = isWhole && readings.some(isLacking) && !metadata.isServedFor(identity, place.sandboxId);
     if (awaits) await this.#awaitRouters(readings, place, pod, signal, progress).catch(fail);
     signal.throwIfAborted();
-    const isChanged = awaits || attached.length > 0;
+    const isChanged = awaits || unwritten.length > 0;
     // Without the start gate, containers start as soon as there is a file.
-    for (const reading of attached.filter(isLacking)) reading.state = undefined;
+    for (const reading of unwritten.filter(isLacking)) reading.state = undefined;
     if (isChanged) await this.#readAgain(changing, place, pod).catch(fail);
     const openedFor = errors.length === 0 ? place.sandboxId : undefined;
     await writer.write(identity, openedFor, readings).catch(fail);
@@ -137,34 +137,37 @@ export class ClaimWork {
     const lost: StoredDevice[] = [];
     const errors: unknown[] = [];
     const changing: DeviceReading[] = [];
-    const attached: DeviceReading[] = [];
+    const unwritten: DeviceReading[] = [];
     for (const stored of devices) {
       const device = { ...stored };
       const known = this.#knownOf(identity, device, place);
+      // Its metadata is withdrawn with that of others of its request, too.
+      const isConfigured = known !== undefined || isConfiguredIn(place, device);
       const alignment = numa.alignmentOf(identity.uid, place.sandboxId, device.name) ?? alignmentIn(known);
       const reading: DeviceReading = { request: device.request, device, state: undefined, alignment };
       readings.push(reading);
       if (mayChangeMeanwhile(stored)) changing.push(reading);
-      if (known === undefined) attached.push(reading);
+      if (known === undefined) unwritten.push(reading);
       progress.deviceBegins(device);
       try {
-        reading.state = await (known === undefined
-          ? this.#attach(claim, device, place, pod, signal)
-          : attachments.read(device, pod, known.networkData));
+        reading.state = await (isConfigured
+          ? attachments.read(device, pod, known?.networkData ?? {})
+          : this.#attach(claim, device, place, pod, signal));
         if (reading.state !== undefined) {
-          if (known !== undefined) this.#options.onRead?.(claim, device, reading.state);
+          if (isConfigured) this.#options.onRead?.(claim, device, reading.state);
           progress.deviceReady();
           continue;
         }
         lost.push(device);
-        // The next call finds no metadata of it, and attaches it again.
+        // The next call attaches it again.
         await files.withdrawMetadata(identity, requestsOf([device]));
+        attachments.setConfigured(identity.uid, device, false);
       } catch (error) {
         signal.throwIfAborted();
         errors.push(error);
       }
     }
-    return { readings, attached, changing, lost, errors };
+    return { readings, unwritten, changing, lost, errors };
   }
 
   async #awaitRouters(
@@ -258,7 +261,14 @@ export class ClaimWork {
     const { attachment, ...unattached } = device;
     const reconfigure = () => this.#options.reconfigure(claim, unattached);
     if (attachment === undefined) await reconfigure();
-    return await this.#options.attachments.attach(claim.identity.uid, device, place, pod, signal, reconfigure);
+    const { attachments } = this.#options;
+    const { uid } = claim.identity;
+    const state = await attachments.attach(uid, device, place, pod, signal, reconfigure);
+    // The metadata of a request with one device shows that by itself.
+    if ((byRequest([...claim.devices]).get(baseRequest(device.request))?.length ?? 0) > 1) {
+      attachments.setConfigured(uid, device, true);
+    }
+    return state;
   }
 }
 
@@ -269,6 +279,11 @@ export class ClaimWork {
  */
 function mayChangeMeanwhile(device: StoredDevice): boolean {
   return groupOf(device) !== undefined || (device.attachment !== undefined && !isUserSpace(device));
+}
+
+/** Returns whether it is stored that a device was attached in this sandbox and has not left it since. */
+function isConfiguredIn({ sandboxId }: SandboxPlace, { attachment }: StoredDevice): boolean {
+  return attachment?.sandboxId === sandboxId && attachment.isConfigured === true;
 }
 
 function requestsOf(devices: readonly StoredDevice[]): string[] {

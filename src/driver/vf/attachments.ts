@@ -102,6 +102,18 @@ export class Attachments {
   }
 
   /**
+   * Stores whether the interface of an attached VF is configured. It is no longer once the VF has left, or is being detached.
+   * @param device as for `detach`
+   */
+  setConfigured(claimUid: string, device: StoredDevice, isConfigured: boolean): void {
+    // A VF in user space has no interface, and its addresses are known from its metadata only.
+    if (device.attachment === undefined || isUserSpace(device)) return;
+    const { isConfigured: before = false, ...attachment } = device.attachment;
+    if (before === isConfigured) return;
+    this.#record(claimUid, device, isConfigured ? { ...attachment, isConfigured } : attachment);
+  }
+
+  /**
    * Reads an attached VF.
    * @param known the last reading; without it, routes and kernel settings are not compared with the claim, which has just
    * set them
@@ -118,6 +130,8 @@ export class Attachments {
    * @throws SandboxError `restore-incomplete` if the VF is on the host and its interface is not restored; NetlinkError, SriovError
    */
   async detach(claimUid: string, device: StoredDevice): Promise<void> {
+    // If this fails half-way, and the sandbox turns out to be alive, the VF lacks what it has given back.
+    this.setConfigured(claimUid, device, false);
     const { attachment } = device;
     if (attachment === undefined) return;
     await this.#leave(device, attachment);

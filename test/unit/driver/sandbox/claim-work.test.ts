@@ -67,13 +67,17 @@ describe('ClaimWork for the VFs of a claim', () => {
       read: async (device: StoredDevice) => find(device),
       attach: async (...[uid, device, , , , reconfigure]: Parameters<Attachments['attach']>) => {
         if (device.attachment !== undefined) await reconfigure?.();
-        store.setAttachments(uid, new Map([[formatDeviceKey(device), place]]));
         device.attachment = place;
+        store.setAttachments(uid, new Map([[formatDeviceKey(device), place]]));
         calls.push(`attach ${device.name}`);
         whileAttaching();
         const state = find(device);
         if (state === undefined) throw new SandboxError('vf-missing', `${device.name} is nowhere`);
         return state;
+      },
+      setConfigured: (uid: string, device: StoredDevice, isConfigured: boolean) => {
+        device.attachment = { ...place, ...(isConfigured && { isConfigured }) };
+        store.setAttachments(uid, new Map([[formatDeviceKey(device), device.attachment]]));
       },
       detach: async (uid: string, device: StoredDevice) => {
         // Containers that wait are ended, and files are empty, before any VF leaves.
@@ -255,6 +259,47 @@ describe('ClaimWork for the VFs of a claim', () => {
     pod.set('dev-2', new Error('no answer'));
     expect(await serve()).toMatchObject({
       withdrawn: { code: 'several-failures', message: 'dev-1 is nowhere; no answer' },
+    });
+  });
+
+  describe('with two VFs of one request', () => {
+    beforeEach(async () => {
+      const devices = [1, 2].map((index) => ({ ...deviceOf(index), request: 'vf' }));
+      const requests = { vf: { name: 'vf', devices: devices.map(({ pool, name }) => ({ pool, name })) } };
+      await metadata.prepare({ claim: identity, requests }, new Map());
+      store.putClaim(storedClaim({ identity, podUids: ['p'], devices }));
+    });
+    const attached = () => calls.filter((call) => call.startsWith('attach'));
+
+    it('attaches only the one that left the pod, until it is back', async () => {
+      await serve();
+      calls.length = 0;
+      pod.delete('dev-1');
+      expect(await serve()).toMatchObject({ withdrawn: { code: 'vf-left' } });
+      expect([attached(), file('vf')]).toEqual([[], '']);
+      for (let attempt = 0; attempt < 2; attempt++) await serve();
+      expect(attached()).toEqual(['attach dev-1', 'attach dev-1']);
+      pod.set('dev-1', stateOf(1));
+      expect(await serve()).toBe('ready');
+      expect(attached()).toEqual(Array(3).fill('attach dev-1'));
+      expect([gate(), file('vf')]).toEqual([
+        expect.stringContaining('served s1'),
+        expect.stringMatching(/192\.0\.2\.1.*192\.0\.2\.2/s),
+      ]);
+    });
+
+    it('attaches a VF once, although the other one could never be attached', async () => {
+      pod.delete('dev-2');
+      for (let attempt = 0; attempt < 2; attempt++) await serve();
+      expect(attached()).toEqual(['attach dev-1', 'attach dev-2', 'attach dev-2']);
+    });
+
+    it('attaches a VF again whose attempt was cut short', async () => {
+      pod.set('dev-1', new Error('no answer'));
+      await serve();
+      pod.set('dev-1', stateOf(1));
+      expect(await serve()).toBe('ready');
+      expect(attached()).toEqual(['attach dev-1', 'attach dev-2', 'attach dev-1']);
     });
   });
 
