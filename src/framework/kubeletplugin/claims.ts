@@ -1,6 +1,6 @@
 import type { ErrorDetails } from '../../lib/errors.ts';
 import { type DeviceClass, isKubeError, type PodResources } from '../kube/index.ts';
-import { type ClaimIdentity, claimName } from '../metadata/index.ts';
+import { type ClaimIdentity, type ClaimName, claimName } from '../metadata/index.ts';
 import { KubeletPluginError } from './errors.ts';
 import type { AllocatedClaim, ClaimObject } from './plugin.ts';
 
@@ -32,6 +32,12 @@ const extendedResourceAnnotation = 'resource.kubernetes.io/extended-resource-cla
  */
 const implicitPrefix = 'deviceclass.resource.kubernetes.io/';
 
+export interface ClaimSources {
+  claims: ClaimReader;
+  /** Absent: no claim has files. */
+  metadata?: { isNamePrepared(claim: ClaimName): Promise<boolean> } | undefined;
+}
+
 /**
  * Fetches the claims of one kubelet call concurrently and checks each. As in the Go helper, one failure fails the whole
  * call, with the same texts, and the kubelet retries all claims. Accepts a claim that is being deleted: it keeps its
@@ -39,11 +45,41 @@ const implicitPrefix = 'deviceclass.resource.kubernetes.io/';
  * @throws KubeletPluginError `claim-unavailable`
  */
 export async function fetchClaims(
-  reader: ClaimReader,
+  { claims: reader, metadata }: ClaimSources,
   claims: ClaimIdentity[],
   signal: AbortSignal,
 ): Promise<AllocatedClaim[]> {
-  return await Promise.all(claims.map((claim) => fetchClaim(reader, claim, signal)));
+  const fetched = await Promise.all(claims.map((claim) => fetchClaim(reader, claim, signal)));
+  // The kubelet's call names all claims of a pod that are not prepared yet.
+  const podsOf = async (claim: ClaimName): Promise<string[]> => {
+    const other = fetched.find(({ identity }) => claimName(identity) === claimName(claim));
+    if (other !== undefined) return other.podUids;
+    return (await metadata?.isNamePrepared(claim)) === true ? await readPods(reader, claim, signal) : [];
+  };
+  return await Promise.all(
+    fetched.map(async (claim) => {
+      const { identity, podClaimName: name, podUids } = claim;
+      if (!name) return claim;
+      const others = await podsOf({ namespace: identity.namespace, name });
+      return others.some((uid) => podUids.includes(uid)) ? { ...claim, hasNamesake: true } : claim;
+    }),
+  );
+}
+
+/** Returns the UIDs of the pods that may use a claim now; a pod may have joined since it was prepared. */
+async function readPods(reader: ClaimReader, { namespace, name }: ClaimName, signal: AbortSignal): Promise<string[]> {
+  try {
+    return podUidsOf(await reader.readClaim(namespace, name, signal));
+  } catch (cause) {
+    if (isKubeError(cause, 'api-not-found')) return [];
+    const subject = claimName({ namespace, name });
+    const details = { claim: subject, cause, retriable: true };
+    throw new KubeletPluginError('claim-unavailable', `retrieve claim ${subject}`, details);
+  }
+}
+
+function podUidsOf({ status }: ClaimObject): string[] {
+  return (status?.reservedFor ?? []).filter(({ resource }) => resource === 'pods').map(({ uid }) => uid);
 }
 
 async function fetchClaim(reader: ClaimReader, claim: ClaimIdentity, signal: AbortSignal): Promise<AllocatedClaim> {
@@ -70,7 +106,7 @@ async function fetchClaim(reader: ClaimReader, claim: ClaimIdentity, signal: Abo
     podClaimName: annotations[podClaimNameAnnotation],
     ...extended,
     results: object.status.allocation.devices?.results ?? [],
-    podUids: consumers.filter(({ resource }) => resource === 'pods').map(({ uid }) => uid),
+    podUids: podUidsOf(object),
     object,
   };
 }

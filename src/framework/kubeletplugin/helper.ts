@@ -13,9 +13,9 @@ import { type DeviceHealth, HealthBoard } from './health.ts';
 import { createHealthService, healthVersions } from './health-service.ts';
 import { type InstanceLocks, openInstanceLocks } from './instance-locks.ts';
 import type { DraPlugin } from './plugin.ts';
-import { type MetadataFiles, PluginCalls } from './plugin-calls.ts';
+import { PluginCalls } from './plugin-calls.ts';
 import { Registration, type RegistrationStatus } from './registration.ts';
-import { restoreEach, shareMetadataFiles } from './shared-files.ts';
+import { type MetadataFiles, restoreEach, shareMetadataFiles } from './shared-files.ts';
 import { removeDeadSockets } from './socket-file.ts';
 import {
   chooseSocketPaths,

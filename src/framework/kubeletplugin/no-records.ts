@@ -1,5 +1,5 @@
 import { Batch } from '../../lib/batch.ts';
-import type { MetadataFiles } from './plugin-calls.ts';
+import type { MetadataFiles } from './shared-files.ts';
 
 /** Replaces the metadata of a driver without any: claims have neither files nor records; only the driver's own last steps run. */
 export const noRecords: Pick<MetadataFiles, 'prepareAll' | 'unprepareAll'> = {

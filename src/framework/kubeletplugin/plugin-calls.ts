@@ -4,7 +4,7 @@ import { explain, toError } from '../../lib/errors.ts';
 import type { Locks } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { notify } from '../../lib/notify.ts';
-import { type ClaimIdentity, type ClaimMetadata, claimKey, claimName } from '../metadata/index.ts';
+import { type ClaimIdentity, claimKey, claimName } from '../metadata/index.ts';
 import { type ClaimReader, fetchClaims } from './claims.ts';
 import type { CallContext, WireDevice } from './dra-service.ts';
 import { checkResults, hasSucceeded, preparedIn, type Results, unpreparedIn } from './driver-answers.ts';
@@ -12,6 +12,7 @@ import { KubeletPluginError } from './errors.ts';
 import { noRecords } from './no-records.ts';
 import type { AllocatedClaim, DraPlugin, PrepareResult } from './plugin.ts';
 import { type ResolvedClaim, resolvePreparedClaim } from './prepared-claim.ts';
+import type { MetadataFiles } from './shared-files.ts';
 import { toWire } from './wire-devices.ts';
 
 /** The kubelet waits 45 s for an answer; ours comes earlier, so that the user sees our error. */
@@ -22,11 +23,6 @@ const shareOfTimeout = 14 / 15;
 const maxWaiting = 1_000;
 /** Key of calls that run one at a time. No claim has such a key. */
 const allCalls = 'all';
-
-export type MetadataFiles = Pick<
-  ClaimMetadata,
-  'prepareAll' | 'restore' | 'update' | 'withdraw' | 'openGate' | 'holdGate' | 'endGate' | 'unprepareAll'
->;
 
 export interface PluginCallsOptions {
   driver: string;
@@ -83,7 +79,7 @@ export class PluginCalls {
     const refs = unique(claims);
     return await this.#call('NodePrepareResources', refs, context, async (facts, { call, work }, progress) => {
       // Outside the queue: other calls need not wait for a slow API server.
-      const claims = await failWith('get resource claims', () => fetchClaims(this.#options.claims, refs, call));
+      const claims = await failWith('get resource claims', () => fetchClaims(this.#options, refs, call));
       return await this.#inTurn(refs, call, progress, () => this.#prepare(facts, claims, work));
     });
   }
@@ -97,7 +93,7 @@ export class PluginCalls {
     return await this.#call('prepareAgain', [claim], ownContext(signal), (facts, { call, work }, progress) =>
       this.#inTurn([claim], call, progress, async () => {
         if (!(await isDue(call))) return false;
-        const answers = await this.#prepare(facts, await fetchClaims(this.#options.claims, [claim], call), work);
+        const answers = await this.#prepare(facts, await fetchClaims(this.#options, [claim], call), work);
         return isDone(answers.get(claim.uid));
       }),
     );

@@ -11,6 +11,8 @@ export interface AllocatedClaim {
   identity: ClaimIdentity;
   /** Name of the claim in its pod, if it came from a template. */
   podClaimName: string | undefined;
+  /** Whether its pod also uses a claim whose own name is `podClaimName`. */
+  hasNamesake?: true;
   /** Allocation results of all drivers, in allocation order. */
   results: AllocatedDevice[];
   podUids: string[];

@@ -47,10 +47,10 @@ export function resolvePreparedClaim(driver: string, claim: AllocatedClaim, prep
       contents.set(base, withDevice(contents.get(base), driver, device));
     }
   }
-  const { identity, podClaimName, podUids } = claim;
+  const { identity, podClaimName, hasNamesake, podUids } = claim;
   const [podUid, ...others] = podUids;
   const otherPodUids = others.length === 0 ? undefined : others;
-  const names = defined({ podClaimName, podUid, otherPodUids });
+  const names = defined({ podClaimName, hasNamesake, podUid, otherPodUids });
   return { record: { claim: identity, requests, ...names }, contents, devices, commit: () => prepared.commit?.() };
 }
 

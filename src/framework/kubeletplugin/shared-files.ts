@@ -1,13 +1,27 @@
 import type { Clock } from '../../lib/clock.ts';
 import { intercept } from '../../lib/intercept.ts';
 import type { Locks } from '../../lib/keyed-mutex.ts';
+import type { ClaimMetadata } from '../metadata/index.ts';
 import { KubeletPluginError } from './errors.ts';
-import type { MetadataFiles } from './plugin-calls.ts';
 
 /** No claim's key contains a space. */
 const filesKey = 'all files';
 /** A hook that updates metadata has 2 s in all, and a start should not wait for another instance's work on a claim. */
 const timeoutMs = 1_500;
+
+/** Calls about the files of claims that serving a driver needs. */
+export type MetadataFiles = Pick<
+  ClaimMetadata,
+  | 'isNamePrepared'
+  | 'prepareAll'
+  | 'restore'
+  | 'update'
+  | 'withdraw'
+  | 'openGate'
+  | 'holdGate'
+  | 'endGate'
+  | 'unprepareAll'
+>;
 
 /**
  * Lets two instances of a driver that does not lock its claims share files: a lock makes reading a generation and writing

@@ -158,7 +158,7 @@ it('the driver handles a pod with one VF with the recorded number of files, tran
         "host: qdisc": 2,
         "host: reachableAddresses": 1,
         "host: vfInfos": 1,
-        "statements": 15,
+        "statements": 16,
         "threadTrips": 6,
         "transactions": 2,
       },

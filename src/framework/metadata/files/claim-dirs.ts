@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { readBootId } from '../../../lib/boot-id.ts';
 import type { MetadataVersion } from '../document/codec.ts';
 import type { DeviceName } from '../document/device-key.ts';
-import type { ClaimIdentity, DeviceAttributes } from '../document/document.ts';
+import type { ClaimIdentity, ClaimName, DeviceAttributes } from '../document/document.ts';
 import { MetadataError } from '../errors.ts';
 import { type GateHook, isGateOf } from '../gate/gate.ts';
 import { readAnnouncements, type WaitingSandbox } from '../gate/waiting-sandbox.ts';
@@ -182,6 +182,17 @@ export class ClaimDirs {
   isRecorded(claim: ClaimIdentity): boolean {
     const state = this.states.readForRemoval(claim);
     return typeof state === 'object' && state.claim.uid === claim.uid;
+  }
+
+  /** Returns whether a claim of this name is prepared, as far as its record can be read. @throws errors of the driver's own records */
+  async isNamePrepared(claim: ClaimName): Promise<boolean> {
+    try {
+      return this.states.read(claim) !== undefined;
+    } catch (error) {
+      // Another error is reported by the calls that need the record.
+      if (error instanceof MetadataError) return error.code !== 'metadata-name-invalid';
+      throw error;
+    }
   }
 
   /** Removes a directory that belongs to no claim, and its record. */

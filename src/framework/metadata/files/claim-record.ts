@@ -17,6 +17,8 @@ export interface ClaimRecord {
   claim: ClaimIdentity;
   /** Name of the claim in its pod, if it came from a template; empty if the annotation exists and is empty. */
   podClaimName?: string;
+  /** Whether its pod also uses a claim whose own name is `podClaimName`. */
+  hasNamesake?: true;
   /** UID of the pod that the claim is reserved for; the first one if there are several. */
   podUid?: string;
   /** UIDs of the other pods. */

@@ -43,6 +43,8 @@ export interface RequestState extends RequestRecord {
 export interface ClaimState {
   claim: ClaimIdentity;
   podClaimName?: string;
+  /** See `ClaimRecord`. */
+  hasNamesake?: true;
   /**
    * UID of the first pod that the claim was prepared for; the containers of all its pods mount the files in this pod's
    * directory.
@@ -69,6 +71,7 @@ const schema = 1;
 const stateSchema = z.object({
   claim: z.object({ namespace: z.string(), name: z.string(), uid: z.string() }),
   podClaimName: z.string().optional(),
+  hasNamesake: z.literal(true).optional(),
   podUid: z.string().optional(),
   otherPodUids: z.array(z.string()).optional(),
   bootId: z.string().optional(),
@@ -191,10 +194,10 @@ function damaged(path: string, problem: string, cause?: unknown): MetadataError 
 /** Returns the facts of one request that layouts need. */
 export function contentOf(state: ClaimState, base: string, driver: string): RequestContent & { podUid?: string } {
   const { name: request, devices, extendedResources, generation, content } = requestOf(state, base);
-  const { claim, podClaimName, podUid, versions } = state;
+  const { claim, podClaimName, hasNamesake, podUid, versions } = state;
   const identity = { claim, ...defined({ podClaimName }) };
   const document = content && { ...identity, generation, request, devices: content.devices };
-  const more = defined({ podUid, document, versions, extendedResources, readySince: content?.since });
+  const more = defined({ hasNamesake, podUid, document, versions, extendedResources, readySince: content?.since });
   const published = devices.map(({ given, attributes, ...device }) => ({
     ...device,
     attributes: { ...attributes, ...given },

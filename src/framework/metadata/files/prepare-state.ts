@@ -31,7 +31,7 @@ export interface Preparation {
  */
 export function prepareState(preparation: Preparation, kept: ClaimState | undefined): ClaimState {
   const { record, contents, bootId, layouts } = preparation;
-  const { claim, podClaimName } = record;
+  const { claim, podClaimName, hasNamesake } = record;
   pathPart(claim.uid, 'claim UID');
   // The gate opens when every gated request has content: requests that are no longer prepared must not count.
   const requests = new Map<string, RequestState>(
@@ -57,7 +57,7 @@ export function prepareState(preparation: Preparation, kept: ClaimState | undefi
   const versions = versionsOf(preparation.versions, kept);
   return {
     claim,
-    ...defined({ podClaimName, podUid, otherPodUids, bootId, versions }),
+    ...defined({ podClaimName, hasNamesake, podUid, otherPodUids, bootId, versions }),
     layouts: [...new Set([...(kept?.layouts ?? []), ...layouts])],
     requests: Object.fromEntries(requests),
     servedBy: isOver || (isHandedOver && !preparation.isGated) ? null : kept.servedBy,

@@ -32,6 +32,8 @@ interface NamedRequest {
   claim: ClaimIdentity;
   /** Name of the claim in its pod, if it came from a template. */
   podClaimName?: string;
+  /** Whether the pod also uses a claim whose own name is `podClaimName`: that name then stands for the other one. */
+  hasNamesake?: true;
   request: string;
   driver: string;
   /** Extended resource names, `domain/name`, under which a container may have requested it instead of by a claim. */
@@ -77,7 +79,7 @@ export interface Layout {
  * @throws MetadataError `metadata-name-invalid`
  */
 export function placeOf(content: RequestPlace): RequestPlace {
-  const { claim, podClaimName, podUid, request, driver, extendedResources } = content;
+  const { claim, podClaimName, hasNamesake, podUid, request, driver, extendedResources } = content;
   pathPart(claim.namespace, 'claim namespace');
   pathPart(claim.name, 'claim name');
   pathPart(baseRequest(request), 'request');
@@ -86,13 +88,14 @@ export function placeOf(content: RequestPlace): RequestPlace {
   // An empty annotation does not make it a template claim, as in the Go helper.
   if (podClaimName) pathPart(podClaimName, 'pod claim name');
   for (const part of extendedResources?.flatMap((name) => name.split('/')) ?? []) pathPart(part, 'extended resource');
-  return { claim, request: baseRequest(request), driver, ...defined({ podClaimName, podUid, extendedResources }) };
+  const more = defined({ podClaimName, hasNamesake, podUid, extendedResources });
+  return { claim, request: baseRequest(request), driver, ...more };
 }
 
 /**
  * Returns the names by which a pod's author may know a claim: its own, and for a template claim, whose name is generated,
- * its name in the pod.
+ * its name in the pod, unless another claim has that name.
  */
-export function claimNames({ claim, podClaimName }: RequestPlace): string[] {
-  return [...new Set([claim.name, podClaimName || claim.name])];
+export function claimNames({ claim, podClaimName, hasNamesake }: RequestPlace): string[] {
+  return [...new Set([claim.name, (hasNamesake ? '' : podClaimName) || claim.name])];
 }

@@ -43,7 +43,8 @@ export interface RequestMetadata {
  * `metadata-malformed` if files belong to two claims, and whatever `readMetadata` throws
  */
 export async function readRequestMetadata(query: RequestQuery, options: ReaderOptions = {}): Promise<RequestMetadata> {
-  const dirs = requestDirs(query, options.root ?? '/');
+  const { root = '/' } = options;
+  const dirs = requestDirs(query, root);
   const paths = new Map<string, string>();
   for (const dir of dirs) {
     for (const driver of await listDrivers(dir)) {
@@ -53,7 +54,14 @@ export async function readRequestMetadata(query: RequestQuery, options: ReaderOp
   const drivers = [...paths.keys()].filter((driver) => query.driver === undefined || driver === query.driver).sort();
   if (drivers.length === 0) throw notFound(query, dirs, [...paths.keys()]);
   const base = 'request' in query ? baseRequest(query.request) : undefined;
-  const files = await Promise.all(drivers.map((driver) => readFile(paths.get(driver) as string, driver, base)));
+  const found = await Promise.all(drivers.map((driver) => readFile(paths.get(driver) as string, driver, base)));
+  // In `kep` a claim whose own name it is has the path of a template claim.
+  const isOther = (path: string) => path.startsWith(join(root, kepContainerDir));
+  const files =
+    'podClaim' in query
+      ? found.filter(({ podClaimName, files: [file] }) => podClaimName === query.podClaim || !isOther(file?.path ?? ''))
+      : found;
+  if (files.length === 0) throw notFound(query, dirs, []);
   return merge(files);
 }
 

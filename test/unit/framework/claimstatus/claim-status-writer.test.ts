@@ -254,7 +254,7 @@ describe('ClaimStatusWriter', () => {
       writer,
     );
     const reads = () => bench.api.log.filter(({ method, path }) => method === 'GET' && /resourceclaims\/./.test(path));
-    const objects = await fetchClaims(bench.resources, [claim, changed], AbortSignal.timeout(10_000));
+    const objects = await fetchClaims({ claims: bench.resources }, [claim, changed], AbortSignal.timeout(10_000));
     await plugin.prepareResourceClaims(objects, { signal: AbortSignal.timeout(10_000) });
     expect(reads()).toHaveLength(2);
     // Another driver reports its device.

@@ -6,6 +6,7 @@ import {
   type LayoutName,
   listRequests,
   type MetadataError,
+  type RequestQuery,
   readRequestMetadata,
 } from '../../../../../src/framework/metadata/index.ts';
 import { Bench } from '../bench.ts';
@@ -62,6 +63,13 @@ describe('readRequestMetadata', () => {
       const metadata = await readRequestMetadata({ podClaim: 'nic', request: 'vf' }, { root });
       expect(metadata).toMatchObject({ claim: templateClaim, podClaimName: 'nic', request: 'vf' });
     }
+  });
+
+  it("does not take a claim for a template claim that has the claim's name in the pod", async () => {
+    const { root, device } = await container({ layouts: ['kep'] });
+    const read = (query: object) => readRequestMetadata({ request: 'vf', ...query } as RequestQuery, { root });
+    expect(await read({ claim: 'fast-net' })).toMatchObject({ devices: [device] });
+    await expect(read({ podClaim: 'fast-net' })).rejects.toMatchObject({ code: 'metadata-not-found' });
   });
 
   it('reads a request for an extended resource', async () => {
