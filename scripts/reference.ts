@@ -85,7 +85,7 @@ export function renderReference(): string {
 
 *Reference for operators.* With this page you can look up the flags of \`netdra run\`, of the tools on a node, and of \`kubectl netdra\`.
 
-Written by \`npm run reference\` from the code. A flag takes precedence over its variable, and the variable over the default.
+Written by \`npm run reference\` from the code. Commands without a prefix belong to \`netdra\`. A flag takes precedence over its variable, and the variable over the default.
 
 | flag | commands | variable | default | meaning |
 |---|---|---|---|---|
@@ -140,7 +140,8 @@ export function listFlags(): Flag[] {
       }
     }
     for (const [key, names] of flags) {
-      commandsOf.set(key, [...(commandsOf.get(key) ?? []), `${program.name()}: ${names.join(', ')}`]);
+      const prefix = program.name() === 'netdra' ? '' : `${program.name()}: `;
+      commandsOf.set(key, [...(commandsOf.get(key) ?? []), `${prefix}${names.join(', ')}`]);
     }
   }
   return [...commandsOf].map(([key, commands]) => ({ ...JSON.parse(key), commands: commands.join('; ') }));
