@@ -4,9 +4,12 @@ import { createNode, type NetworkNode } from '../driver/composition/create-node.
 import { openApiAccess } from '../framework/kube/index.ts';
 import { formatExactJson } from '../framework/metadata/document/json-stream.ts';
 import { driverDirs } from '../instance/directories.ts';
+import { InstanceFile } from '../instance/instance-file.ts';
 import type { Settings } from '../instance/settings.ts';
 import { openStored } from '../instance/stored-claims.ts';
 import { serveTools } from '../instance/tool-socket.ts';
+import { readBootId } from '../lib/boot-id.ts';
+import { systemClock } from '../lib/clock.ts';
 import { NetdraError } from '../lib/errors.ts';
 import type { Logger } from '../lib/logger.ts';
 import type { LogRing } from './log-ring.ts';
@@ -50,8 +53,13 @@ export async function startApp(settings: Settings, { logger, ring }: { logger: L
     throw new NetdraError('devices-unlisted', 'the driver has not listed the devices yet', { retriable: true });
   };
   const answers = { inventory, log: () => ring.text() };
-  stack.use(await serveTools(dataDir, answers, { instance: randomUUID().slice(0, 8), logger }));
-  const ports = await openPorts(node, { access, stack, logger });
+  const bootId = readBootId(settings.bootIdPath);
+  const facts = new InstanceFile(dataDir, { settings: node, bootId, logger });
+  const instance = randomUUID().slice(0, 8);
+  stack.use(
+    await serveTools(dataDir, answers, { instance, clock: systemClock, logger, onRegained: () => facts.regain() }),
+  );
+  const ports = await openPorts(node, { access, stack, logger, bootId, reported: (state) => facts.write(state) });
   driver = stack.use(await createNode(ports, node));
   await driver.start();
   const owned = stack.move();

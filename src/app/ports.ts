@@ -6,11 +6,9 @@ import { Store } from '../driver/state/index.ts';
 import { type ApiAccess, KubeClient } from '../framework/kube/index.ts';
 import { startKubeletPlugin } from '../framework/kubeletplugin/index.ts';
 import { storePath } from '../instance/directories.ts';
-import { InstanceFile } from '../instance/instance-file.ts';
 import type { Settings } from '../instance/settings.ts';
 import { makeStateDir } from '../instance/stored-claims.ts';
 import { Backlog } from '../lib/backlog.ts';
-import { readBootId } from '../lib/boot-id.ts';
 import { systemClock as clock } from '../lib/clock.ts';
 import { CloseWatch } from '../lib/close-watch.ts';
 import { defined } from '../lib/defined.ts';
@@ -30,6 +28,9 @@ interface PortsOptions {
   /** Gets everything that must be closed at the end. */
   stack: AsyncDisposableStack;
   logger: Logger;
+  bootId: string;
+  /** As in `NodeObserver`. */
+  reported: NodePorts['observer']['reported'];
 }
 
 /**
@@ -38,17 +39,15 @@ interface PortsOptions {
  */
 export async function openPorts(
   settings: Settings & NodeSettings,
-  { access, stack, logger }: PortsOptions,
+  { access, stack, logger, bootId, reported }: PortsOptions,
 ): Promise<NodePorts> {
   const { stateDir, dataDir, cniBinDirs: binDirs } = settings;
   const ops = stack.use(await startOperations(settings, logger));
   const kube = stack.use(new KubeClient(access, { clock, userAgent: 'netdra' }));
-  const bootId = readBootId(settings.bootIdPath);
   makeStateDir(stateDir);
   const store = stack.use(new Store(storePath(stateDir), { bootId }));
   const gate = await openStartGate(settings, { kube, dataDir, logger });
   const networks = stack.use(new KernelNetworks({ procSysDir: settings.procSysDir }));
-  const instance = new InstanceFile(dataDir, { settings, bootId, logger });
   const locks = stack.use(new FileMutex(join(stateDir, 'claims.lock'), new CloseWatch(clock), StateError));
   const removals = stack.use(new Backlog());
   return {
@@ -83,7 +82,7 @@ export async function openPorts(
       connect: (handlers, decode) => createNriPlugin(settings, { handlers, decode, logger }),
     },
     cni: stack.use(new CniRunner({ binDirs, cacheDir: join(stateDir, 'cni'), clock, logger })),
-    observer: { ...observerOf(ops, clock), reported: (state) => instance.write(state) },
+    observer: { ...observerOf(ops, clock), reported },
   };
 }
 

@@ -44,9 +44,19 @@ export class InstanceFile {
   write(state: DeviceState): void {
     const text = `${JSON.stringify({ ...this.#facts, ...state })}\n`;
     if (text === this.#text) return;
+    // During a rolling update the file describes the newer instance.
+    if (this.#isNewer(readFactsIfGood(this.#path))) this.#text = text;
+    else this.#replace(text);
+  }
+
+  /** Writes the facts over those of a newer instance, which has ended before this one. */
+  regain(): void {
+    if (this.#text !== undefined) this.#replace(this.#text);
+  }
+
+  #replace(text: string): void {
     try {
-      // During a rolling update the file describes the newer instance.
-      if (!this.#isNewer(readFactsIfGood(this.#path))) replaceFile(this.#path, text, 0o600, { flush: false });
+      replaceFile(this.#path, text, 0o600, { flush: false });
       this.#text = text;
     } catch (error) {
       this.#logger.warn(

@@ -1,7 +1,8 @@
 import { once } from 'node:events';
-import { chmodSync, mkdirSync, renameSync } from 'node:fs';
+import { chmodSync, lstatSync, mkdirSync, renameSync } from 'node:fs';
 import { createServer, request } from 'node:http';
 import { join } from 'node:path';
+import { type Clock, repeat } from '../lib/clock.ts';
 import { errnoCode, explain, NetdraError } from '../lib/errors.ts';
 import type { Logger } from '../lib/logger.ts';
 
@@ -12,16 +13,28 @@ const socketName = 'tools.sock';
 const answerTimeoutMs = 10_000;
 /** Limit of an answer, in bytes: the log has 1 MB, the largest inventory 2 MB. */
 const maxAnswerBytes = 16_000_000;
+/** Pause between checks of the socket. */
+const checkMs = 60_000;
+
+interface ServeToolsOptions {
+  /** Name of this instance in that of its temporary socket. */
+  instance: string;
+  clock: Clock;
+  logger: Logger;
+  /** Called when this instance serves the tools again, in place of a newer one that has ended. */
+  onRegained?: () => void;
+}
 
 /**
  * Serves the tools on this node through a socket in the driver's directory that only root can use. A newer instance
- * replaces the socket. A failure is only logged, since the driver works without the socket.
+ * replaces the socket; if that instance ends first, this one serves the tools again. A failure is only logged, since the
+ * driver works without the socket.
  * @param dataDir the driver's directory below the kubelet's `plugins`
  */
 export async function serveTools(
   dataDir: string,
   answers: ToolAnswers,
-  { instance, logger }: { instance: string; logger: Logger },
+  { instance, clock, logger, onRegained }: ServeToolsOptions,
 ): Promise<AsyncDisposable> {
   const server = createServer((incoming, response) => {
     const answer = answers[incoming.url?.slice(1) ?? ''];
@@ -33,25 +46,60 @@ export async function serveTools(
     }
   });
   const path = join(dataDir, socketName);
-  // An `error` event without a listener, as of a failed accept, would end the driver.
-  server.on('error', (err) => logger.warn({ err, path }, 'cannot listen for the tools of this node'));
-  try {
-    mkdirSync(dataDir, { recursive: true, mode: 0o750 });
-    // Listens under a temporary name first, so that the earlier instance answers until this one can.
-    const own = join(dataDir, `tools-${instance}.sock`);
-    server.listen(own);
-    await once(server, 'listening');
-    chmodSync(own, 0o600);
-    renameSync(own, path);
-  } catch (err) {
-    logger.warn({ err, path }, 'cannot listen for the tools of this node');
-  }
+  let inode: number | undefined;
+  let reported = '';
+  const listen = async () => {
+    try {
+      mkdirSync(dataDir, { recursive: true, mode: 0o750 });
+      // Listens under a temporary name first, so that the earlier instance answers until this one can.
+      const own = join(dataDir, `tools-${instance}.sock`);
+      server.listen(own);
+      await once(server, 'listening');
+      chmodSync(own, 0o600);
+      inode = inodeOf(own);
+      renameSync(own, path);
+      reported = '';
+      return true;
+    } catch (err) {
+      if (explain(err) !== reported) logger.warn({ err, path }, 'cannot listen for the tools of this node');
+      reported = explain(err);
+      return false;
+    }
+  };
+  const close = async () => {
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+  };
+  await listen();
+  const ended = new AbortController();
+  const following = repeat(clock, checkMs, ended.signal, async () => {
+    if ((server.listening && inodeOf(path) === inode) || (await isServed(dataDir))) return;
+    await close();
+    if (await listen()) onRegained?.();
+  });
   return {
     async [Symbol.asyncDispose]() {
-      server.closeAllConnections();
-      await new Promise((resolve) => server.close(resolve));
+      ended.abort();
+      await following;
+      await close();
     },
   };
+}
+
+function inodeOf(path: string): number | undefined {
+  try {
+    return lstatSync(path).ino;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Returns whether an instance listens, even if it does not answer. */
+async function isServed(dataDir: string): Promise<boolean> {
+  return await askDriver(dataDir, '').then(
+    (answer) => answer !== undefined,
+    () => true,
+  );
 }
 
 /**

@@ -87,6 +87,11 @@ describe('the instance file', () => {
     writeFileSync(dir.path, newer);
     old.write({ ...state, keepsTaints: false, conditions: [] });
     expect(readFileSync(dir.path, 'utf8')).toBe(newer);
+    // The newer one has ended, as one that never became ready.
+    old.regain();
+    expect(readInstance(dir.plugins)).toMatchObject({ startedAtMs: facts.startedAtMs, keepsTaints: false });
+    old.write(state);
+    expect(readInstance(dir.plugins)).toMatchObject(state);
   });
 
   it.each([

@@ -1,4 +1,4 @@
-import { statSync, writeFileSync } from 'node:fs';
+import { rmSync, statSync, writeFileSync } from 'node:fs';
 import { createServer, type ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -6,6 +6,7 @@ import { describe, expect, it } from 'vitest';
 import { askDriver, serveTools } from '../../../src/instance/tool-socket.ts';
 import { explain } from '../../../src/lib/errors.ts';
 import { RecordingLogger } from '../../doubles/logger.ts';
+import { ManualClock } from '../../doubles/manual-clock.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
 
 describe('the socket for tools', () => {
@@ -18,7 +19,7 @@ describe('the socket for tools', () => {
     };
     {
       const answers = { log: () => 'é\n'.repeat(500_000), failing };
-      await using _server = await serveTools(dir.path, answers, { instance: 'a', logger });
+      await using _server = await serveTools(dir.path, answers, { instance: 'a', clock: new ManualClock(), logger });
       expect(await askDriver(dir.path, 'log')).toHaveLength(1_000_000);
       expect(statSync(join(dir.path, 'tools.sock')).mode & 0o777).toBe(0o600);
       expect(await askDriver(dir.path, 'failing').catch(explain)).toMatch(
@@ -33,12 +34,49 @@ describe('the socket for tools', () => {
   it('belongs to the newer instance during a rolling update, even after the older instance ends', async () => {
     using dir = tempDir();
     const logger = new RecordingLogger();
-    const start = (instance: string) => serveTools(dir.path, { who: () => instance }, { instance, logger });
+    const clock = new ManualClock();
+    const start = (instance: string) => serveTools(dir.path, { who: () => instance }, { instance, clock, logger });
     const older = await start('older');
     await using _newer = await start('newer');
     expect(await askDriver(dir.path, 'who')).toBe('newer');
+    clock.advance(60_000);
+    await expect.poll(() => clock.sleeping()).toEqual([60_000, 60_000]);
+    expect(await askDriver(dir.path, 'who')).toBe('newer');
     await older[Symbol.asyncDispose]();
     expect(await askDriver(dir.path, 'who')).toBe('newer');
+  });
+
+  it('belongs to the older instance again if the newer one ends first, or if it is removed', async () => {
+    using dir = tempDir();
+    const logger = new RecordingLogger();
+    const clock = new ManualClock();
+    let regained = 0;
+    const onRegained = () => void regained++;
+    await using _older = await serveTools(
+      dir.path,
+      { who: () => 'older' },
+      { instance: 'a', clock, logger, onRegained },
+    );
+    const path = join(dir.path, 'tools.sock');
+    const ends = [
+      async () => {
+        await using _ = await serveTools(dir.path, {}, { instance: 'b', clock: new ManualClock(), logger });
+      },
+      async () => rmSync(path),
+    ];
+    for (const [index, end] of ends.entries()) {
+      await end();
+      expect(await askDriver(dir.path, 'who')).toBeUndefined();
+      clock.advance(60_000);
+      await expect.poll(() => regained).toBe(index + 1);
+      expect(await askDriver(dir.path, 'who')).toBe('older');
+      expect(statSync(path).mode & 0o777).toBe(0o600);
+      await expect.poll(() => clock.sleeping()).toEqual([60_000]);
+    }
+    clock.advance(60_000);
+    await expect.poll(() => clock.sleeping()).toEqual([60_000]);
+    expect(regained).toBe(2);
+    expect(logger.lines).toEqual([]);
   });
 
   it('is optional for the driver, which then logs a warning; a tool reports any other program that listens on it', async () => {
@@ -46,7 +84,11 @@ describe('the socket for tools', () => {
     const logger = new RecordingLogger();
     writeFileSync(join(dir.path, 'file'), '');
     {
-      await using _server = await serveTools(join(dir.path, 'file'), {}, { instance: 'a', logger });
+      await using _server = await serveTools(
+        join(dir.path, 'file'),
+        {},
+        { instance: 'a', clock: new ManualClock(), logger },
+      );
       expect(logger.messages()).toEqual(['cannot listen for the tools of this node']);
     }
     expect(await askDriver(join(dir.path, 'file'), 'log')).toBeUndefined();
