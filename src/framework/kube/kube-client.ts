@@ -12,6 +12,8 @@ import { readJsonLines } from './json-lines.ts';
 const defaultTimeoutMs = 30_000;
 /** API servers end a watch within an hour. A longer one has lost its server behind a proxy that did not notice. */
 const longestWatchMs = 70 * 60_000;
+/** A watch that is cut after this time was ended by a proxy that limits connections, or by an API server that stopped. */
+const leastWatchMs = 10_000;
 /** Attempts for a request whose server asks to retry later, before the refusal is passed on. */
 const maxAttempts = 5;
 
@@ -92,7 +94,8 @@ export class KubeClient implements KubeApi, Disposable {
   }
 
   /**
-   * Streams changes to the objects of a list, until the server ends it (within an hour) or the signal aborts.
+   * Streams changes to the objects of a list, until the server ends it (within an hour), a proxy cuts it after more than ten
+   * seconds, or the signal aborts.
    * @param request path and query of the list, with the `resourceVersion` to start from
    * @throws KubeError, also for an `ERROR` event: `api-expired` when the version is too old
    */
@@ -103,6 +106,7 @@ export class KubeClient implements KubeApi, Disposable {
     using deadline = clock.deadline(defaultTimeoutMs, request.signal);
     using life = clock.deadline(longestWatchMs);
     let answer: IncomingMessage | undefined;
+    let answeredMs = Number.POSITIVE_INFINITY;
     using _ = onAbort(request.signal, () => answer?.destroy());
     using _over = onAbort(life.signal, () => answer?.destroy());
     try {
@@ -110,6 +114,7 @@ export class KubeClient implements KubeApi, Disposable {
       if (answer.statusCode !== 200) throw await this.#refusal(subject, answer);
       // From here on, silence is no failure until the watch reaches its longest duration.
       deadline[Symbol.dispose]();
+      answeredMs = clock.nowMs();
       for await (const event of readJsonLines<WatchEvent<T>>(answer)) {
         if (event.type === 'ERROR') {
           const { code = 0 } = event.object as { code?: number };
@@ -122,7 +127,9 @@ export class KubeClient implements KubeApi, Disposable {
     } catch (error) {
       // The next watch continues from the version of the last event.
       if (life.signal.aborted && !request.signal?.aborted) return;
-      throw toFailure(error, subject, deadline, request);
+      const failure = toFailure(error, subject, deadline, request);
+      if (isKubeError(failure, 'api-unreachable') && clock.nowMs() - answeredMs > leastWatchMs) return;
+      throw failure;
     } finally {
       answer?.destroy();
     }

@@ -63,7 +63,7 @@ export class ListWatch<T extends { metadata: ObjectMeta }> implements AsyncDispo
         if (signal.aborted) return;
         if (String(error) !== reported) logger.warn({ err: error }, `cannot watch ${what}: polling them instead`);
         reported = String(error);
-        // Some proxies cut each watch after a while, and a killed API server ends none of them properly.
+        // As of an expired version, which one new list mends.
         if (clock.nowMs() - startMs > pauses.watch.longestMs) failures = 0;
         const waitMs = pauseMs(failures++, pauses.watch);
         const extraMs = Math.round(Math.max(waitMs, spreadMs) * random());

@@ -1,13 +1,18 @@
 import { describe, expect, it, vi } from 'vitest';
-import { FollowedList, type ObjectMeta, plainList } from '../../../../src/framework/kube/index.ts';
-import { startKubeBench } from '../../../doubles/kube-bench.ts';
+import { FollowedList, KubeClient, type ObjectMeta, plainList } from '../../../../src/framework/kube/index.ts';
+import { type Clock, systemClock } from '../../../../src/lib/clock.ts';
+import { kubeConfigOf } from '../../../doubles/kube.ts';
+import { poll, startKubeBench } from '../../../doubles/kube-bench.ts';
+import { ManualClock } from '../../../doubles/manual-clock.ts';
 import { buildNode } from '../../../doubles/objects.ts';
 
 const path = '/api/v1/nodes';
 
-async function startBench() {
+/** @param clientClock clock of the client, whose deadlines would hide the pauses of the list */
+async function startBench(clientClock: Clock = systemClock) {
   const bench = await startKubeBench();
-  const { api, client: kube, clock, logger } = bench;
+  const { api, clock, logger } = bench;
+  const kube = bench.stack.use(new KubeClient(kubeConfigOf(api), { clock: clientClock, userAgent: 'netdra/test' }));
   const query = { fieldSelector: 'metadata.name=a' };
   let delay = Promise.resolve();
   const request: typeof kube.request = async (wanted) => {
@@ -37,7 +42,7 @@ async function startBench() {
       clock.advance(pauseMs);
     }
   };
-  return { ...bench, list, labels, setLabel, delayLists, pass };
+  return { ...bench, kube, list, labels, setLabel, delayLists, pass };
 }
 
 describe('FollowedList', () => {
@@ -67,7 +72,7 @@ describe('FollowedList', () => {
     const write = (x: string) => {
       const body = { metadata: { labels: { x } } };
       const contentType = 'application/merge-patch+json';
-      return own.client.request<Labelled>({ method: 'PATCH', path: `${path}/a`, body, contentType });
+      return own.kube.request<Labelled>({ method: 'PATCH', path: `${path}/a`, body, contentType });
     };
     const [first, second] = [await write('1'), await write('2')];
     await vi.waitFor(() => expect(own.labels()?.x).toBe('2'));
@@ -137,6 +142,27 @@ describe('FollowedList', () => {
     for (let times = 0; times < 3; times++) await cut(300_000, 6_000);
     for (const pauseMs of [7_000, 9_000, 13_000]) await cut(1_000, pauseMs);
     await cut(300_000, 6_000);
+  });
+
+  it('does not list again when a proxy cuts each watch after half a minute', async () => {
+    const clientClock = new ManualClock();
+    await using own = await startBench(clientClock);
+    own.api.create(buildNode('a') as never);
+    own.list.start();
+    await own.api.until(() => own.api.watchCount === 1);
+    for (const label of ['1', '2', '3']) {
+      own.setLabel(label);
+      await poll(() => own.labels()).toEqual({ x: label });
+      clientClock.advance(30_000);
+      own.api.dropConnections();
+      await poll(() => own.clock.sleeping()).toEqual([6_000]);
+      // Changes that are made meanwhile are not missed.
+      own.setLabel(`${label} later`);
+      own.clock.advance(6_000);
+      await poll(() => own.labels()).toEqual({ x: `${label} later` });
+    }
+    expect(own.api.requests(path).filter(({ isWatch }) => !isWatch)).toHaveLength(1);
+    expect(own.logger.messages('warn')).toEqual([]);
   });
 
   it('keeps its version of an object if a new list contains an older version', async () => {
