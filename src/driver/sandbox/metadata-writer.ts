@@ -30,7 +30,7 @@ export interface MetadataWriterOptions {
   files: MetadataCalls;
   attributesOf: (pciAddress: string) => DeviceAttributes;
   /**
-   * Called after the metadata of all devices of a claim was stored and its files were written, or both were up to date.
+   * Called after metadata of a claim was stored and its files were written, or all of them were up to date.
    * @param isSettled `false` if addresses are tentative: the call is repeated when they are settled
    */
   onWritten?: (claim: ClaimIdentity, isSettled: boolean) => void;
@@ -70,25 +70,34 @@ export class MetadataWriter {
         ),
       ]),
     );
-    // A claim with a missing device is reported as a failure, and its containers wait.
+    // The containers of a claim with a missing device wait.
     const servedId = known.length === readings.length ? sandboxId : undefined;
-    await this.#update(identity, contents, servedId);
-    if (servedId === undefined) return;
+    const isWritten = await this.#update(identity, contents, servedId);
     const isSettled = known.every(({ state }) => !state.tentative);
-    if (readings.length > 0) return this.#report(identity, isSettled);
+    if (readings.length > 0) {
+      if (isWritten || servedId !== undefined) this.#report(identity, isSettled);
+      return;
+    }
+    if (servedId === undefined) return;
     // Nothing to wait for: all of its metadata was known at prepare.
     await this.#options.files.openGate(identity, servedId);
   }
 
-  /** Writes requests one by one. @param sandboxId its containers start after the last of them; absent: they keep waiting */
-  async #update(identity: ClaimIdentity, contents: Contents, sandboxId: string | undefined): Promise<void> {
+  /**
+   * Writes requests one by one.
+   * @param sandboxId its containers start after the last of them; absent: they keep waiting
+   * @returns whether a file was written
+   */
+  async #update(identity: ClaimIdentity, contents: Contents, sandboxId: string | undefined): Promise<boolean> {
     const { files, logger } = this.#options;
     const claim = claimName(identity);
     const errors: unknown[] = [];
+    let isAnyWritten = false;
     for (const [request, devices] of contents) {
       try {
         const update = await files.updateRequestMetadata(identity, request, devices, sandboxId);
         const { isWritten, generation } = update;
+        isAnyWritten ||= isWritten;
         const names = devices.map(({ name }) => name);
         if (isWritten) logger.info({ claim, request, devices: names, generation }, 'metadata written');
       } catch (error) {
@@ -96,6 +105,7 @@ export class MetadataWriter {
       }
     }
     if (errors.length > 0) throw asOneError(errors);
+    return isAnyWritten;
   }
 
   /** Reports a write; a failure of the report must not affect the metadata. */

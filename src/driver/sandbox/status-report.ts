@@ -22,6 +22,8 @@ export interface StatusReportOptions {
 /** Reports the places of the VFs of prepared claims, in the status of the claims. */
 export class StatusReport {
   readonly #options: StatusReportOptions;
+  /** Why VFs of a claim are not in their pod, by its UID: later reports are about others of its VFs. */
+  readonly #failures = new Map<string, string>();
 
   constructor(options: StatusReportOptions) {
     this.#options = options;
@@ -29,14 +31,14 @@ export class StatusReport {
 
   /**
    * @param isSettled `false` if the state will change soon
-   * @param failure why the VFs are not in their pod, as a message for users
+   * @param failure why those VFs are not in their pod that have no metadata, as a message for users; kept for later reports
    */
   report(claim: ClaimIdentity, isSettled = true, failure?: string): void {
     const { store, writer, numa, drift } = this.#options;
     const stored = store.claim(claim.uid);
     if (stored?.state !== 'prepared') return;
     const stateOf = (device: StoredDevice) => this.#stateOf(stored, device);
-    const statuses = toDeviceStatuses(stored, failure ?? stateOf).map((status) => {
+    const statuses = toDeviceStatuses(stored, stateOf, this.#failureOf(stored, failure)).map((status) => {
       const { device } = status;
       const conditions = [numa.conditionOf(claim.uid, device), drift.conditionOf(claim.uid, device)];
       const known = conditions.filter((condition) => condition !== undefined);
@@ -52,6 +54,22 @@ export class StatusReport {
     }
   }
 
+  /** Returns the last failure, and forgets it once all VFs have metadata, or none is in a pod any more. */
+  #failureOf(claim: StoredClaim, failure: string | undefined): string | undefined {
+    const { identity, devices } = claim;
+    const { uid } = identity;
+    const last = failure ?? this.#failures.get(uid);
+    for (const other of this.#failures.keys()) {
+      if (this.#options.store.claim(other) === undefined) this.#failures.delete(other);
+    }
+    const isOver =
+      devices.every((device) => this.#stateOf(claim, device) !== undefined) ||
+      devices.every(({ attachment }) => attachment === undefined);
+    if (last === undefined || isOver) this.#failures.delete(uid);
+    else this.#failures.set(uid, last);
+    return last;
+  }
+
   #stateOf({ identity }: StoredClaim, device: StoredDevice): DeviceMetadata | undefined {
     return device.attachment && metadataOf(this.#options.metadata, identity, device);
   }
@@ -59,25 +77,21 @@ export class StatusReport {
 
 /**
  * Returns the status of a claim's VFs.
- * @param state of the VFs in the pod, from the metadata; or why they are not all there, as a message for users
+ * @param stateOf returns the state of a VF in the pod, from its metadata; `undefined` if it has none
+ * @param failure why such VFs are not in the pod, as a message for users
  */
 export function toDeviceStatuses(
   { devices }: ClaimDevices,
-  state: string | ((device: StoredDevice) => Partial<DeviceMetadata> | undefined),
+  stateOf: (device: StoredDevice) => Partial<DeviceMetadata> | undefined,
+  failure = 'the device is not in the network of the pod',
 ): DeviceStatus[] {
-  const failure = typeof state === 'string' ? state : undefined;
   return devices.map((device) => {
     const { pool, name, shareId } = device;
-    const { networkData, attributes } = (typeof state === 'string' ? undefined : state(device)) ?? {};
+    const { networkData, attributes } = stateOf(device) ?? {};
     const facts = { pool, device: name, ...defined({ shareId }), data: toData(device, attributes?.bondActive) };
     return networkData !== undefined
       ? { ...facts, ready: true, reason: 'Attached', networkData }
-      : {
-          ...facts,
-          ready: false,
-          reason: 'NotAttached',
-          message: failure ?? 'the device is not in the network of the pod',
-        };
+      : { ...facts, ready: false, reason: 'NotAttached', message: failure };
   });
 }
 

@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { toDeviceStatuses } from '../../../../src/driver/sandbox/status-report.ts';
-import { storedClaim, storedDevice } from '../../../doubles/stored-claims.ts';
+import type { StoredClaim } from '../../../../src/driver/model/index.ts';
+import { StatusReport, toDeviceStatuses } from '../../../../src/driver/sandbox/status-report.ts';
+import type { DeviceStatus } from '../../../../src/framework/claimstatus/index.ts';
+import { storedClaim, storedClaims, storedDevice } from '../../../doubles/stored-claims.ts';
 
 const place = { podNamespace: 'default', podName: 'app', sandboxId: 's1', podUid: 'pod', netnsPath: '/netns/s1' };
 const device = (index: number) => storedDevice({ pciAddress: `0000:3b:02.${index}`, name: `dev-${index}` });
@@ -27,17 +29,64 @@ describe('toDeviceStatuses', () => {
 
   it('names the share of a device that is allocated several times', () => {
     const shares = ['a', 'b'].map((shareId) => ({ ...device(1), shareId }));
-    const [first, second] = toDeviceStatuses(storedClaim({ devices: shares }), 'it failed');
+    const [first, second] = toDeviceStatuses(storedClaim({ devices: shares }), () => undefined);
     expect([first, second]).toMatchObject([
       { device: 'dev-1', shareId: 'a' },
       { device: 'dev-1', shareId: 'b' },
     ]);
   });
+});
 
-  it('reports no VF of a failed claim as ready, since its containers cannot start', () => {
-    const reason = 'device dev-2 is no longer in the network namespace of pod apps/web-0';
-    expect(toDeviceStatuses(claim, reason)).toMatchObject(
-      [1, 2].map((index) => ({ device: `dev-${index}`, ready: false, reason: 'NotAttached', message: reason })),
-    );
+describe('StatusReport', () => {
+  const gone = 'device dev-2 is no longer in the network namespace of pod apps/web-0';
+  const ready = { device: 'dev-1', ready: true, reason: 'Attached' };
+  const notReady = (message: string) => ({ device: 'dev-2', ready: false, reason: 'NotAttached', message });
+
+  /** @param described names of the devices whose metadata is written */
+  function open(described: Set<string>, claims: readonly StoredClaim[] = [claim]) {
+    let written: readonly DeviceStatus[] = [];
+    const report = new StatusReport({
+      store: storedClaims(() => claims),
+      metadata: {
+        read: (identity, request) => {
+          const devices = claim.devices.filter(({ name }) => described.has(name));
+          const networkData = { interfaceName: 'net1' };
+          return {
+            claim: identity,
+            generation: 1,
+            request,
+            devices: devices.map((each) => ({ ...each, networkData })),
+          };
+        },
+      },
+      writer: {
+        set: (_, statuses) => {
+          written = statuses;
+        },
+      },
+      numa: { conditionOf: () => undefined },
+      drift: { conditionOf: () => undefined },
+    });
+    return { report, written: () => written };
+  }
+
+  it('gives the reason of a failure only for the VFs whose metadata is withdrawn', () => {
+    const { report, written } = open(new Set(['dev-1']));
+    report.report(claim.identity, true, gone);
+    expect(written()).toMatchObject([{ ...ready, networkData: { interfaceName: 'net1' } }, notReady(gone)]);
+  });
+
+  it('keeps the reason when another VF or a condition changes, until all VFs are in the pod', () => {
+    const described = new Set(['dev-1']);
+    const { report, written } = open(described);
+    report.report(claim.identity, true, gone);
+    report.report(claim.identity);
+    expect(written()).toMatchObject([ready, notReady(gone)]);
+    described.add('dev-2');
+    report.report(claim.identity);
+    expect(written()).toMatchObject([ready, { device: 'dev-2', ready: true }]);
+    described.delete('dev-2');
+    report.report(claim.identity);
+    expect(written()).toMatchObject([ready, notReady('the device is not in the network of the pod')]);
   });
 });

@@ -64,14 +64,17 @@ describe('MetadataWriter', () => {
     expect(logger.lines).toEqual([]);
   });
 
-  it('writes neither metadata of a request nor claim status while a device of the request is unreadable', async () => {
+  it('writes no metadata of a request while a device of it is unreadable, and reports what it wrote of others', async () => {
     const calls: string[] = [];
     const { writer } = open(fakeFiles(1, calls), ({ name }) => calls.push(`report ${name}`));
     const other = { ...device, pciAddress: '0000:3b:02.2', name: 'dev-2' };
     await writer.write(identity, 's1', [...readings, { request: 'vf', device: other, state: undefined }]);
     expect(calls).toEqual([]);
     await writer.write(identity, 's1', [...readings, { request: 'other', device: other, state: undefined }]);
-    expect(calls).toEqual(['update vf']);
+    expect(calls).toEqual(['update vf', 'report fast-net']);
+    const unchanged = open(fakeFiles(0, calls), ({ name }) => calls.push(`report ${name}`)).writer;
+    await unchanged.write(identity, 's1', [...readings, { request: 'other', device: other, state: undefined }]);
+    expect(calls.slice(2)).toEqual(['update vf']);
   });
 
   it('writes the metadata of all other requests if writing one request fails, and throws the error', async () => {
