@@ -34,6 +34,8 @@ export interface SriovCardOptions {
   iommufd?: boolean;
   /** Whether the PF reports the address that a VF has chosen itself as administrative, like igb. */
   tellsOwnAddresses?: boolean;
+  /** Whether the PF refuses to remove an administrative address, like octeontx2 and qede. */
+  refusesNoAddress?: boolean;
   /** The MTU of the PF, and the largest one that the driver of the VFs takes. */
   mtu?: { pf: number; vf: number };
   /** Whether its functions can be reset by sysfs. */
@@ -85,6 +87,7 @@ export class SriovCard implements Disposable {
       info: { spoofCheck: true, trust: false, linkState: 'auto', minTxRateMbps: 0, maxTxRateMbps: 0 },
       iommufd: false,
       tellsOwnAddresses: false,
+      refusesNoAddress: false,
       isInfiniBand: false,
       hasReset: true,
       mtu: { pf: 9000, vf: 9710 },
@@ -354,6 +357,8 @@ export class SriovCard implements Disposable {
       if (this.#options.unsupported.includes(property)) throw refusal('EOPNOTSUPP');
       this.log.push(`setVf ${vfIndex} ${property}`);
     }
+    const isRemoval = change.hardwareAddress === '00:00:00:00:00:00';
+    if (isRemoval && this.#options.refusesNoAddress) throw refusal('EINVAL');
     if (Object.keys(change).every((property) => this.ignored.has(property as keyof VfChange))) return;
     this.#hardware.setVf(pf, vfIndex, change);
   }

@@ -86,7 +86,13 @@ export class HostVfs implements Disposable {
           { device, driver },
           'cannot reset a VF between two claims: the card cannot reset single functions',
         );
-      this.#hardware = new VfHardware({ binding, host, clock, nodes, onNotReset, ...defined({ ethtool }) });
+      const onAddressKept = (device: string, hardwareAddress: string) =>
+        options.logger.warn(
+          { device, hardwareAddress },
+          'VF keeps an administrative MAC: its PF refuses to remove one, so pods cannot set another',
+        );
+      const hooks = { onNotReset, onAddressKept };
+      this.#hardware = new VfHardware({ binding, host, clock, nodes, ...hooks, ...defined({ ethtool }) });
     }
     const control = this.#hardware ?? new SimulatedControl();
     this.control = namingPolicy(control, options.onRatesRefused ?? (async () => undefined));

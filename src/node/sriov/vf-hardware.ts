@@ -7,7 +7,6 @@ import {
   type LinkFinder,
   type LinkState,
   type LinkStateConnection,
-  NetlinkError,
   type RestoreFailure,
   readHostConfig,
   readLinkState,
@@ -15,6 +14,7 @@ import {
   type VfInfo,
   type VfInfoAccess,
 } from '../netlink/index.ts';
+import { restoreAdminAddress } from './admin-address.ts';
 import { DeviceNodes, type RdmaAccess } from './device-nodes.ts';
 import { type DriverBinding, hasNoInterface, isVfio } from './driver-binding.ts';
 import { missingFunction, SriovError, UnknownVfStateError } from './errors.ts';
@@ -45,6 +45,8 @@ export interface VfHardwareOptions {
   nodes?: DeviceNodes;
   /** Called for a VF that keeps a user-space driver and cannot be reset between two claims. */
   onNotReset?: (pciAddress: string, driver: string) => void;
+  /** Called for a VF whose PF refuses to remove its administrative address. */
+  onAddressKept?: (pciAddress: string, hardwareAddress: string) => void;
 }
 
 /** Reads and changes VFs through sysfs and their PFs. */
@@ -148,10 +150,15 @@ export class VfHardware {
     if (!isPresent && before.link?.hostConfig !== undefined)
       throw incomplete(pciAddress, [{ property: 'link.hostConfig', error: missingFunction(pciAddress) }]);
     if (!isPresent && !(await this.#isReported(address))) return;
-    const { hardwareAddress, ...properties } = before.vf;
+    const { hardwareAddress: _address, ...properties } = before.vf;
     const isReported = () => failures.every(({ property }) => property !== 'vf');
     await step('vf', async () => void (await this.#properties.set(address, properties)));
-    if (isReported()) await step('vf', () => this.#restoreAdminAddress(address, hardwareAddress, before.link));
+    let keptAddress: string | undefined;
+    await step('vf', async () => {
+      const parts = { host: this.#host, links: this.#links, properties: this.#properties };
+      if (isReported()) keptAddress = await restoreAdminAddress(parts, address, before, changed);
+    });
+    if (keptAddress !== undefined) this.#options.onAddressKept?.(pciAddress, keptAddress);
     if (isPresent) await step('driver', () => this.#restoreDriver(address, before, reset));
     await step('driverOverride', async () => {
       if (!isPresent) return;
@@ -167,6 +174,7 @@ export class VfHardware {
       failures.push(...linkFailures(grave));
     });
     const known = new Set(failures.map(({ property }) => property.replace(/^vf\./, '')));
+    if (keptAddress !== undefined) known.add('hardwareAddress');
     if (isReported()) await step('vf', () => this.#properties.assertRestored(address, before.vf, changed, known));
     if (failures.length > 0) throw incomplete(pciAddress, failures);
   }
@@ -266,21 +274,6 @@ export class VfHardware {
     if (link?.hardwareAddress !== hardwareAddress.toLowerCase()) await this.#binding.rebind(pciAddress);
   }
 
-  /**
-   * Restores an administrative address. The address that the PF reports may be the VF's own, to which its interface can
-   * return: setting it through the PF would make it administrative, and no later pod could choose another. If it is
-   * administrative, the interface accepts no other address.
-   */
-  async #restoreAdminAddress(address: VfAddress, wanted: string | undefined, before?: LinkState): Promise<void> {
-    if (wanted === undefined || (await this.#properties.read(address)).hardwareAddress === wanted) return;
-    const link = wanted === before?.hardwareAddress ? await this.#links.find(address.pciAddress) : undefined;
-    if (link !== undefined) {
-      await this.#host.setLink(link.index, { up: false, hardwareAddress: wanted }).catch(ignoreRefusal);
-      if ((await this.#properties.read(address)).hardwareAddress === wanted) return;
-    }
-    await this.#properties.set(address, { hardwareAddress: wanted });
-  }
-
   /** Returns whether the PF has settings for the VF, or cannot be asked. */
   async #isReported({ pfAddress, vfIndex }: VfAddress): Promise<boolean> {
     if (pfAddress === undefined || vfIndex === undefined) return false;
@@ -335,8 +328,4 @@ export class VfHardware {
       }
     }
   }
-}
-
-function ignoreRefusal(error: unknown): void {
-  if (!(error instanceof NetlinkError && error.code === 'netlink-refused')) throw error;
 }

@@ -1,11 +1,13 @@
 import { onTestFinished } from 'vitest';
-import { defined } from '../../../../src/lib/defined.ts';
 import { DeviceNodes, DriverBinding, VfHardware, type VfHardwareOptions } from '../../../../src/node/sriov/index.ts';
 import { JumpingClock } from '../../../doubles/quirky-card.ts';
 import { SriovCard, type SriovCardOptions } from '../../../doubles/sriov-card.ts';
 
 /** A card whose first VF has `address`, and the driver of it, until the end of the test. */
-export function openVf(options?: SriovCardOptions, onNotReset?: VfHardwareOptions['onNotReset']) {
+export function openVf(
+  options?: SriovCardOptions,
+  hooks: Partial<Pick<VfHardwareOptions, 'onNotReset' | 'onAddressKept'>> = {},
+) {
   const clock = new JumpingClock();
   const card = new SriovCard(options);
   onTestFinished(() => card[Symbol.dispose]());
@@ -16,7 +18,7 @@ export function openVf(options?: SriovCardOptions, onNotReset?: VfHardwareOption
     ethtool,
     clock,
     nodes: new DeviceNodes(root),
-    ...defined({ onNotReset }),
+    ...hooks,
   });
   return { card, hardware, clock, address: card.address(0) };
 }

@@ -421,7 +421,10 @@ describe('a VF bound to vfio-pci before its claim', () => {
 
   it('is reported if its card cannot reset single functions', async () => {
     const notReset: string[] = [];
-    const { card, hardware, address } = openVf({ hasReset: false }, (...args) => notReset.push(args.join(' ')));
+    const { card, hardware, address } = openVf(
+      { hasReset: false },
+      { onNotReset: (...args) => notReset.push(args.join(' ')) },
+    );
     await new DriverBinding(card.root, card.write).bind(vfAddress(0), 'vfio-pci');
     const before = await hardware.snapshot(address);
     await hardware.restore(address, before);

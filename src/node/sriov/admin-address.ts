@@ -1,0 +1,65 @@
+import { randomBytes } from 'node:crypto';
+import { type FunctionLinks, type LinkStateConnection, NetlinkError } from '../netlink/index.ts';
+import { SriovError } from './errors.ts';
+import { noAddress, type VfPropertiesWanted } from './property-values.ts';
+import type { VfProperties } from './vf-properties.ts';
+import type { VfAddress, VfSnapshot } from './vf-snapshot.ts';
+
+interface Parts {
+  host: LinkStateConnection;
+  links: FunctionLinks;
+  properties: VfProperties;
+}
+
+/**
+ * Restores an administrative address. The address that the PF reports may be the VF's own, to which its interface can
+ * return: setting it through the PF would make it administrative, and no later pod could choose another. If it is
+ * administrative, the interface accepts no other address.
+ * @param changed settings of the claim that were made through the PF
+ * @returns the address that stays administrative, if the PF refuses to remove it
+ * @throws as `VfProperties.set`
+ */
+export async function restoreAdminAddress(
+  { host, links, properties }: Parts,
+  address: VfAddress,
+  { vf: { hardwareAddress: wanted }, link: before }: VfSnapshot,
+  changed: VfPropertiesWanted,
+): Promise<string | undefined> {
+  if (wanted === undefined) return undefined;
+  const present = async () => (await properties.read(address)).hardwareAddress;
+  if ((await present()) === wanted) return undefined;
+  const link = wanted === before?.hardwareAddress ? await links.find(address.pciAddress) : undefined;
+  if (link !== undefined) {
+    await host.setLink(link.index, { up: false, hardwareAddress: wanted }).catch(ignoreRefusal);
+    if ((await present()) === wanted) return undefined;
+  }
+  try {
+    await properties.set(address, { hardwareAddress: wanted });
+    return undefined;
+  } catch (error) {
+    if (wanted !== noAddress || !isRemovalRefused(error)) throw error;
+  }
+  // At least the next pod must not have the claim's.
+  const now = await present();
+  const isOfClaim = now === undefined || now === changed.hardwareAddress?.toLowerCase();
+  const own = before?.hardwareAddress ?? (isOfClaim ? randomAddress() : now);
+  await properties.set(address, { hardwareAddress: own });
+  return own;
+}
+
+/** Returns whether a PF has refused an address as invalid: octeontx2, qede and others do so with zeros. */
+function isRemovalRefused(error: unknown): boolean {
+  const { cause } = error instanceof SriovError ? error : {};
+  return cause instanceof NetlinkError && ['EINVAL', 'EADDRNOTAVAIL'].includes(cause.errno ?? '');
+}
+
+/** Returns a random address, locally administered and for one host, as the kernel's drivers give one to a VF. */
+function randomAddress(): string {
+  const octets = randomBytes(6);
+  octets[0] = (octets[0]! & 0xfe) | 0x02;
+  return Array.from(octets, (octet) => octet.toString(16).padStart(2, '0')).join(':');
+}
+
+function ignoreRefusal(error: unknown): void {
+  if (!(error instanceof NetlinkError && error.code === 'netlink-refused')) throw error;
+}

@@ -1,0 +1,51 @@
+import { describe, expect, it } from 'vitest';
+import { DriverBinding, type VfWanted } from '../../../../src/node/sriov/index.ts';
+import { vfAddress } from '../../../doubles/sriov-card.ts';
+import { openVf } from './vf-bench.ts';
+
+const claimed = '02:aa:00:00:00:01';
+
+/** A VF of a PF that refuses to remove an administrative MAC, after a claim. */
+async function afterClaim(wanted: VfWanted, driver?: string) {
+  const kept: string[] = [];
+  const bench = openVf({ refusesNoAddress: true }, { onAddressKept: (...args) => kept.push(args.join(' ')) });
+  const { card, hardware, address } = bench;
+  if (driver !== undefined) await new DriverBinding(card.root, card.write).bind(vfAddress(0), driver);
+  const state = card.state(0);
+  const before = await hardware.snapshot(address, { wanted });
+  await hardware.configure(address, wanted, before);
+  const restore = () => hardware.restore(address, before, { changed: wanted.vf ?? {} });
+  await restore();
+  return { card, hardware, kept, restore, state };
+}
+
+describe('a PF that refuses to remove the MAC of a VF', () => {
+  it.each<VfWanted>([
+    { vf: { hardwareAddress: claimed } },
+    { driver: 'vfio-pci' },
+    { driver: 'vfio-pci', vf: { hardwareAddress: claimed } },
+  ])("keeps the VF's own MAC as administrative after %j, which is reported", async (wanted) => {
+    const { card, kept, restore, state } = await afterClaim(wanted);
+    const { hardwareAddress } = state.link;
+    expect(card.state(0)).toEqual({ ...state, info: { ...state.info, hardwareAddress } });
+    expect(kept).toEqual([`${vfAddress(0)} ${hardwareAddress}`]);
+    await restore();
+    expect(card.info(0)?.hardwareAddress).toBe(hardwareAddress);
+  });
+
+  it('restores the VF if the claim wanted the MAC that the VF has', async () => {
+    const own = openVf().card.link(0)!.hardwareAddress;
+    const { card, state } = await afterClaim({ driver: 'vfio-pci', vf: { hardwareAddress: own } });
+    expect(card.state(0)).toEqual({ ...state, info: { ...state.info, hardwareAddress: own } });
+  });
+
+  it("gives the VF a MAC of its own instead of the claim's if it had no interface, and keeps that", async () => {
+    const { card, kept, restore } = await afterClaim({ vf: { hardwareAddress: claimed } }, 'vfio-pci');
+    const given = card.info(0)?.hardwareAddress;
+    expect(given).toMatch(/^.[26ae]:/);
+    expect(given).not.toBe(claimed);
+    await restore();
+    expect(card.info(0)?.hardwareAddress).toBe(given);
+    expect(new Set(kept)).toEqual(new Set([`${vfAddress(0)} ${given}`]));
+  });
+});
