@@ -245,9 +245,9 @@ export class CniRunner implements AsyncDisposable {
   }
 
   /** @throws CniError of a plugin that may succeed when it is called again */
-  async #deleteLeniently(task: CniTask, signal: AbortSignal): Promise<void> {
-    const { containerId, ifName, network } = task.attachment;
-    const problems = await this.#teardown.deleteWhatCan(task, network.plugins, signal);
+  async #deleteLeniently(entry: CacheEntry, signal: AbortSignal): Promise<void> {
+    const { containerId, ifName, network } = entry.attachment;
+    const problems = await this.#teardown.deleteWhatCan(entry, network.plugins, signal);
     for (const err of problems) {
       if (!(err instanceof CniError) || err.retriable) throw err;
       const fields = { err, network: network.name, containerId, ifName };

@@ -22,12 +22,8 @@ export class Teardown {
    * Stops at the first plugin that fails: it may still use what an earlier plugin of the chain has created.
    * @throws CniError
    */
-  async deleteAll({ kind, attachment, result }: CacheEntry, signal: AbortSignal): Promise<void> {
-    // Source: CNI specification 0.4.0, which introduced the result in DEL.
-    const prevResult = isAtLeast(attachment.network.cniVersion, '0.4.0') ? result : undefined;
-    for (const plugin of attachment.network.plugins.toReversed()) {
-      await this.#deletePlugin({ kind, attachment }, plugin, prevResult, signal);
-    }
+  async deleteAll(entry: CacheEntry, signal: AbortSignal): Promise<void> {
+    for (const plugin of entry.attachment.network.plugins.toReversed()) await this.#deletePlugin(entry, plugin, signal);
   }
 
   /**
@@ -35,11 +31,11 @@ export class Teardown {
    * @param plugins in the order of the chain
    * @returns the errors
    */
-  async deleteWhatCan(task: CniTask, plugins: CniPluginConfig[], signal: AbortSignal): Promise<unknown[]> {
+  async deleteWhatCan(entry: CacheEntry, plugins: CniPluginConfig[], signal: AbortSignal): Promise<unknown[]> {
     const problems: unknown[] = [];
     for (const plugin of plugins.toReversed()) {
       try {
-        await this.#deletePlugin(task, plugin, undefined, signal);
+        await this.#deletePlugin(entry, plugin, signal);
       } catch (error) {
         problems.push(error);
       }
@@ -48,11 +44,12 @@ export class Teardown {
   }
 
   async #deletePlugin(
-    { kind, attachment }: CniTask,
+    { kind, attachment, result }: CacheEntry,
     plugin: CniPluginConfig,
-    prevResult: RawCniResult | undefined,
     signal: AbortSignal,
   ): Promise<void> {
+    // Source: CNI specification 0.4.0, which introduced the result in DEL. Without it, some plugins delete nothing.
+    const prevResult = isAtLeast(attachment.network.cniVersion, '0.4.0') ? result : undefined;
     const call = deletionOf(plugin, attachment, prevResult);
     const hadNetns = hasNetns(attachment);
     try {

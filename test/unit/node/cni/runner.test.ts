@@ -112,6 +112,20 @@ describe('CNI ADD', () => {
     expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL', 'sriov ADD']);
   });
 
+  it.each([
+    { cniVersion: '0.3.1', prevResult: undefined },
+    { cniVersion: '0.4.0', prevResult: { ...first, cniVersion: '0.4.0' } },
+    { cniVersion: '1.0.0', prevResult: first },
+  ])('passes the result of ADD to the DEL of a lost interface since 0.4.0: $cniVersion', async (versions) => {
+    const { cniVersion, prevResult } = versions;
+    plugins.writeResult('firewall', { ...first, cniVersion });
+    const attachment = attachmentOf(['firewall'], { cniVersion });
+    await runner.add(attachment, never);
+    await runner.deleteLost(attachment, never);
+    expect(plugins.summary()).toEqual(['firewall ADD', 'firewall DEL']);
+    expect(plugins.calls()[1]!.config.prevResult).toEqual(prevResult);
+  });
+
   it('supports plugins of older versions', async () => {
     const old = { cniVersion: '0.3.1', ips: [{ version: '4', address: '10.1.2.3/24' }] };
     plugins.writeResult('sriov', old);
