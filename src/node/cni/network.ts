@@ -160,7 +160,7 @@ function nestedAsGoReads(name: string, value: unknown): unknown {
 }
 
 /** Folds the case of a key, also of the two characters beyond ASCII that Go treats as "s" and "k". */
-function fold(key: string): string {
+export function fold(key: string): string {
   return key.toUpperCase().toLowerCase();
 }
 

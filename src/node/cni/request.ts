@@ -1,10 +1,12 @@
 import type { CniAttachment } from './attachment.ts';
 import type { CniCommand } from './errors.ts';
-import type { CniPluginConfig } from './network.ts';
+import { type CniPluginConfig, fold } from './network.ts';
 import { convertCniResult, type RawCniResult } from './result.ts';
 
 /** Lower-case fields by which the plugin `host-device` selects its device. It accepts only one: with these, we add no address. */
 const deviceSelectors = ['device', 'hwaddr', 'kernelpath', 'auxdevice'];
+/** Folded fields that we set. Plugins match keys in any case, and the last one counts. */
+const deviceKeys = ['deviceid', 'pcibusid'];
 
 /**
  * Formats the standard input of a plugin.
@@ -20,8 +22,9 @@ export function formatRequest(
   const runtimeConfig = Object.fromEntries(
     Object.entries(available).filter(([capability]) => plugin.capabilities?.[capability] === true),
   );
+  const isOurs = (key: string) => deviceId !== undefined && deviceKeys.includes(fold(key));
   return JSON.stringify({
-    ...plugin,
+    ...Object.fromEntries(Object.entries(plugin).filter(([key]) => !isOurs(key))),
     name,
     cniVersion,
     ...deviceFields(plugin, deviceId),
@@ -37,7 +40,7 @@ export function formatRequest(
 function deviceFields(plugin: CniPluginConfig, deviceId: string | undefined): Record<string, string> {
   if (deviceId === undefined) return {};
   const isSelected = Object.entries(plugin).some(
-    ([key, value]) => value !== null && value !== '' && deviceSelectors.includes(key.toLowerCase()),
+    ([key, value]) => value !== null && value !== '' && deviceSelectors.includes(fold(key)),
   );
   return isSelected ? { deviceID: deviceId } : { deviceID: deviceId, pciBusID: deviceId };
 }

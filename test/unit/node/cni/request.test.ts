@@ -35,6 +35,20 @@ describe('formatRequest', () => {
     });
   });
 
+  it.each(['DeviceID', 'deviceid', 'PCIBusID', 'pcibuſID'])(
+    'omits a configured device under a key that Go reads as deviceID or pciBusID: %s',
+    (key) => {
+      const configured = { type: 'sriov', deviceID: 'x', [key]: '0000:00:00.0' };
+      expect(JSON.stringify(requestOf(configured, { deviceId }))).not.toContain('0000:00:00.0');
+      expect(requestOf(configured)).toHaveProperty(key);
+    },
+  );
+
+  it('omits a configured pciBusID if host-device selects its device otherwise', () => {
+    const request = requestOf({ type: 'host-device', device: 'veth0', PciBusID: '0000:00:00.0' }, { deviceId });
+    expect(JSON.stringify(request)).not.toContain('0000:00:00.0');
+  });
+
   it('does not set pciBusID for host-device if the configuration already names a device', () => {
     const request = requestOf({ type: 'host-device', device: 'veth0' }, { deviceId });
     expect(request).toMatchObject({ device: 'veth0', deviceID: deviceId });
