@@ -51,13 +51,14 @@ interface Group {
   /** `ETHTOOL_MSG_*_GET`; `ETHTOOL_MSG_*_SET` is the next number. */
   get: number;
   /** Settable attributes; empty: the group is a bit set. A switch has one octet, other values have four. */
-  values: { name: string; type: number; isSwitch: boolean }[];
+  values: { name: string; type: number; isSwitch: boolean; isByte: boolean }[];
 }
 
-/** @param names in the order of the attributes' numbers; those of switches end with `?` */
+/** @param names in the order of the attributes' numbers; those of switches end with `?`, of one-byte numbers with `#` */
 function attributesFrom(firstType: number, names: string): Group['values'] {
   return names.split(/\s+/).map((name, index) => {
-    return { name: name.replace('?', ''), type: firstType + index, isSwitch: name.endsWith('?') };
+    const [isSwitch, isByte] = [name.endsWith('?'), /[?#]$/.test(name)];
+    return { name: name.replace(/[?#]$/, ''), type: firstType + index, isSwitch, isByte };
   });
 }
 
@@ -67,7 +68,7 @@ const groups: Readonly<Record<EthtoolGroup, Group>> = {
   privateFlags: { get: 13, values: [] },
   rings: {
     get: 15,
-    values: attributesFrom(6, 'rx rxMini rxJumbo tx rxBufLen tcpDataSplit? cqeSize txPush? rxPush? txPushBufLen'),
+    values: attributesFrom(6, 'rx rxMini rxJumbo tx rxBufLen tcpDataSplit# cqeSize txPush? rxPush? txPushBufLen'),
   },
   channels: { get: 17, values: attributesFrom(6, 'rx tx other combined') },
   coalescing: {
@@ -238,10 +239,10 @@ export function decodeValues(group: EthtoolGroup, message: Buffer, inEffect = fa
 export function encodeValues(group: EthtoolGroup, values: EthtoolValues): Attribute[] {
   if (group === 'features') return [{ type: Features.wanted, value: encodeBitset(values) }];
   if (group === 'privateFlags') return [{ type: privateFlagsType, value: encodeBitset(values) }];
-  return groups[group].values.flatMap(({ name, type, isSwitch }): Attribute[] => {
+  return groups[group].values.flatMap(({ name, type, isByte }): Attribute[] => {
     const value = values[name];
     if (value === undefined) return [];
-    return [{ type, value: isSwitch ? Buffer.of(Number(value)) : putU32(Number(value)) }];
+    return [{ type, value: isByte ? Buffer.of(Number(value)) : putU32(Number(value)) }];
   });
 }
 

@@ -42,6 +42,13 @@ describe('decodeValues', () => {
   });
 });
 
+// ETHTOOL_TCP_DATA_SPLIT_UNKNOWN, _DISABLED and _ENABLED; the kernel takes one byte.
+it.each([0, 1, 2])('TCP data split is a number of one byte: %i', (tcpDataSplit) => {
+  const [answer] = encodeValues('rings', { tcpDataSplit });
+  expect(answer).toEqual({ type: 11, value: Buffer.of(tcpDataSplit) });
+  expect(decodeValues('rings', Buffer.concat(encodeAttributes([answer!])))).toEqual({ tcpDataSplit });
+});
+
 it('encodeValues encodes changed bits, with a value if they are set', () => {
   const values = { 'rx-gro': true, 'tx-gso-partial': false };
   const answer = Buffer.concat(encodeAttributes(encodeValues('privateFlags', values)));
