@@ -18,25 +18,22 @@ export async function readRoutes(
   index: number,
   wanted: readonly RouteId[],
 ): Promise<{ found: (Route | undefined)[]; isCut: boolean }> {
-  const { messages, isCut, subject } = await dumpRoutes(requests, index, maxListedRoutes);
+  const subject = requests.subject('list routes');
+  const request = { type: MessageType.getRoute, payload: encodeRouteFilter(index) };
+  // Kernels before 4.20 list the routes of all links.
+  const { messages, isCut } = await requests.dumpOf(index, request, subject, maxListedRoutes);
   const routes = messages.filter(({ type }) => type === MessageType.newRoute).map(({ data }) => data);
   return { found: decodeAnswer(() => findRoutes(routes, index, wanted), subject), isCut };
 }
 
 /** See `RtnlConnection.defaultRoutes`. */
 export async function readDefaultRoutes(requests: RtnlRequests): Promise<Route[]> {
-  const { messages, subject } = await dumpRoutes(requests);
-  const candidates = messages.filter(({ data }) => hasZeroPrefix(data));
+  const subject = requests.subject('list routes');
+  const request = { type: MessageType.getRoute, payload: encodeRouteFilter(), keeps: hasZeroPrefix };
+  const candidates = await requests.dump(request, subject);
   const decoded = decodeAll(candidates, MessageType.newRoute, (data) => decodeRoute(data), subject);
   const routes = decoded.filter(isDefaultRoute);
   if (routes.every(({ nextHop }) => nextHop === undefined)) return routes;
   const hops = await requests.dump({ type: MessageType.getNextHop, payload: [Buffer.alloc(8)] }, subject);
   return withNextHops(routes, decodeAll(hops, MessageType.newNextHop, decodeNextHop, subject));
-}
-
-/** Kernels before 4.20 list the routes of all links. */
-async function dumpRoutes(requests: RtnlRequests, index?: number, most?: number) {
-  const subject = requests.subject('list routes');
-  const request = { type: MessageType.getRoute, payload: encodeRouteFilter(index) };
-  return { ...(await requests.dumpOf(index, request, subject, most)), subject };
 }

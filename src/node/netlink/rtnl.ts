@@ -1,4 +1,5 @@
 import { Flags, Protocol, putU32 } from 'netlink';
+import { defined } from '../../lib/defined.ts';
 import {
   type Address,
   type DuplicateDetection,
@@ -33,7 +34,7 @@ import { readDefaultRoutes, readRoutes } from './read-routes.ts';
 import { changeHints, hintsFor, newLinkHints, routeHints } from './request-hints.ts';
 import { encodeRoute, formatRoute, type NewRoute, type Route, type RouteId } from './route.ts';
 import { decodeAll, MessageType, RtnlRequests } from './rtnl-requests.ts';
-import { RequestSocket } from './socket.ts';
+import { type NetlinkRequest, RequestSocket } from './socket.ts';
 import { decodeLinkTraffic, decodeVfTraffic, type LinkTraffic, type VfTraffic } from './traffic.ts';
 import { decodeVfInfos, encodeVfChange, type VfChange, type VfInfo, type VfInfoAccess } from './vf-settings.ts';
 import { encodeVrf } from './vrf.ts';
@@ -204,12 +205,11 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
 
   /**
    * Returns the addresses of all links that other hosts can reach. Addresses of link scope, which every link that is up
-   * has, are not decoded.
+   * has, are not kept.
    */
   async reachableAddresses(): Promise<Address[]> {
-    const { messages, subject } = await this.#dumpAddresses();
-    const reachable = messages.filter(({ data }) => isReachable(scopeOf(data)));
-    return decodeAll(reachable, MessageType.newAddress, decodeAddress, subject);
+    const { messages, subject } = await this.#dumpAddresses(undefined, (data) => isReachable(scopeOf(data)));
+    return decodeAll(messages, MessageType.newAddress, decodeAddress, subject);
   }
 
   /**
@@ -223,7 +223,7 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
     return await readRoutes(this.#requests, index, wanted);
   }
 
-  /** Returns the default routes of all tables. Other routes, of which a node can have any number, are not decoded. */
+  /** Returns the default routes of all tables. Other routes, of which a node can have any number, are not kept. */
   async defaultRoutes(): Promise<Route[]> {
     return await readDefaultRoutes(this.#requests);
   }
@@ -321,12 +321,12 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
     return decodeAll(await this.#requests.readLink(payload, subject), MessageType.newLink, decode, subject);
   }
 
-  async #dumpAddresses(index?: number) {
+  async #dumpAddresses(index?: number, keeps?: NetlinkRequest['keeps']) {
     const subject = this.#requests.subject('list addresses');
     // Source: Linux if_addr.h `struct ifaddrmsg`, in which the kernel filters by `ifa_index` for sockets with strict checks.
     const header = Buffer.alloc(8);
     header.writeUInt32LE(index ?? 0, 4);
-    const request = { type: MessageType.getAddress, payload: [header] };
+    const request = { type: MessageType.getAddress, payload: [header], ...defined({ keeps }) };
     const limit = index === undefined ? Infinity : maxAddresses;
     const { messages } = await this.#requests.dumpOf(index, request, subject, limit);
     if (index === undefined) return { messages, subject };

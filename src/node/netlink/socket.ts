@@ -34,6 +34,8 @@ export interface NetlinkRequest {
    * request, and a pod's links have six queues and groups of settings that do not exist.
    */
   absent?: readonly string[];
+  /** Of a table: whether a message is kept. The others are dropped as they arrive; a node can have a million routes. */
+  keeps?: (data: Buffer) => boolean;
 }
 
 /** How much of a table is wanted: up to so many messages, and no further one after so many bytes. */
@@ -51,6 +53,7 @@ interface Pending {
   isAlone: boolean;
   limit: DumpLimit;
   absent: readonly string[];
+  keeps: ((data: Buffer) => boolean) | undefined;
   subject: RequestSubject;
   parts: NetlinkMessage[];
   partBytes: number;
@@ -134,7 +137,7 @@ export class RequestSocket implements Disposable {
 
   /** @param limit present for a dump */
   #enqueue(
-    { type, flags = 0, payload, isLarge = false, absent = [] }: NetlinkRequest,
+    { type, flags = 0, payload, isLarge = false, absent = [], keeps }: NetlinkRequest,
     subject: RequestSubject,
     limit?: DumpLimit,
   ): Promise<Pending> {
@@ -148,6 +151,7 @@ export class RequestSocket implements Disposable {
         isAlone: limit !== undefined || isLarge,
         limit: limit ?? noLimit,
         absent,
+        keeps,
         subject,
         parts: [],
         partBytes: 0,
@@ -212,7 +216,9 @@ export class RequestSocket implements Disposable {
     if (message.type === MessageType.NOOP) return;
     if (message.type !== MessageType.ERROR && message.type !== MessageType.DONE) {
       if (isFull(pending)) return;
-      pending.parts.push(message);
+      if (pending.keeps?.(message.data) === false) return;
+      // Copied, so that a message that is kept of a large table does not keep its datagram.
+      pending.parts.push(pending.keeps === undefined ? message : { ...message, data: Buffer.from(message.data) });
       pending.partBytes += message.data.length;
       return;
     }

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { putS32, putU16, putU32 } from 'netlink';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { decodeAddress, encodeAddress } from '../../../../src/node/netlink/address.ts';
 import {
   type Attribute,
@@ -18,6 +18,7 @@ import {
   isDefaultRoute,
   leadsAsWanted,
 } from '../../../../src/node/netlink/route.ts';
+import { RequestSocket } from '../../../../src/node/netlink/socket.ts';
 import { decodeVfInfos } from '../../../../src/node/netlink/vf-settings.ts';
 import { encodeVrf } from '../../../../src/node/netlink/vrf.ts';
 import { completeTable, connectKernel } from '../../../doubles/netlink-kernel.ts';
@@ -237,6 +238,17 @@ describe('route messages', () => {
       ['::/0', [3, 4]],
       ['0.0.0.0/0', []],
     ]);
+  });
+
+  it('are kept only if they are default routes, of all routes of a node', async () => {
+    const route = (length: number) =>
+      Buffer.concat([Buffer.of(2, length, 0, 0, 254, 186, 0, 1), putU32(0), encode([attribute(4, putU32(3))])]);
+    const dump = vi.spyOn(RequestSocket.prototype, 'dump');
+    onTestFinished(() => dump.mockRestore());
+    const payloads = Array.from({ length: 5_000 }, (_, index) => route(index === 4_000 ? 0 : 24));
+    using connection = connectKernel((seq) => completeTable(seq, 24, payloads));
+    expect(await connection.defaultRoutes()).toMatchObject([{ destination: '0.0.0.0/0', links: [3] }]);
+    expect(await dump.mock.results[0]!.value).toHaveLength(1);
   });
 
   it.each([

@@ -79,6 +79,18 @@ async function ask(method: 'request' | 'dump', limit?: DumpLimit) {
 }
 
 describe('RequestSocket', () => {
+  it('drops messages that a dump does not want as they arrive', async () => {
+    const { kernel, socket } = connect();
+    const asked: string[] = [];
+    const keeps = (data: Buffer) => asked.push(data.toString()) === 2;
+    const answer = socket.dump({ ...anyRequest, keeps }, subject);
+    await tick();
+    kernel.answer([part(kernel.seq, 'none'), part(kernel.seq, 'this')]);
+    kernel.answer([part(kernel.seq, 'more'), done(kernel.seq)]);
+    expect((await answer).map(({ data }) => data.toString())).toEqual(['this']);
+    expect(asked).toEqual(['none', 'this', 'more']);
+  });
+
   it('returns the parts of a response without the acknowledgement', async () => {
     const { kernel, answer } = await ask('request');
     expect(kernel.sent[0]).toMatchObject({ type: 18, flags: Flags.REQUEST | Flags.ACK });
