@@ -145,6 +145,8 @@ export class Driver implements DraPlugin {
     const { claim, known, allocation, progress } = work;
     progress.claimBegins(claim);
     if (work.isAgain) {
+      // A prepared claim stays with its pod, whoever else may use it, but there must be one.
+      if (work.devices.length > 0 && work.podUids.length === 0) checkSinglePod(claim);
       await renewPoolAddresses(claim, work.devices, this.#options.addressPools, signal);
       return this.#checkNuma(work);
     }

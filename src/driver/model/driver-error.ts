@@ -29,7 +29,7 @@ export type DriverErrorCode =
   | 'bandwidth-exceeded'
   /** Another claim has a bond in mode 802.3ad over the same port. */
   | 'port-taken'
-  /** The claim is reserved for several pods, which its devices cannot serve. */
+  /** The claim is reserved for several pods, or for a PodGroup, which its devices cannot serve. */
   | 'claim-shared'
   /** The NetworkAttachmentDefinition that the config names is missing, may not be read, or has no configuration. */
   | 'network-attachment-unusable'

@@ -397,35 +397,6 @@ describe('a VF with guaranteed bandwidth', () => {
   });
 });
 
-describe('a claim for several pods', () => {
-  const pods = ['pod-b', 'pod-a'].map((name) => buildPod(name));
-
-  it('is rejected with the pod names, and nothing is changed', async () => {
-    const claim = allocated('shared', ['dev-1'], { pods, config: [fromClass({ vf: { trust: true } })] });
-    expect(await bench.prepare(claim)).toMatchObject(
-      refusal(
-        'claim-shared',
-        'claim default/shared is reserved for 2 pods (pod-a, pod-b), but a VF can be in only one pod',
-      ),
-    );
-    expect(bench.store.claims()).toEqual([]);
-    expect(bench.control.calls).toEqual([]);
-  });
-
-  it('stays prepared for its pod, and passes to the next pod once only that pod is in reservedFor', async () => {
-    const [first, second] = pods.map(({ metadata }) => metadata.uid);
-    const claim = allocated('shared', ['dev-1'], { pods: pods.slice(0, 1) });
-    expect(await bench.prepare(claim)).toEqual({ devices: [] });
-    const shared = allocated('shared', ['dev-1'], { pods, uid: claim.identity.uid });
-    expect(await bench.prepare(shared)).toEqual({ devices: [] });
-    expect(bench.store.claim(claim.identity.uid)?.podUids).toEqual([first]);
-    const next = [...pods.slice(1), buildPod('pod-c')];
-    const passed = allocated('shared', ['dev-1'], { pods: next, uid: claim.identity.uid });
-    expect(await bench.prepare(passed)).toEqual({ devices: [] });
-    expect(bench.store.claim(claim.identity.uid)?.podUids).toEqual([second]);
-  });
-});
-
 describe('a request with admin access', () => {
   const observed = { device: 'dev-1', adminAccess: true };
   const answer = {
