@@ -36,6 +36,8 @@ interface Model {
   generation: number;
   /** What the files say. */
   value: number | undefined;
+  /** Whether they said something before, and containers may still have them mounted. */
+  isWithdrawn: boolean;
   lastValue: number;
 }
 
@@ -62,17 +64,18 @@ function start(metadata: ClaimMetadata, { kind, claim: index }: Operation, model
     const isNew = kind === 'prepareSuccessor' || !model.prepared;
     // Unprepared claims come back under the same UID too: their generations start anew.
     if (kind === 'prepareSuccessor') model.life++;
-    if (isNew) Object.assign(model, { prepared: true, generation: 0, value: undefined });
+    if (isNew) Object.assign(model, { prepared: true, generation: 0, value: undefined, isWithdrawn: false });
     const record = recordOf(index, model);
     const id = `${driver}/metadata=${record.claim.uid}_vf`;
     return [metadata.prepare(record, new Map()), new Map([['vf', id]])];
   }
   const claim = identityOf(index, model);
   if (kind === 'unprepare') {
-    Object.assign(model, { prepared: false, generation: 0, value: undefined });
+    Object.assign(model, { prepared: false, generation: 0, value: undefined, isWithdrawn: false });
     return [metadata.unprepare(claim), undefined];
   }
   if (kind === 'withdraw') {
+    model.isWithdrawn ||= model.value !== undefined;
     model.value = undefined;
     return [metadata.withdraw(claim), undefined];
   }
@@ -80,7 +83,7 @@ function start(metadata: ClaimMetadata, { kind, claim: index }: Operation, model
   const updating = metadata.update(claim, 'vf', deviceOf(index, value)).catch((error) => error.code);
   if (!model.prepared) return [updating, 'metadata-not-prepared'];
   const isWritten = model.value !== value;
-  if (isWritten) Object.assign(model, { value, generation: model.generation + 1 });
+  if (isWritten) Object.assign(model, { value, generation: model.generation + 1, isWithdrawn: false });
   return [updating, { generation: model.generation, isWritten }];
 }
 
@@ -90,13 +93,17 @@ function expectedFiles(models: Model[]): string[] {
     if (!model.prepared) return [];
     const { uid } = identityOf(index, model);
     const dir = `data/dra-device-metadata/default_claim-${index}`;
+    const files = [
+      [`${dir}/vf`, 'metadata.json'],
+      [`${dir}/vf`, 'metadata-kep.json'],
+      [`pods/pod-${index % 4}`, `claim-${index}.vf.json`],
+    ] as const;
     return [
       `cdi/${driver}_metadata_${uid}_vf.json`,
       `attributes/${driver}-${uid}-vf.json`,
       `${dir}/claim.json`,
-      ...(model.value === undefined
-        ? []
-        : [`${dir}/vf/metadata.json`, `${dir}/vf/metadata-kep.json`, `pods/pod-${index % 4}/claim-${index}.vf.json`]),
+      ...(model.value === undefined ? [] : files.map((parts) => parts.join('/'))),
+      ...(model.isWithdrawn ? files.map(([folder, name]) => `${folder}/.${name}.withdrawn`) : []),
     ];
   });
 }
@@ -113,7 +120,14 @@ describe('concurrent prepare, update and unprepare', () => {
         const metadata = bench.start({ layouts: layoutNames, attributesOf: () => ({ value: { int: 0 } }) });
         const models = Array.from(
           { length: claimCount },
-          (): Model => ({ life: 0, prepared: false, generation: 0, value: undefined, lastValue: 0 }),
+          (): Model => ({
+            life: 0,
+            prepared: false,
+            generation: 0,
+            value: undefined,
+            isWithdrawn: false,
+            lastValue: 0,
+          }),
         );
         const running = operations.map((each) => {
           everySeen.add(each.kind);
