@@ -101,6 +101,7 @@ export async function serveKubelet(
         observer.connected('kubelet', registration.registered ? undefined : `refused: ${registration.error}`);
         if (registration.registered) publisher.recheck();
       },
+      onSocketLost: (problem) => observer.connected('kubelet', problem),
     }),
   );
 }

@@ -118,7 +118,10 @@ export interface KubeletPort {
   /** Serves a plugin to the kubelet until disposed. */
   serve(
     plugin: DraPlugin,
-    options: Pick<KubeletPluginOptions, 'driver' | 'dataDir' | 'claims' | 'onMetadataError' | 'onRegistration'> &
+    options: Pick<
+      KubeletPluginOptions,
+      'driver' | 'dataDir' | 'claims' | 'onMetadataError' | 'onRegistration' | 'onSocketLost'
+    > &
       Required<Pick<KubeletPluginOptions, 'metadata' | 'locks'>>,
   ): Promise<KubeletConnection>;
 }

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import { rmSync } from 'node:fs';
-import { chmod, rename } from 'node:fs/promises';
+import { lstatSync, rmSync } from 'node:fs';
+import { chmod, lstat, rename } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { Server, ServerCredentials, type ServiceDefinition, type UntypedServiceImplementation } from '@grpc/grpc-js';
@@ -19,8 +19,10 @@ export class GrpcServer implements Disposable {
   /** Channelz is off: grpc-js would update its statistics at each call, and nothing reads them. */
   readonly #server = new Server({ 'grpc.enable_channelz': 0 });
   #closed: Promise<void> | undefined;
-  /** Whether the socket file exists and belongs to this server. */
-  #isThere = false;
+  /** Address that the server is bound to: the name before the socket file is moved to its path. */
+  #bound: string | undefined;
+  /** Inode of the socket file; `undefined`: it was removed, or is not there yet. */
+  #inode: number | undefined;
 
   private constructor(path: string) {
     this.path = path;
@@ -44,6 +46,26 @@ export class GrpcServer implements Disposable {
     return server;
   }
 
+  /** Whether the socket file of this server is at its path. */
+  get isInPlace(): boolean {
+    try {
+      return this.#inode !== undefined && lstatSync(this.path).ino === this.#inode;
+    } catch {
+      return false;
+    }
+  }
+
+  /**
+   * Listens on a new socket file in place of one that was lost. Running calls continue; clients connect anew.
+   * @throws KubeletPluginError `socket-unavailable` if another process listens there; errors of Node.js and grpc-js
+   */
+  async listenAgain(): Promise<void> {
+    if (!this.isInPlace) await clearSocketPath(this.path);
+    const earlier = this.#bound;
+    await this.#listen();
+    if (earlier !== undefined) this.#server.unbind(earlier);
+  }
+
   /** Removes the socket at once and waits for running calls. @returns whether all of them ended in time */
   async drain(clock: Clock, timeoutMs: number): Promise<boolean> {
     // Removed while we still listen, so that a successor's socket is never removed.
@@ -65,14 +87,22 @@ export class GrpcServer implements Disposable {
     // Kubelets ignore names that start with a dot. As short as our other names: a socket path has at most 107 bytes.
     const hidden = join(dirname(this.path), `.${randomBytes(3).toString('hex')}`);
     const bind = promisify(this.#server.bindAsync.bind(this.#server));
-    await bind(`unix:${hidden}`, ServerCredentials.createInsecure());
-    await chmod(hidden, 0o600);
-    await rename(hidden, this.path);
-    this.#isThere = true;
+    const address = `unix:${hidden}`;
+    await bind(address, ServerCredentials.createInsecure());
+    try {
+      await chmod(hidden, 0o600);
+      const { ino } = await lstat(hidden);
+      await rename(hidden, this.path);
+      this.#bound = address;
+      this.#inode = ino;
+    } catch (error) {
+      this.#server.unbind(address);
+      throw error;
+    }
   }
 
   #removeFile(): void {
-    if (this.#isThere) rmSync(this.path, { force: true });
-    this.#isThere = false;
+    if (this.isInPlace) rmSync(this.path, { force: true });
+    this.#inode = undefined;
   }
 }

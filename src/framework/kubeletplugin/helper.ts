@@ -8,31 +8,21 @@ import { checkOptions } from './check-options.ts';
 import type { ClaimReader } from './claims.ts';
 import { createDraService, draVersions } from './dra-service.ts';
 import { KubeletPluginError } from './errors.ts';
-import { GrpcServer, type GrpcService } from './grpc-server.ts';
+import type { GrpcService } from './grpc-server.ts';
 import { type DeviceHealth, HealthBoard } from './health.ts';
 import { createHealthService, healthVersions } from './health-service.ts';
 import { type InstanceLocks, openInstanceLocks } from './instance-locks.ts';
 import type { DraPlugin } from './plugin.ts';
 import { PluginCalls } from './plugin-calls.ts';
 import { Registration, type RegistrationStatus } from './registration.ts';
+import { ServedSockets } from './served-sockets.ts';
 import { type MetadataFiles, restoreEach, shareMetadataFiles } from './shared-files.ts';
-import { removeDeadSockets } from './socket-file.ts';
-import {
-  chooseSocketPaths,
-  isInstanceDraSocket,
-  isInstanceRegistrationSocket,
-  type SocketPaths,
-} from './socket-paths.ts';
+import { chooseSocketPaths, type SocketPaths } from './socket-paths.ts';
 
 /** Less than a pod's default grace period of 30 s, to leave time for a clean stop. */
 const defaultDrainMs = 20_000;
 /** Time for a driver to end its aborted calls, ms. */
 const abortGraceMs = 2_000;
-/** Time for the kubelet's last registration call, ms. */
-const registrationDrainMs = 1_000;
-const lockAtStartMs = 10_000;
-/** Key for the sockets of all instances. No claim's key contains a space. */
-const socketsKey = 'all sockets';
 
 export interface KubeletPluginOptions {
   driver: string;
@@ -75,6 +65,11 @@ export interface KubeletPluginOptions {
   protoDir?: string;
   /** Called each time the kubelet accepts or refuses the registration. The kubelet retries after a refusal. */
   onRegistration?: (status: RegistrationStatus) => void;
+  /**
+   * Called when something has removed or replaced a socket, after which the kubelet forgets the driver, or does not reach it.
+   * The helper checks every minute and listens again, so that `onRegistration` follows.
+   */
+  onSocketLost?: (problem: string) => void;
 }
 
 /** Updates the metadata of a request's devices. Source: KEP-5304 `MetadataUpdater`. */
@@ -192,11 +187,9 @@ class Running {
   readonly #locks: Locks;
   readonly #streams = new AbortController();
   readonly #updates = new Set<Promise<unknown>>();
-  readonly #servers = new DisposableStack();
+  readonly #served: ServedSockets;
   readonly #ownLocks: InstanceLocks;
   #loadContract: (() => void) | undefined;
-  #draServer: GrpcServer | undefined;
-  #registrationServer: GrpcServer | undefined;
   #stopped: Promise<void> | undefined;
 
   constructor(
@@ -222,6 +215,9 @@ class Running {
       locks: this.#locks,
       ...(serialize && { turns: locks.turns }),
     });
+    const { dataDir, registryDir, podUid, onSocketLost } = options;
+    const place = { driver, dataDir, registryDir, podUid, paths: sockets };
+    this.#served = new ServedSockets({ ...place, logger, clock, locks: this.#locks, onSocketLost });
     this.#health = options.health === true ? new HealthBoard() : undefined;
     this.registration = new Registration({
       driver,
@@ -275,16 +271,9 @@ class Running {
 
   async listen(): Promise<void> {
     try {
-      // While one instance removes sockets without a listener, no other may be about to listen on its own.
-      using deadline = this.#clock.deadline(lockAtStartMs);
-      using _ = await this.#locks.acquireAll([socketsKey], deadline.signal);
-      await this.#removeLeftovers();
-      const { dra, registration } = this.sockets;
-      this.#draServer = this.#servers.use(await GrpcServer.start(dra, this.#services()));
-      const services = [this.registration.service()];
-      this.#registrationServer = this.#servers.use(await GrpcServer.start(registration, services));
+      await this.#served.listen({ dra: this.#services(), registration: [this.registration.service()] });
     } catch (error) {
-      this.#servers.dispose();
+      this.#served[Symbol.dispose]();
       this.#ownLocks[Symbol.dispose]();
       throw error;
     }
@@ -300,33 +289,15 @@ class Running {
     return [...services, ...healthVersions.map((version) => createHealthService(version, options))];
   }
 
-  /** Removes sockets of killed instances: a kubelet would keep trying to register them. */
-  async #removeLeftovers(): Promise<void> {
-    const { podUid, dataDir, registryDir, driver, logger } = this.#options;
-    if (podUid === undefined) return;
-    const found = [
-      await removeDeadSockets(registryDir, (name) => isInstanceRegistrationSocket(driver, name)),
-      await removeDeadSockets(dataDir, isInstanceDraSocket),
-    ];
-    for (const err of found.flatMap(({ problems }) => problems)) {
-      logger.warn({ driver, err }, 'cannot remove stale sockets');
-    }
-    const paths = found.flatMap(({ removed }) => removed);
-    if (paths.length > 0) logger.info({ driver, paths }, 'removed stale sockets');
-  }
-
   /** Waits for calls of the kubelet and of the driver. @returns whether all of them ended in time */
   async #end(timeoutMs: number): Promise<boolean> {
-    const ends = [
-      this.#draServer?.drain(this.#clock, timeoutMs) ?? true,
-      resolvesWithin(this.#clock, timeoutMs, Promise.all(this.#updates)),
-    ];
+    const ends = [this.#served.drain(timeoutMs), resolvesWithin(this.#clock, timeoutMs, Promise.all(this.#updates))];
     return (await Promise.all(ends)).every(Boolean);
   }
 
   async #stop(): Promise<void> {
     const { driver, logger, drainMs = defaultDrainMs } = this.#options;
-    await this.#registrationServer?.drain(this.#clock, registrationDrainMs);
+    await this.#served.deregister();
     // Health streams never end on their own.
     this.#streams.abort();
     if (!(await this.#end(drainMs))) {
@@ -334,7 +305,7 @@ class Running {
       this.calls.abort();
       await this.#end(abortGraceMs);
     }
-    this.#servers.dispose();
+    this.#served[Symbol.dispose]();
     await Promise.all(this.#updates);
     this.#ownLocks[Symbol.dispose]();
   }
