@@ -16,6 +16,18 @@ const promtool = (...args: string[]) =>
     stdio: 'pipe',
   });
 
+/** Expects the alerts that fire on series, by name, with the number of their nodes. */
+function expectFiring(series: object[], at: string, firing: object[]): void {
+  using dir = tempDir();
+  const expr = 'count by (alertname) (ALERTS{alertstate="firing"})';
+  const promqlTest = { expr, eval_time: at, exp_samples: firing };
+  const test = { interval: '1m', input_series: series, promql_expr_test: [promqlTest] };
+  const path = join(dir.path, 'test.json');
+  const ruleFiles = [join(deploy, 'helm/netdra/alerts.yaml')];
+  writeFileSync(path, JSON.stringify({ rule_files: ruleFiles, evaluation_interval: '1m', tests: [test] }));
+  expect(promtool('test', 'rules', path)).toContain('SUCCESS');
+}
+
 describe('promtool', () => {
   it('accepts the alert rules and passes their unit tests', () => {
     expect(promtool('check', 'rules', join(deploy, 'helm/netdra/alerts.yaml'))).toContain('SUCCESS: 21 rules found');
@@ -31,30 +43,37 @@ describe('promtool', () => {
   ])(
     'fires the expected alerts if all devices of a node have the condition %s and %i of them are free: %j',
     (condition, free, alerts) => {
-      using dir = tempDir();
       const labels = 'job="netdra", instance="worker-1:9797", node="worker-1"';
-      const test = {
-        interval: '1m',
-        input_series: [
-          { series: `netdra_devices_unhealthy{condition="${condition}", ${labels}}`, values: '8x30' },
-          { series: `netdra_devices_withheld{reason="${condition}", ${labels}}`, values: free === 0 ? '8x30' : '_x30' },
-          { series: `netdra_devices_offered{${labels}}`, values: '8x30' },
-          { series: `netdra_devices_free{${labels}}`, values: `${free}x30` },
-        ],
-        promql_expr_test: [
-          {
-            expr: 'count by (alertname) (ALERTS{alertstate="firing"})',
-            eval_time: '20m',
-            exp_samples: alerts.map((name) => ({ labels: `{alertname="${name}"}`, value: 1 })),
-          },
-        ],
-      };
-      const path = join(dir.path, 'test.json');
-      const ruleFiles = [join(deploy, 'helm/netdra/alerts.yaml')];
-      writeFileSync(path, JSON.stringify({ rule_files: ruleFiles, evaluation_interval: '1m', tests: [test] }));
-      expect(promtool('test', 'rules', path)).toContain('SUCCESS');
+      const series = [
+        { series: `netdra_devices_unhealthy{condition="${condition}", ${labels}}`, values: '8x30' },
+        { series: `netdra_devices_withheld{reason="${condition}", ${labels}}`, values: free === 0 ? '8x30' : '_x30' },
+        { series: `netdra_devices_offered{${labels}}`, values: '8x30' },
+        { series: `netdra_devices_free{${labels}}`, values: `${free}x30` },
+      ];
+      const firing = alerts.map((name) => ({ labels: `{alertname="${name}"}`, value: 1 }));
+      expectFiring(series, '20m', firing);
     },
   );
+
+  const hour = 3_600;
+  it.each<[string, number, number, string[]]>([
+    ['90 days has 5 left', 90 * 24 * hour, 5 * 24 * hour, ['NetdraCertificateExpires']],
+    ['90 days has 8 left', 90 * 24 * hour, 8 * 24 * hour, []],
+    ['a day has 7 hours left, and later 5', 24 * hour, 7 * hour, []],
+    ['a day has 3 hours left, and later 1', 24 * hour, 3 * hour, ['NetdraCertificateExpires']],
+  ])('fires on each node, and not for many nodes, while their certificate of %s', (_, lifetime, expiry, alerts) => {
+    const series = ['worker-1', 'worker-2', 'worker-3', 'worker-4'].flatMap((node) => {
+      const labels = `job="netdra", instance="${node}:9797", node="${node}"`;
+      return [
+        { series: `up{${labels}}`, values: '1x120' },
+        { series: `netdra_build_info{${labels}}`, values: '1x120' },
+        { series: `netdra_certificate_expiry_timestamp_seconds{${labels}}`, values: `${expiry}x120` },
+        { series: `netdra_certificate_lifetime_seconds{${labels}}`, values: `${lifetime}x120` },
+      ];
+    });
+    const firing = alerts.map((name) => ({ labels: `{alertname="${name}"}`, value: 4 }));
+    expectFiring(series, '120m', firing);
+  });
 
   it('runs a unit test for every alert', () => {
     const { tests } = load(readFileSync(join(deploy, 'helm/alerts.test.yaml'), 'utf8')) as {

@@ -42,7 +42,7 @@ describe('alerts', { timeout: 900_000 }, () => {
     mkdirSync(file('tls'));
     mkdirSync(file('prometheus'));
     writePolicy();
-    writeTls(1);
+    writeTls(0.1);
     scrape(nodes);
     const settings = {
       kubeletPluginsDir: plugins.path,

@@ -64,8 +64,9 @@ export class Metrics {
       this.own.connected.set({ peer }, 0);
       this.own.connects.inc({ peer }, 0);
     }
-    // The series is absent without TLS.
+    // The series are absent without TLS.
     this.own.certificateExpiry.remove();
+    this.own.certificateLifetime.remove();
     // Starts at 0, so that the first event counts as an increase.
     for (const result of ['aligned', 'misaligned', 'unknown', 'refused']) this.own.numaContainers.inc({ result }, 0);
     for (const setting of driftSettings.pf) {
@@ -281,6 +282,7 @@ function createOwnMetrics(registers: Registry[]) {
   const drifts =
     'Settings of VFs in pods that differed from class and claim: restored, lost at the PF, or changed and reported.';
   const expiry = 'Expiry of the certificate for metrics and probes, Unix time in seconds.';
+  const lifetime = 'How long the certificate for metrics and probes is valid in all, in seconds.';
   const stalls = 'Stalls of the event loop beyond the threshold.';
   return {
     metadataWrites: counter('dra_metadata_writes_total', 'Metadata writes, including updates.'),
@@ -307,6 +309,7 @@ function createOwnMetrics(registers: Registry[]) {
     published: gauge('netdra_slices_published', published),
     apiWriteErrors: counter('netdra_api_write_errors_total', apiErrors, ['object', 'code']),
     certificateExpiry: gauge('netdra_certificate_expiry_timestamp_seconds', expiry),
+    certificateLifetime: gauge('netdra_certificate_lifetime_seconds', lifetime),
     stalls: counter('netdra_event_loop_stalls_total', stalls),
     longestStallSeconds: gauge('netdra_event_loop_stall_max_seconds', 'The longest stall since the start.'),
   };

@@ -95,8 +95,10 @@ export class Operations implements AsyncDisposable {
       if (change === undefined) return;
       this.#tls = { cert: change.cert, key: change.key };
       this.#server?.setTls(this.#tls);
-      this.metrics.own.certificateExpiry.set(change.notAfter.getTime() / 1_000);
-      const isExpired = change.notAfter.getTime() < Date.now();
+      const [notBeforeMs, notAfterMs] = [change.notBefore.getTime(), change.notAfter.getTime()];
+      this.metrics.own.certificateExpiry.set(notAfterMs / 1_000);
+      this.metrics.own.certificateLifetime.set((notAfterMs - notBeforeMs) / 1_000);
+      const isExpired = notAfterMs < Date.now();
       const message = isExpired
         ? 'certificate for metrics and probes has expired'
         : 'loaded certificate for metrics and probes';

@@ -11,7 +11,8 @@ export interface TlsPair {
 }
 
 export interface TlsChange extends TlsPair {
-  /** Expiry of the leaf certificate, the first one in the file. */
+  /** Validity of the leaf certificate, the first one in the file. */
+  notBefore: Date;
   notAfter: Date;
 }
 
@@ -43,7 +44,8 @@ export class TlsFiles {
     // Anything else that OpenSSL rejects, such as a broken chain or a key that is too small.
     this.#parse('cert', 'certificate that OpenSSL accepts', () => createSecureContext(pair));
     this.#pair = pair;
-    return { ...pair, notAfter: new Date(certificate.validTo) };
+    const [notBefore, notAfter] = [new Date(certificate.validFrom), new Date(certificate.validTo)];
+    return { ...pair, notBefore, notAfter };
   }
 
   #text(file: keyof typeof fileNames): string {

@@ -63,6 +63,7 @@ export function buildBusyMetrics(): Metrics {
   own.hookErrors.inc({ hook: 'runPodSandbox', code: 'busy' });
   own.attachSeconds.observe({ labels: { result: 'ready', phase: 'total' }, value: 1 });
   own.certificateExpiry.set(1);
+  own.certificateLifetime.set(1);
   own.attachErrors.inc({ code: 'vf-missing' });
   own.apiWriteErrors.inc({ object: 'status', code: 'busy' });
   return metrics;

@@ -183,7 +183,7 @@ it('observerOf counts waits, connections and failed writes, and exports the curr
     /attach_duration_seconds_bucket\{le="2.5",driver_name="d",result="ready",phase="total"\} 1 # \{pod_uid="uid-1"\} 2.5 \d+/,
   );
   // Without TLS there is no certificate.
-  expect((await series('netdra_certificate_expiry')).filter((line) => !line.startsWith('#'))).toEqual([]);
+  expect((await series('netdra_certificate_')).filter((line) => !line.startsWith('#'))).toEqual([]);
   observer.metadataFailed(new NetdraError('metadata-unwritable', 'no space left'));
   expect(await series('dra_metadata_write_errors_total')).toContain(
     'dra_metadata_write_errors_total{error_type="metadata-unwritable"} 1',

@@ -107,16 +107,23 @@ describe('metrics and probes over HTTPS', () => {
     await using server = await start();
     const expiry = async (ca: Certificate) => {
       const { text } = await ask(server.port, '/metrics', ca.certificate);
-      return parseScrape(text).get('netdra_certificate_expiry_timestamp_seconds');
+      const series = parseScrape(text);
+      return ['netdra_certificate_expiry_timestamp_seconds', 'netdra_certificate_lifetime_seconds'].map((name) =>
+        series.get(name),
+      );
     };
-    const notAfter = ({ certificate }: Certificate) => Date.parse(new X509Certificate(certificate).validTo) / 1_000;
+    const validity = ({ certificate }: Certificate) => {
+      const { validFrom, validTo } = new X509Certificate(certificate);
+      const [from, to] = [Date.parse(validFrom) / 1_000, Date.parse(validTo) / 1_000];
+      return [to, to - from];
+    };
     const subject = async (ca: Certificate) => (await ask(server.port, '/healthz', ca.certificate)).subject;
     const reread = async () => {
       clock.advance(10_000);
       await new Promise(setImmediate);
     };
     expect(await subject(first)).toBe('first');
-    expect(await expiry(first)).toBe(notAfter(first));
+    expect(await expiry(first)).toEqual(validity(first));
     mount({ 'tls.crt': second.certificate, 'tls.key': first.key });
     await reread();
     await reread();
@@ -127,7 +134,7 @@ describe('metrics and probes over HTTPS', () => {
     mount(filesOf(second));
     await reread();
     expect(await subject(second)).toBe('second');
-    expect(await expiry(second)).toBe(notAfter(second));
+    expect(await expiry(second)).toEqual(validity(second));
     await expect(subject(first)).rejects.toThrow();
   });
 
