@@ -46,7 +46,7 @@ describe('the socket for tools', () => {
     expect(await askDriver(dir.path, 'who')).toBe('newer');
   });
 
-  it('belongs to the older instance again if the newer one ends first, or if it is removed', async () => {
+  it('belongs to the older instance again if the newer instance ends first, or if the socket is removed', async () => {
     using dir = tempDir();
     const logger = new RecordingLogger();
     const clock = new ManualClock();

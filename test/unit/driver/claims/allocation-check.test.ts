@@ -122,7 +122,7 @@ describe('checkAllocation', () => {
     expect(await outcome(claim)).toContain('DeviceClass class-of-orphan-vf does not exist any more');
   });
 
-  it('ends a prepare whose call is over while the API server asks for retries of the class', async () => {
+  it("fails at once if the kubelet's call ends while the API server is too busy to read the class", async () => {
     using bench = new DriverBench();
     bench.checkAllocation = (each, signal) => check(each, signal);
     const claim = store('busy');

@@ -271,7 +271,7 @@ describe('ClaimWork for the VFs of a claim', () => {
     });
     const attached = () => calls.filter((call) => call.startsWith('attach'));
 
-    it('attaches only the one that left the pod, until it is back', async () => {
+    it('attaches only the VF that left the pod again, until that VF is back', async () => {
       await serve();
       calls.length = 0;
       pod.delete('dev-1');
@@ -288,13 +288,13 @@ describe('ClaimWork for the VFs of a claim', () => {
       ]);
     });
 
-    it('attaches a VF once, although the other one could never be attached', async () => {
+    it('attaches a VF only once, even if the other VF can never be attached', async () => {
       pod.delete('dev-2');
       for (let attempt = 0; attempt < 2; attempt++) await serve();
       expect(attached()).toEqual(['attach dev-1', 'attach dev-2', 'attach dev-2']);
     });
 
-    it('attaches a VF again whose attempt was cut short', async () => {
+    it('repeats attaching a VF if the result of the first attempt is unknown', async () => {
       pod.set('dev-1', new Error('no answer'));
       await serve();
       pod.set('dev-1', stateOf(1));

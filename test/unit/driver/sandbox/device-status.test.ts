@@ -70,13 +70,13 @@ describe('StatusReport', () => {
     return { report, written: () => written };
   }
 
-  it('gives the reason of a failure only for the VFs whose metadata is withdrawn', () => {
+  it('reports the reason of a failure only on VFs whose metadata is withdrawn', () => {
     const { report, written } = open(new Set(['dev-1']));
     report.report(claim.identity, true, gone);
     expect(written()).toMatchObject([{ ...ready, networkData: { interfaceName: 'net1' } }, notReady(gone)]);
   });
 
-  it('keeps the reason when another VF or a condition changes, until all VFs are in the pod', () => {
+  it('keeps the reason of a failure until all VFs are in the pod, even if another VF changes', () => {
     const described = new Set(['dev-1']);
     const { report, written } = open(described);
     report.report(claim.identity, true, gone);

@@ -64,7 +64,7 @@ describe('MetadataWriter', () => {
     expect(logger.lines).toEqual([]);
   });
 
-  it('writes no metadata of a request while a device of it is unreadable, and reports what it wrote of others', async () => {
+  it('writes no metadata of a request with an unreadable device, but writes and reports metadata of other requests', async () => {
     const calls: string[] = [];
     const { writer } = open(fakeFiles(1, calls), ({ name }) => calls.push(`report ${name}`));
     const other = { ...device, pciAddress: '0000:3b:02.2', name: 'dev-2' };

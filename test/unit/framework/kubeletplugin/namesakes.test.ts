@@ -83,7 +83,7 @@ describe("the pod's name for a template claim", () => {
     },
   );
 
-  it('stands for such a claim although its prepare fails at first', async () => {
+  it('stands for a claim of that name that the pod uses, even if preparing that claim fails at first', async () => {
     const { bench, start, addPod, seen } = await stage();
     await start(['nic']);
     const { pod, generated } = addPod('app', ofBoth.toReversed());
@@ -93,7 +93,7 @@ describe("the pod's name for a template claim", () => {
     expect(seen(pod)).toEqual(filesOf({ nic: 'nic', [generated]: generated }));
   });
 
-  it('stands for such a claim that was prepared for another pod before', async () => {
+  it('stands for a claim of that name that the pod uses, even if that claim was prepared for another pod before', async () => {
     const { bench, start, addPod, seen } = await stage();
     await start();
     const first = buildPod('first', { resourceClaims: [{ name: 'x', resourceClaimName: 'nic' }] });

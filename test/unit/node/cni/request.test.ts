@@ -44,7 +44,7 @@ describe('formatRequest', () => {
     },
   );
 
-  it('omits a configured pciBusID if host-device selects its device otherwise', () => {
+  it('omits a configured pciBusID if the host-device plugin selects its device by another field', () => {
     const request = requestOf({ type: 'host-device', device: 'veth0', PciBusID: '0000:00:00.0' }, { deviceId });
     expect(JSON.stringify(request)).not.toContain('0000:00:00.0');
   });

@@ -43,7 +43,7 @@ describe('decodeValues', () => {
 });
 
 // ETHTOOL_TCP_DATA_SPLIT_UNKNOWN, _DISABLED and _ENABLED; the kernel takes one byte.
-it.each([0, 1, 2])('TCP data split is a number of one byte: %i', (tcpDataSplit) => {
+it.each([0, 1, 2])('encodeValues encodes TCP data split as one byte: %i', (tcpDataSplit) => {
   const [answer] = encodeValues('rings', { tcpDataSplit });
   expect(answer).toEqual({ type: 11, value: Buffer.of(tcpDataSplit) });
   expect(decodeValues('rings', Buffer.concat(encodeAttributes([answer!])))).toEqual({ tcpDataSplit });

@@ -79,7 +79,7 @@ async function ask(method: 'request' | 'dump', limit?: DumpLimit) {
 }
 
 describe('RequestSocket', () => {
-  it('drops messages that a dump does not want as they arrive', async () => {
+  it('filters the messages of a dump as they arrive', async () => {
     const { kernel, socket } = connect();
     const asked: string[] = [];
     const keeps = (data: Buffer) => asked.push(data.toString()) === 2;

@@ -33,13 +33,13 @@ describe('a PF that refuses to remove the MAC of a VF', () => {
     expect(card.info(0)?.hardwareAddress).toBe(hardwareAddress);
   });
 
-  it('restores the VF if the claim wanted the MAC that the VF has', async () => {
+  it('restores the VF if the claim set the MAC that the VF already had', async () => {
     const own = openVf().card.link(0)!.hardwareAddress;
     const { card, state } = await afterClaim({ driver: 'vfio-pci', vf: { hardwareAddress: own } });
     expect(card.state(0)).toEqual({ ...state, info: { ...state.info, hardwareAddress: own } });
   });
 
-  it("gives the VF a MAC of its own instead of the claim's if it had no interface, and keeps that", async () => {
+  it("gives a VF that had no interface a new MAC instead of the claim's MAC, and keeps the new MAC", async () => {
     const { card, kept, restore } = await afterClaim({ vf: { hardwareAddress: claimed } }, 'vfio-pci');
     const given = card.info(0)?.hardwareAddress;
     expect(given).toMatch(/^.[26ae]:/);

@@ -65,7 +65,7 @@ describe('readRequestMetadata', () => {
     }
   });
 
-  it("does not take a claim for a template claim that has the claim's name in the pod", async () => {
+  it('does not return a ResourceClaim for the same name of a template claim in the pod spec', async () => {
     const { root, device } = await container({ layouts: ['kep'] });
     const read = (query: object) => readRequestMetadata({ request: 'vf', ...query } as RequestQuery, { root });
     expect(await read({ claim: 'fast-net' })).toMatchObject({ devices: [device] });
