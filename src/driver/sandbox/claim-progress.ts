@@ -9,6 +9,8 @@ import type { SandboxFacts } from './pod.ts';
 export interface Failure {
   error: unknown;
   attempts: number;
+  /** Whether the claim was ready in this sandbox before. */
+  wasReady?: boolean;
 }
 
 /** The failed part of a pass: the work on a claim, or on all claims. */
@@ -31,6 +33,8 @@ export interface Pass {
 /** Progress of each claim of a pod in one sandbox. Claims are identified by their UIDs. */
 export class ClaimProgress {
   readonly #ready = new Set<string>();
+  /** Claims that are or were ready. */
+  readonly #everReady = new Set<string>();
   /** Claims whose addresses will change soon. */
   readonly #tentative = new Set<string>();
   /** Claims with a failure, until they are served or detached. Ready ones could not be read again; others are retried. */
@@ -120,8 +124,10 @@ export class ClaimProgress {
   served(uid: string, result: Exclude<ServeResult, object>): void {
     this.#failures.delete(uid);
     this.#tentative.delete(uid);
-    if (result === 'gone') this.#ready.delete(uid);
-    else this.#ready.add(uid);
+    for (const known of [this.#ready, this.#everReady]) {
+      if (result === 'gone') known.delete(uid);
+      else known.add(uid);
+    }
     if (result === 'tentative') this.#tentative.add(uid);
   }
 
@@ -135,7 +141,8 @@ export class ClaimProgress {
   failed(identity: ClaimIdentity, error: unknown): FailedWork {
     const claim = claimName(identity);
     const before = this.#failures.get(identity.uid);
-    this.#failures.set(identity.uid, { error, claim, attempts: (before?.attempts ?? 0) + 1 });
+    const wasReady = this.#everReady.has(identity.uid);
+    this.#failures.set(identity.uid, { error, claim, attempts: (before?.attempts ?? 0) + 1, wasReady });
     return { error, claim, isRepeated: before !== undefined && explain(before.error) === explain(error) };
   }
 
@@ -147,6 +154,7 @@ export class ClaimProgress {
 
   detached(uid: string, goal: End): void {
     this.#detached.set(uid, goal);
+    this.#everReady.delete(uid);
     this.withdrawn(uid);
     this.#failures.delete(uid);
   }
@@ -157,7 +165,7 @@ export class ClaimProgress {
 
   forgetAllBut(claims: readonly StoredClaim[]): void {
     const uids = new Set(claims.map(({ identity }) => identity.uid));
-    for (const known of [this.#ready, this.#tentative, this.#failures]) {
+    for (const known of [this.#ready, this.#everReady, this.#tentative, this.#failures]) {
       for (const uid of known.keys()) if (!uids.has(uid)) known.delete(uid);
     }
   }

@@ -61,6 +61,7 @@ export class StartGuard {
         throw refused(container, claim, 'the claim has passed to this pod, for which its devices are not prepared yet');
       }
       if (sandbox.isReady(claim.identity.uid) || this.#usesOnlyOthers(claim, claims, pod, container)) continue;
+      if (this.#isUnconcerned(claim, pod, container, sandbox)) continue;
       const reason = this.#refusal(claim, pod, container, sandbox);
       if (reason !== undefined) throw refused(container, claim, reason);
     }
@@ -117,6 +118,22 @@ export class StartGuard {
     const used = claims.filter(({ identity }) => metadata.hasGateOf(identity, container));
     if (used.length === 0 || used.includes(claim)) return false;
     return runsHooks(pod.runtimeHandler) && metadata.isGated(claim.identity);
+  }
+
+  /**
+   * Returns whether a container certainly does not use a claim whose devices have left the pod: that of `kubectl debug`, or a
+   * sidecar that starts again. Before the claim was ready every container waits: it may need the interface without using
+   * the claim, and could end a pod that is not restarted.
+   */
+  #isUnconcerned(
+    { identity }: StoredClaim,
+    { runtimeHandler }: StartingPod,
+    container: StartingContainer,
+    sandbox: SandboxReadiness,
+  ): boolean {
+    const { metadata, runsHooks } = this.#options;
+    if (sandbox.isEnding || sandbox.failureOf(identity.uid)?.wasReady !== true) return false;
+    return runsHooks(runtimeHandler) && metadata.isGated(identity) && !metadata.isUsedBy(identity, container);
   }
 
   /** @returns why the container must not be created; `undefined` if it waits by itself */

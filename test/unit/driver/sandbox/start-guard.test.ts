@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { SandboxError } from '../../../../src/driver/model/index.ts';
+import type { Failure } from '../../../../src/driver/sandbox/claim-progress.ts';
 import { StartGuard } from '../../../../src/driver/sandbox/start-guard.ts';
 import { Store } from '../../../../src/driver/state/index.ts';
 import { ClaimMetadata, formatDeviceKey, layouts } from '../../../../src/framework/metadata/index.ts';
@@ -17,7 +18,7 @@ const gone = new SandboxError('vf-missing', 'the VF is gone');
 const busy = new SandboxError('vf-busy', 'the VF is in another pod', { retriable: true });
 
 const container = (env: string[], hooks = [gate]) => ({ name: 'app', env, createRuntimeHooks: hooks });
-const sandbox = (ready: boolean, failure?: { error: unknown; attempts: number }, isEnding = false) => ({
+const sandbox = (ready: boolean, failure?: Failure, isEnding = false) => ({
   isReady: () => ready,
   isEnding,
   failureOf: () => failure,
@@ -91,6 +92,34 @@ describe('StartGuard', () => {
       expect(() => guard.check(pod, container([], hooks), sandbox(false))).toThrow(refusal);
       expect(() => guard.check(pod, container([variable], hooks), sandbox(false))).toThrow(refusal);
     }
+  });
+
+  describe('if the claim was ready before its VF left the sandbox', () => {
+    const left = sandbox(false, { error: gone, attempts: 9, wasReady: true });
+    const other = { path: '/hook', args: ['hook', '--claim-dir', '/elsewhere'] };
+
+    it('lets a container start that does not use the claim, such as that of kubectl debug', () => {
+      guard.check(pod, container([], []), left);
+      guard.check(pod, container(['PATH=/bin', 'CLAIM_claim_2=ns/other'], [other]), left);
+    });
+
+    it('rejects a container that uses the claim', () => {
+      for (const used of [container([]), container([variable], [])]) {
+        expect(() => guard.check(pod, used, left)).toThrow('the VF is gone');
+      }
+    });
+
+    it('rejects a container that would not show whether it uses the claim, and every one while the sandbox ends', () => {
+      expect(() => guard.check({ ...pod, runtimeHandler: 'runsc' }, container([], []), left)).toThrow('the VF is gone');
+      expect(() => guard.check(pod, container([], []), { ...left, isEnding: true })).toThrow('are being detached');
+      gated.clear();
+      expect(() => guard.check(pod, container([], []), left)).toThrow('the VF is gone');
+    });
+
+    it('rejects a container if the claim was never ready, since it may need the interface nevertheless', () => {
+      const never = sandbox(false, { error: gone, attempts: 9, wasReady: false });
+      expect(() => guard.check(pod, container([], []), never)).toThrow('the VF is gone');
+    });
   });
 
   describe('if one claim of the pod has failed and another is ready', () => {
