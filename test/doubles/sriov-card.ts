@@ -36,6 +36,8 @@ export interface SriovCardOptions {
   tellsOwnAddresses?: boolean;
   /** Whether the PF refuses to remove an administrative address, like octeontx2 and qede. */
   refusesNoAddress?: boolean;
+  /** Whether the kernel probes VFs for drivers of its choice: `sriov_drivers_autoprobe`. */
+  probesVfs?: boolean;
   /** The MTU of the PF, and the largest one that the driver of the VFs takes. */
   mtu?: { pf: number; vf: number };
   /** Whether its functions can be reset by sysfs. */
@@ -87,6 +89,7 @@ export class SriovCard implements Disposable {
       info: { spoofCheck: true, trust: false, linkState: 'auto', minTxRateMbps: 0, maxTxRateMbps: 0 },
       iommufd: false,
       tellsOwnAddresses: false,
+      probesVfs: true,
       refusesNoAddress: false,
       isInfiniBand: false,
       hasReset: true,
@@ -104,8 +107,11 @@ export class SriovCard implements Disposable {
     this.writeText('class/misc/vfio/uevent', 'MAJOR=10\nMINOR=196\nDEVNAME=vfio/vfio\n');
     this.#addFunction(soundCard, '0x040300');
     this.#show(soundCard, 'snd');
+    const pfDir = join('bus/pci/devices', pfAddress);
+    if (!this.#options.probesVfs) this.writeText(join(pfDir, 'sriov_drivers_autoprobe'), '0\n');
     for (const { pciAddress, driver = '' } of this.#hardware.vfs) {
       this.#addFunction(pciAddress, '0x020000');
+      if (!this.#options.probesVfs) symlinkSync(this.path(pfDir), this.path('bus/pci/devices', pciAddress, 'physfn'));
       this.#show(pciAddress, driver);
     }
   }
@@ -262,6 +268,8 @@ export class SriovCard implements Disposable {
   #probe(pciAddress: string): void {
     if (this.driverOf(pciAddress) !== undefined) return;
     const override = this.overrideOf(pciAddress);
+    // As pci_device_can_probe of the kernel.
+    if (!this.#options.probesVfs && override === '(null)') return;
     const driver = override === '(null)' ? this.#options.defaultDriver : override;
     if (this.#options.drivers.includes(driver) && !this.failingDrivers.has(driver)) this.#bind(pciAddress, driver);
   }

@@ -91,7 +91,8 @@ function checkUnbound(vfs: Cards['vfs']): Verdict[] {
   const unbound = vfs.filter(({ driver }) => driver === undefined).map(({ pciAddress }) => pciAddress);
   if (unbound.length === 0) return [];
   const message = `${unbound.length} VFs have no driver, and so no interface: ${unbound[0]}${unbound.length > 1 ? ' …' : ''}`;
-  const fix = `echo ${unbound[0]} > /sys/bus/pci/drivers_probe; if that does not help, the kernel log says why`;
+  const autoprobe = `/sys/bus/pci/devices/${unbound[0]}/physfn/sriov_drivers_autoprobe`;
+  const fix = `echo 1 > ${autoprobe}; echo ${unbound[0]} > /sys/bus/pci/drivers_probe; if that does not help, the kernel log says why`;
   return [named('VF drivers', warning(message, fix))];
 }
 

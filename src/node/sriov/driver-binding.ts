@@ -21,6 +21,9 @@ const noOverride = '\n';
  */
 export type WriteFile = (path: string, text: string, device: string) => Promise<void>;
 
+/** File of a PF: whether the kernel chooses drivers for its VFs. */
+const autoprobe = 'sriov_drivers_autoprobe';
+
 /** An IOMMU group from the point of view of one of its devices. */
 export interface IommuGroup {
   /** Number of the group; absent: the device has none. */
@@ -100,11 +103,17 @@ export class DriverBinding {
 
   /**
    * Lets the kernel choose the driver, as for a new function. Does nothing if the bound driver creates interfaces.
-   * @throws SriovError `interface-missing` if the kernel chooses none, or one that creates no interfaces
+   * @throws SriovError `interface-missing` if the kernel chooses none, or one that creates no interfaces; `binding-failed` if
+   * the kernel chooses none for any VF of the PF, and then the function is left alone
    */
   async bindDefault(pciAddress: string): Promise<void> {
     const current = await this.driverOf(pciAddress);
     if (!hasNoInterface(current)) return;
+    if (await this.#isNeverProbed(pciAddress)) {
+      const override = await this.overrideOf(pciAddress);
+      if (!hasNoInterface(override)) return await this.bind(pciAddress, override);
+      throw await this.#neverProbed(pciAddress);
+    }
     await this.setOverride(pciAddress, undefined);
     await this.#unbind(pciAddress, current);
     await this.#probe(pciAddress);
@@ -203,6 +212,18 @@ export class DriverBinding {
     } catch {
       return 'kernel';
     }
+  }
+
+  /** Source: Linux `pci_device_can_probe`, which lets the kernel bind such a VF only by its `driver_override`. */
+  async #isNeverProbed(pciAddress: string): Promise<boolean> {
+    return (await readOptionalText(join(this.#deviceDir(pciAddress), 'physfn', autoprobe)))?.trim() === '0';
+  }
+
+  async #neverProbed(pciAddress: string): Promise<SriovError> {
+    const pf = basename((await linkTarget(join(this.#deviceDir(pciAddress), 'physfn'))) ?? '');
+    const hint = `write 1 to /sys/bus/pci/devices/${pf}/${autoprobe}, bind the VFs yourself, or use driver: vfio-pci`;
+    const message = `the kernel gives VFs of ${pf} no driver, so that ${pciAddress} can get no interface`;
+    return failed(pciAddress, message, { hint });
   }
 
   async #checkNoVfs(pciAddress: string): Promise<void> {

@@ -2,7 +2,7 @@ import { rmSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { defined } from '../../../../src/lib/defined.ts';
 import { DriverBinding, type VfWanted } from '../../../../src/node/sriov/index.ts';
-import { type SriovCard, soundCard, vfAddress } from '../../../doubles/sriov-card.ts';
+import { pfAddress, type SriovCard, soundCard, vfAddress } from '../../../doubles/sriov-card.ts';
 import { failure } from './failure.ts';
 import { openVf, openWithSnapshot } from './vf-bench.ts';
 
@@ -141,6 +141,33 @@ describe('a VF without an interface', () => {
     expect([card.driverOf(vfAddress(0)), card.link(0)?.parentDevice]).toEqual(['igbvf', vfAddress(0)]);
     await hardware.restore(card.address(0), before);
     expect(card.state(0)).toEqual(state);
+  });
+
+  it.each([
+    [undefined, {}],
+    ['vfio-pci', { driver: 'default' }],
+  ])('is left alone where the kernel probes no VFs, and named with the file: driver %s, %j', async (driver, wanted) => {
+    const { card, hardware } = openVf({ probesVfs: false });
+    await unbound(card, driver);
+    const state = card.state(0);
+    const before = await hardware.snapshot(card.address(0));
+    await expect(hardware.configure(card.address(0), wanted, before)).rejects.toMatchObject({
+      code: 'binding-failed',
+      device: vfAddress(0),
+      retriable: true,
+      hint: expect.stringContaining(`write 1 to /sys/bus/pci/devices/${pfAddress}/sriov_drivers_autoprobe`),
+    });
+    expect(card.state(0)).toEqual(state);
+    await hardware.configure(card.address(0), { driver: 'vfio-pci' }, before);
+    expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
+  });
+
+  it('gets the driver that driver_override names where the kernel probes no VFs', async () => {
+    const { card, hardware } = openVf({ probesVfs: false });
+    await unbound(card);
+    await card.write(card.path('bus/pci/devices', vfAddress(0), 'driver_override'), 'igbvf');
+    await hardware.configure(card.address(0), {}, await hardware.snapshot(card.address(0)));
+    expect([card.driverOf(vfAddress(0)), card.link(0)?.parentDevice]).toEqual(['igbvf', vfAddress(0)]);
   });
 
   it('keeps the vfio driver that an administrator chose if the claim sets no driver', async () => {
