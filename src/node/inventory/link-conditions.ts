@@ -64,7 +64,8 @@ export function readConditions({ pfs, devices, linksOf, isInPod }: ConditionSour
   return [
     ...pfs.flatMap(({ pciAddress, driver }) => {
       const links = linksOf(pciAddress);
-      const [representors, ports] = [links.filter(isRepresentor), links.filter((link) => !isRepresentor(link))];
+      const representors = Map.groupBy(links.filter(isRepresentor), ({ portName }) => vfIndexOf(portName));
+      const ports = links.filter((link) => !isRepresentor(link));
       const subject = subjectOf('PF', pciAddress, ports);
       return [
         { ...subject, condition: 'missing-driver' as const, isPresent: driver === undefined },
@@ -118,12 +119,12 @@ function lacksCarrier(ports: readonly Link[]): boolean {
  */
 function ofRepresentor(
   vf: NetworkDevice,
-  representors: readonly Link[],
+  representors: ReadonlyMap<number | undefined, Link[]>,
   linksOf: ConditionSources['linksOf'],
   isInPod: ConditionSources['isInPod'],
 ): ConditionReading[] {
   if (vf.kind !== 'vf') return [];
-  const links = representors.filter(({ portName }) => vfIndexOf(portName) === vf.vfIndex);
+  const links = representors.get(vf.vfIndex) ?? [];
   const own = linksOf(vf.pciAddress);
   const isUsed = own.length === 0 ? isInPod(vf.pciAddress) : own.some(({ up }) => up);
   return [

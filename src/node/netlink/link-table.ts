@@ -1,5 +1,5 @@
-import { encodeAttributes, encodeString } from './attributes.ts';
-import { type Link, LinkAttribute } from './link.ts';
+import { Attributes, encodeAttributes, encodeString } from './attributes.ts';
+import { type Link, LinkAttribute, linkHeaderBytes } from './link.ts';
 import type { NetlinkMessage } from './messages.ts';
 import type { VfIdentity } from './network-state.ts';
 import { type DumpLimit, isCutOff } from './socket.ts';
@@ -25,6 +25,11 @@ export interface LinkTable {
   isCut?(of: readonly VfIdentity[]): boolean;
 }
 
+/** With more marks than these, looking up a message's attributes is faster than searching the message for each mark. */
+const mostSearched = 16;
+const { address, alias, parentDevName } = LinkAttribute;
+const markTypes = [parentDevName, alias, address];
+
 const noLimit: LinkTableLimit = { listed: { messages: Infinity, bytes: Infinity }, decoded: Infinity };
 
 /** @param decode @throws NetlinkError `netlink-malformed` */
@@ -35,6 +40,7 @@ export function createLinkTable(
 ): LinkTable {
   const matching = (of: readonly VfIdentity[]) => {
     const marks = marksOf(of);
+    if (marks.length > mostSearched) return lookUp(messages, marks);
     return messages.filter(({ data }) => marks.some((mark) => data.includes(mark)));
   };
   return {
@@ -44,12 +50,28 @@ export function createLinkTable(
   };
 }
 
+/** Returns the messages with one of many marks, whose number does not matter as each message is read once. */
+function lookUp(messages: readonly NetlinkMessage[], marks: readonly Buffer[]): NetlinkMessage[] {
+  const wanted = new Set(marks.map((mark) => mark.toString('latin1')));
+  return messages.filter(({ data }) => {
+    try {
+      const attributes = new Attributes(data.subarray(linkHeaderBytes));
+      return markTypes.some((type) => {
+        const value = attributes.get(type);
+        return value !== undefined && wanted.has(Buffer.concat(encodeAttributes([{ type, value }])).toString('latin1'));
+      });
+    } catch {
+      // Decoding it says what is wrong.
+      return true;
+    }
+  });
+}
+
 /**
  * Returns byte strings of which a VF's link message has at least one: attributes with their headers. A header has zero
  * bytes, which no name has, so that similar names do not slow the search down.
  */
 function marksOf(of: readonly VfIdentity[]): Buffer[] {
-  const { address, alias, parentDevName } = LinkAttribute;
   const attributes = of.flatMap((vf) => [
     { type: parentDevName, value: vf.pciAddress && encodeString(vf.pciAddress) },
     { type: alias, value: vf.alias && encodeString(vf.alias) },

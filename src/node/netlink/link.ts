@@ -56,7 +56,7 @@ const infoData = 2;
 const infoPortKind = 4;
 const infoPortData = 5;
 const vethInfoPeer = 1;
-const headerBytes = 16;
+export const linkHeaderBytes = 16;
 const flagUp = 1;
 
 /** The `IFF_*` of Linux `if.h` that user space can set besides `IFF_UP`; the kernel ignores changes of all others. */
@@ -170,7 +170,7 @@ export interface NetnsReference {
 
 /** @throws RangeError, TypeError or Error if the message is too short */
 export function decodeLink(message: Buffer): Link {
-  const attributes = new Attributes(message.subarray(headerBytes));
+  const attributes = new Attributes(message.subarray(linkHeaderBytes));
   const info = new Attributes(attributes.get(LinkAttribute.linkInfo) ?? Buffer.alloc(0));
   const flags = message.readUInt32LE(8);
   const lowerNetnsId = attributes.get(LinkAttribute.linkNetnsId);
@@ -214,7 +214,7 @@ export function decodeLink(message: Buffer): Link {
  * must name them by exactly these bytes.
  */
 export function altNamesOf(message: Buffer): Buffer[] {
-  const attributes = new Attributes(message.subarray(headerBytes));
+  const attributes = new Attributes(message.subarray(linkHeaderBytes));
   return decodeAltNames(attributes.get(LinkAttribute.propList) ?? Buffer.alloc(0));
 }
 
@@ -317,7 +317,7 @@ export function encodeXdp(fd: number, mode: XdpMode): Attribute[] {
 }
 
 function encodeHeader(index: number, { up, flags = {} }: LinkChange): Buffer {
-  const header = Buffer.alloc(headerBytes);
+  const header = Buffer.alloc(linkHeaderBytes);
   header.writeUInt32LE(index, 4);
   let [values, mask] = [up ? flagUp : 0, up === undefined ? 0 : flagUp];
   for (const flag of linkFlags) {
