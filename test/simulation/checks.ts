@@ -293,6 +293,7 @@ export class Checks {
     this.#filesChanged = false;
     this.#isPlaceChanged = false;
     if (filesChanged) for (const claim of this.#node.apiServer.claims.values()) this.#checkGenerations(claim);
+    if (filesChanged) this.#checkMounts();
     if (isPlaceChanged) this.#checkPlaces();
     if (filesChanged || isPlaceChanged) this.#checkGates();
     if (this.#violation !== undefined) throw this.#violation;
@@ -873,6 +874,19 @@ export class Checks {
         this.#violation ??= new Violation('generation', `${key} ${how}`);
       }
       this.#generations.set(key, { generation, text });
+    }
+  }
+
+  /** A running container sees only the inode that it has mounted. */
+  #checkMounts(): void {
+    if (this.#damagedAtMs !== undefined) return;
+    for (const { id, state, sandbox, mounts } of this.#node.runtime.containers.values()) {
+      if (state !== 'running' || sandbox.isEnding || sandbox.pod.isDeleted) continue;
+      for (const [path, inode] of mounts) {
+        const found = this.#node.disk.files.inodeOf(path);
+        if (found !== undefined && found !== inode)
+          this.#violation ??= new Violation('stale-mount', `${id} does not see the file that ${path} is now`);
+      }
     }
   }
 

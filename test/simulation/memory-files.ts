@@ -72,6 +72,11 @@ export class MemoryFiles {
     return this.#find(path)?.node?.content.toString('utf8');
   }
 
+  /** Inode of a file or directory; `undefined` if it does not exist. */
+  inodeOf(path: string): number | undefined {
+    return this.#find(path)?.node?.inode;
+  }
+
   /** Permissions of a file or directory; `undefined` if it does not exist. */
   modeOf(path: string): number | undefined {
     return this.#find(path)?.node?.mode;

@@ -155,6 +155,7 @@ export class Runtime {
       isAtGate: false,
       cdiDevices,
       edits,
+      mounts: new Map(),
       startedAtMs: 0,
       isApproved: false,
     };
@@ -329,6 +330,7 @@ export class Runtime {
   async #runGates(container: SimContainer, signal: AbortSignal): Promise<void> {
     for (const { hostPath } of container.edits.mounts) {
       if (!existsSync(hostPath)) throw new Error(`mount source ${hostPath} does not exist`);
+      container.mounts.set(hostPath, inodeOf(hostPath));
     }
     for (const { args } of container.edits.hooks) await this.#runGate(container, args, signal);
   }

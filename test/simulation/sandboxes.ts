@@ -43,6 +43,8 @@ export interface SimContainer {
   isAtGate: boolean;
   cdiDevices: string[];
   edits: ContainerEdits;
+  /** Inodes of the files that it has mounted, by their paths on the host. */
+  mounts: Map<string, number | undefined>;
   startedAtMs: number;
   /** Whether a plugin was asked before it was created, and has answered. */
   isApproved: boolean;

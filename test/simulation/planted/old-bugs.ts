@@ -1,4 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { existsSync, readdirSync, rmSync } from 'node:fs';
 import type { StoredClaim } from '../../../src/driver/model/index.ts';
 import type { ResourceSlice } from '../../../src/framework/resourceslice/index.ts';
 import { fault, pod } from './needs.ts';
@@ -14,6 +15,7 @@ import {
   type PlantedBug,
   withoutTask,
 } from './plant.ts';
+import { fileOf } from './plant-node.ts';
 
 /** Defects that the commits named in them have mended. */
 export const oldBugs: readonly PlantedBug[] = [
@@ -36,6 +38,19 @@ export const oldBugs: readonly PlantedBug[] = [
         },
       };
     }),
+  },
+  {
+    name: 'mount-stays-blank',
+    what: 'a running container does not see the file of a VF that has come back to it (a473b202)',
+    needs: (plan) => plan.settings.some(({ gate }) => gate === 'file'),
+    plant: inHelper((helper, _ports, directories) => ({
+      async withdrawMetadata(claim, ...rest) {
+        await helper.withdrawMetadata(claim, ...rest);
+        const folder = fileOf(claim, directories);
+        for (const name of existsSync(folder) ? readdirSync(folder) : [])
+          rmSync(fileOf(claim, directories, name, '.metadata.json.withdrawn'), { force: true });
+      },
+    })),
   },
   {
     name: 'taint-is-left-out',
