@@ -4,6 +4,8 @@ import type { Clock } from './clock.ts';
 export interface PollTimes {
   forMs: number;
   everyMs: number;
+  /** Limit for pauses that grow with a quarter of the time that has passed; absent: all last `everyMs`. */
+  mostMs?: number;
 }
 
 /**
@@ -13,12 +15,14 @@ export interface PollTimes {
  */
 export async function poll<T>(
   clock: Clock,
-  { forMs, everyMs }: PollTimes,
+  { forMs, everyMs, mostMs = everyMs }: PollTimes,
   ask: () => Promise<T>,
   isDone: (answer: T) => boolean = Boolean,
 ): Promise<T> {
-  for (const endsAtMs = clock.nowMs() + forMs; ; await clock.sleep(everyMs)) {
+  for (const beganAtMs = clock.nowMs(); ; ) {
     const answer = await ask();
-    if (isDone(answer) || clock.nowMs() >= endsAtMs) return answer;
+    const passedMs = clock.nowMs() - beganAtMs;
+    if (isDone(answer) || passedMs >= forMs) return answer;
+    await clock.sleep(Math.max(everyMs, Math.min(mostMs, passedMs / 4)));
   }
 }

@@ -1,8 +1,8 @@
 import type { Clock } from '../../lib/clock.ts';
-import { poll } from '../../lib/poll.ts';
 import { FunctionLinks, type Link, type LinkFinder } from '../netlink/index.ts';
 import { type DriverBinding, hasNoInterface } from './driver-binding.ts';
 import { SriovError } from './errors.ts';
+import { awaitInterface } from './function-interface.ts';
 
 /** Time for VFs to return, ms: the kernel tears an unused namespace down in the background, and only then returns its VFs. */
 const comesBackMs = 3_000;
@@ -72,7 +72,8 @@ export class HostLinks {
   }
 
   async #appears(pciAddress: string, forMs: number): Promise<Link | undefined> {
-    return await poll(this.#options.clock, { forMs, everyMs }, () => this.#links.find(pciAddress));
+    const { binding, clock } = this.#options;
+    return await awaitInterface({ binding, links: this.#links, clock }, pciAddress, { forMs, everyMs });
   }
 }
 

@@ -26,7 +26,36 @@ afterEach(() => card[Symbol.dispose]());
 
 const names = async () => (await card.host.links()).map(({ parentDevice }) => parentDevice);
 
+/** Counts the requests for all links of the host. */
+function countDumps(): { dumps: number } {
+  const { links: list } = card.host;
+  const count = { dumps: 0 };
+  card.host.links = async (...of) => {
+    count.dumps += 1;
+    return await list(...of);
+  };
+  return count;
+}
+
 describe('HostLinks.recreate', () => {
+  it('lists the links of the host only once in each wait while sysfs shows no interface', async () => {
+    card.silentProbes.set('igbvf', 1);
+    await new DriverBinding(card.root, card.write).rebind(vf);
+    card.silentProbes.set('igbvf', 1);
+    const count = countDumps();
+    await expect(links.recreate(vf)).rejects.toMatchObject({ code: 'vf-missing' });
+    expect(clock.nowMs()).toBeGreaterThanOrEqual(8_000);
+    expect(count.dumps).toBe(2);
+  });
+
+  it('lists the links of the host less and less often while an interface stays in another network namespace', async () => {
+    card.moveAway(0);
+    const count = countDumps();
+    await expect(links.ensure(vf, 3_000)).rejects.toMatchObject({ code: 'vf-missing' });
+    expect(clock.nowMs()).toBeGreaterThanOrEqual(3_000);
+    expect(count.dumps).toBeLessThan(25);
+  });
+
   it('rebinds the driver of a VF whose interface stays in another network namespace', async () => {
     card.moveAway(0);
     expect(await names()).not.toContain(vf);

@@ -249,6 +249,19 @@ describe('a VF changed by its pod', () => {
   });
 });
 
+it('restoring a VF does not list the links of the host again and again while sysfs shows no interface', async () => {
+  const { card, hardware, before, address } = await openWithSnapshot();
+  let dumps = 0;
+  const { links } = card.host;
+  card.host.links = async (...of) => {
+    dumps += 1;
+    return await links(...of);
+  };
+  card.silentProbes.set('igbvf', 1);
+  expect(await failure(hardware.restore(address, before))).toContain('has no interface 5000 ms after');
+  expect(dumps).toBeLessThan(5);
+});
+
 describe('a pending rebind', () => {
   const wanted = { vf: { hardwareAddress: '02:aa:00:00:00:01' } };
 
