@@ -54,6 +54,12 @@ function deviceFiles(x: string): string {
   return `(!has(${x}.mode) || (${fits}))`;
 }
 
+function vlanRange(x: string): string {
+  const bound = (at: string) => `int(${x}.split("-")[${at}])`;
+  const last = bound(`${x}.split("-").size() - 1`);
+  return `(${x}.matches("^(0|[1-9][0-9]{0,3})(-[1-9][0-9]{0,3})?$") && ${bound('0')} <= ${last} && ${last} <= 4094)`;
+}
+
 function route(x: string): string {
   const fits = (address: string) => `${address}.contains(":") == ${x}.destination.contains(":")`;
   const isDirect = `!has(${x}.gateway) && !has(${x}.nextHops)`;
@@ -85,6 +91,7 @@ const formats: Record<string, (x: string) => string> = {
   'link-name': (x) => `(${interfaceName(x)} && !${x}.contains("%"))`,
   rule: (x) =>
     `((has(${x}.source) || has(${x}.destination)) && (!has(${x}.source) || !has(${x}.destination) || ${x}.source.contains(":") == ${x}.destination.contains(":")))`,
+  'vlan-range': vlanRange,
   'routing-table': (x) => `(${x} < 253 || ${x} > 255)`,
   route,
 };

@@ -6,23 +6,12 @@ import type { SchemaFault } from '../driver/api/schema-faults.ts';
 import { checkPodInterfaces } from '../driver/claims/pod-interfaces.ts';
 import { checkKeys } from '../driver/claims/pool-addresses.ts';
 import { type ClosedField, DriverError, type StoredDevice, type VfConfig } from '../driver/model/index.ts';
-import type { AllocatedConfiguration } from '../framework/kube/index.ts';
 import type { AllocatedClaim } from '../framework/kubeletplugin/index.ts';
 import { baseRequest, claimName } from '../framework/metadata/index.ts';
 import { defined } from '../lib/defined.ts';
 import { explain, NetdraError } from '../lib/errors.ts';
 import { type FileRequest, requestFields, requestsOf } from './claim-requests.ts';
-
-/** One configuration of a class or a claim. */
-export type ConfigEntry = Omit<AllocatedConfiguration, 'source'>;
-
-/** A DeviceClass of a file. */
-export interface FileClass {
-  /** The driver's configurations. */
-  configs: ConfigEntry[];
-  /** Whether the class has a configuration for the driver, or a selector that mentions it. */
-  isOurs: boolean;
-}
+import type { ConfigEntry, FileClass } from './class-check.ts';
 
 /** A claim of a file, or the claims of a template, whose configurations are valid by themselves. */
 export interface FileClaim {

@@ -3,18 +3,18 @@ import { text as readAll } from 'node:stream/consumers';
 import * as yaml from 'js-yaml';
 import { networkAddressPoolSchema } from '../driver/api/address-pool.ts';
 import { classConfigSchema } from '../driver/api/class-config.ts';
-import { findContradictions } from '../driver/api/config-rules.ts';
 import { networkDevicePolicySchema } from '../driver/api/policy-object.ts';
 import { checkSchema, type SchemaFault } from '../driver/api/schema-faults.ts';
 import { vfConfigSchema } from '../driver/api/vf-config.ts';
 import { type FindPlace, type TextPlace, yamlPlaces } from '../driver/api/yaml-places.ts';
-import { type ClosedField, mergeVfConfigs, type VfConfig } from '../driver/model/index.ts';
+import type { ClosedField } from '../driver/model/index.ts';
 import { explain } from '../lib/errors.ts';
 import { findYamlProblem } from '../lib/json-depth.ts';
 import { inventoryPolicySchema } from '../node/inventory/index.ts';
 import { classesInValues } from './chart-values.ts';
-import { type ConfigEntry, checkFileClaim, type FileClaim, type FileClass } from './claim-check.ts';
-import { findUnknownRequests } from './claim-requests.ts';
+import { checkFileClaim, type FileClaim } from './claim-check.ts';
+import { findUnknownRequests, requestsOf } from './claim-requests.ts';
+import { type ConfigEntry, checkFileClass, type FileClass } from './class-check.ts';
 import { fieldsOf } from './multus/contract.ts';
 import { MultusFiles } from './multus/files.ts';
 import { slipsIn } from './strict-checks.ts';
@@ -85,6 +85,8 @@ class Validator {
   readonly #options: ValidateOptions;
   readonly #result: Validation = { checked: 0, faults: [], notes: [] };
   readonly #classes = new Map<string, FileClass>();
+  /** Classes whose claims have to set fields. */
+  readonly #unfinished: { document: Document; path: readonly PropertyKey[]; name: string; needed: string[] }[] = [];
   readonly #claims: ClaimToCheck[] = [];
   readonly #multus: MultusFiles<Document>;
   /** Notes that several objects share, each with its first place. */
@@ -106,6 +108,13 @@ class Validator {
       else this.#result.notes.push(`${file}: ${nothing}`);
     }
     for (const claim of this.#claims) await this.#checkWithClasses(claim);
+    const used = new Set(
+      this.#claims.flatMap(({ devices }) => requestsOf(devices).flat()).map((each) => each.className),
+    );
+    for (const { document, path, name, needed } of this.#unfinished) {
+      if (!used.has(name))
+        this.#note(document, path, `each claim of DeviceClass ${name} has to set ${needed.join(', ')}`);
+    }
     for (const { document, isNote, ...fault } of this.#multus.faults()) {
       if (isNote) this.#note(document, fault.path, `${fault.field}: ${fault.message}`);
       else this.#report(document, [fault], []);
@@ -182,8 +191,7 @@ class Validator {
       this.#result.checked++;
       if (name === undefined || faults.length > 0) continue;
       const configs = [{ opaque: { driver: this.#options.driverName, parameters } }];
-      this.#classes.set(name, { configs, isOurs: true });
-      this.#checkClass(document, configs, [...path, ...at], 'vfConfig');
+      this.#checkClass(document, { name, configs, isOurs: true }, [...path, ...at], 'vfConfig');
     }
   }
 
@@ -245,9 +253,8 @@ class Validator {
       if (configs === undefined) return;
       const isOurs =
         configs.length > 0 || JSON.stringify(fieldsOf(spec).selectors ?? []).includes(this.#options.driverName);
-      this.#classes.set(name, { configs, isOurs });
       const at = [...path, 'spec', 'config', configs.length - 1, 'opaque', 'parameters'];
-      this.#checkClass(document, configs, at);
+      this.#checkClass(document, { name, configs, isOurs }, at);
     } else if (kind === 'ResourceClaim' || kind === 'ResourceClaimTemplate') {
       const isTemplate = kind === 'ResourceClaimTemplate';
       if (isTemplate && fieldsOf(spec).spec === undefined) {
@@ -270,24 +277,18 @@ class Validator {
     }
   }
 
-  /**
-   * Reports contradictions that no claim of the class can resolve: settings are final unless they are `overridable` or the
-   * driver opens them.
-   * @param path of the configuration at which they are reported
-   */
+  /** @param path of the configuration at which faults are reported */
   #checkClass(
     document: Document,
-    configs: readonly ConfigEntry[],
+    { name, ...file }: FileClass & { name: string },
     path: readonly PropertyKey[],
     field = 'parameters',
   ): void {
-    const settings = configs.map(({ opaque }) => opaque?.parameters as VfConfig & { overridable?: string[] });
-    const open = [...this.#options.openClaimFields, ...settings.flatMap(({ overridable = [] }) => overridable)];
-    if (open.some((field) => field === 'driver' || field === 'attach')) return;
-    const isOpen = (problem: string) => open.some((field) => problem.split(/[^\w.]+/).includes(field));
-    const problems = findContradictions(settings.reduce(mergeVfConfigs, {})).filter((problem) => !isOpen(problem));
-    const faults = problems.map((message) => ({ field, message, path: [] }));
-    this.#report(document, faults, path);
+    this.#classes.set(name, file);
+    const { faults, needed } = checkFileClass(file, this.#options.openClaimFields);
+    const found = faults.map((message) => ({ field, message, path: [] }));
+    this.#report(document, found, path);
+    if (needed.length > 0) this.#unfinished.push({ document, path, name, needed });
   }
 
   /** @returns the driver's configurations; `undefined` if one is invalid */

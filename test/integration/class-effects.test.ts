@@ -54,14 +54,15 @@ const limitsOfClass = fc
     ),
   )
   .map(([routes, others]): Limits => ({ ...routes, ...others }));
-/** Some networks more that the configuration needs: otherwise few would be allowed. */
-const withOwn = (limits: Limits, asked: readonly Parameters[]): Limits => {
+/** Some networks more that the configuration needs, and no VLANs if it has none: otherwise few would be allowed. */
+const withOwn = ({ vlanRanges, ...limits }: Limits, asked: readonly Parameters[]): Limits => {
   const networks = asked.flatMap(({ addresses = [] }) => addresses);
   const destinations = asked.flatMap(({ routes = [] }) => routes.map(({ destination }) => destination));
   const more = (list: string[] | undefined, own: string[]) => list && [...list, ...own.map(toNetwork)];
   return {
     ...limits,
     ...defined({
+      vlanRanges: asked.some(({ vf }) => vf !== undefined) ? vlanRanges : undefined,
       addressRanges: more(limits.addressRanges, networks),
       routes: more(limits.routes, [...destinations, ...networks.slice(1)]),
     }),
@@ -71,12 +72,12 @@ const toNetwork = (text: string) => {
   const { octets, prefixLength } = networkOf(parseCidr(text));
   return formatCidr(octets, prefixLength);
 };
-/** One or two entries of a claim for the same request: what they set adds up. */
+/** At most two entries of a claim for the same request: what they set adds up. */
 const entries = fc.array(
   fc
     .tuple(routeParameters, fc.option(vlans, { nil: undefined }))
     .map(([parameters, vlan]): Parameters => ({ ...parameters, ...(vlan !== undefined && { vf: { vlan } }) })),
-  { minLength: 1, maxLength: 2 },
+  { maxLength: 2 },
 );
 
 /** What a VF and its interface have afterwards, read by other programs than the driver's. */
@@ -202,12 +203,11 @@ function violations({ addresses, routes, vlan }: Effects, limits: Limits, asked:
     if (!isAllowed) found.push(`has a route to ${destination}`);
   }
   if (counted.length > maxRoutes) found.push(`has ${counted.length} routes`);
-  const isTagged = asked.some((each) => each.vf !== undefined);
   const isInRange = (range: string) => {
     const [from = 0, to = from] = range.split('-').map(Number);
     return from <= vlan && vlan <= to;
   };
-  if (isTagged && vlanRanges && !vlanRanges.some(isInRange)) found.push(`has the VLAN ${vlan}`);
+  if (vlanRanges && !vlanRanges.some(isInRange)) found.push(`has the VLAN ${vlan}`);
   return found;
 }
 

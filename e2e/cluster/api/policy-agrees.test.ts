@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { checkBonds } from '../../../src/driver/api/bond-rules.ts';
+import { classConfigSchema } from '../../../src/driver/api/class-config.ts';
 import { resolveVfConfig } from '../../../src/driver/api/config.ts';
 import { closedFields, DriverError } from '../../../src/driver/model/index.ts';
 import { isKubeError } from '../../../src/framework/kube/index.ts';
@@ -54,7 +55,12 @@ async function ofApiServer(requests: object[], config: object[]): Promise<string
     spec: { devices },
   };
   const path = '/apis/resource.k8s.io/v1/namespaces/default/resourceclaims';
-  const request = { method: 'POST', path, query: { dryRun: 'All' }, body } as const;
+  return await refusalBy({ path, body });
+}
+
+/** The API server's reason to refuse an object, which is not stored. */
+async function refusalBy(what: { path: string; body: object }): Promise<string | undefined> {
+  const request = { method: 'POST', query: { dryRun: 'All' }, ...what } as const;
   // An API server without an answer has not judged.
   return await vi.waitFor(() => cluster.admin.client.request(request).then(() => undefined, refusalOf), 30_000);
 }
@@ -66,7 +72,7 @@ function refusalOf(error: unknown): string {
 
 /** Checks that a policy does not make: combinations of fields of claim and class, and rules of the plugins. */
 const beyondForm =
-  /needs attach|needs either|needs an interface|cannot be combined with (attach|addressPool)|needs a name, which|needs vf\.vlan|must not be above|no interface that|source is|in neighbors\[|keeps neighbors only|kernel already has a route| twice|keepHostConfig takes|is IPv6|slaac: sysctls sets|and vrf \S+ has table/;
+  /needs attach|needs either|needs an interface|cannot be combined with (attach|addressPool)|addressPool\.name: is needed|needs vf\.vlan|must not be above|no interface that|source is|in neighbors\[|keeps neighbors only|kernel already has a route| twice|keepHostConfig takes|is IPv6|slaac: sysctls sets|and vrf \S+ has table/;
 
 /** The driver's reason to refuse a claim's parameters for their form; `undefined` if it accepts them. */
 function byDriver(parameters: object): string | undefined {
@@ -243,6 +249,22 @@ describe('admission policy and driver', { tags: 'newest' }, () => {
       else expect(answer).toMatch(reason);
     }
   });
+
+  it.each(['0', '4094', '100-199', '9-10', '7-7', '10-9', '200-100', '100-4095', '5000', '01', '-7', '7-', 'x', ''])(
+    'agree on the VLAN range %j of a class',
+    async (range) => {
+      const parameters = { ...head, limits: { vlanRanges: [range] } };
+      const body = {
+        apiVersion: 'resource.k8s.io/v1',
+        kind: 'DeviceClass',
+        metadata: { name: 'judged' },
+        spec: { config: [{ opaque: { driver: testDriver, parameters } }] },
+      };
+      const policy = await refusalBy({ path: '/apis/resource.k8s.io/v1/deviceclasses', body });
+      if (classConfigSchema.safeParse(parameters).success) expect(policy).toBeUndefined();
+      else expect(policy).toMatch(/limits of a VFConfig has a value that is not allowed/);
+    },
+  );
 
   it('leave it to the API server to reject a bond member that names no request of the claim', async () => {
     const requests = [{ name: 'left', exactly: { deviceClassName: className } }];

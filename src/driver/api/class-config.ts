@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import { claimFields } from '../model/index.ts';
 import { poolLabel } from './address-pool.ts';
+import { checked } from './text-checks.ts';
 import { kubernetesName, network, vfConfigSchema } from './vf-config.ts';
 
 const labelText = z.string().max(317);
@@ -22,6 +23,17 @@ export const labelSelector = z.strictObject({
 });
 export type LabelSelector = z.infer<typeof labelSelector>;
 
+function isVlanRange(text: string): boolean {
+  const [from, to] = vlanBounds(text);
+  return /^(0|[1-9][0-9]{0,3})(-[1-9][0-9]{0,3})?$/.test(text) && from <= to && to <= 4094;
+}
+
+/** Returns the first and last VLAN of a range, such as `100-199`; those of a single id are the same. */
+export function vlanBounds(range: string): [from: number, to: number] {
+  const [from = 0, to = from] = range.split('-').map(Number);
+  return [from, to];
+}
+
 const limits = z
   .strictObject({
     allowedNamespaces: z
@@ -32,11 +44,9 @@ const limits = z
       .describe('Namespaces whose claims may use the class: by name, or by their labels. Absent: all.')
       .optional(),
     vlanRanges: z
-      .array(
-        z.string().regex(/^(0|[1-9][0-9]{0,3})(-[1-9][0-9]{0,3})?$/, 'must be a VLAN id or a range such as 100-199'),
-      )
+      .array(checked('vlan-range', isVlanRange, 'a VLAN id from 0 to 4094, or a range such as 100-199'))
       .max(64)
-      .describe('Allowed values of vf.vlan in claims, if the class makes it overridable.')
+      .describe('Allowed values of vf.vlan in claims, which have to set it if the class does not.')
       .optional(),
     addressPools: z
       .array(poolLabel)

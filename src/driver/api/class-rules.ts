@@ -13,7 +13,7 @@ import {
   refusal,
   type VfConfig,
 } from '../model/index.ts';
-import type { ClassConfig, ClassLimits } from './class-config.ts';
+import { type ClassConfig, type ClassLimits, vlanBounds } from './class-config.ts';
 import { checkRoutes, isInOne, overLimit } from './route-limits.ts';
 
 /** What the driver knows about the node when it checks claims. */
@@ -104,6 +104,25 @@ export function checkClaimConfig(
 }
 
 /**
+ * Finds fields that class and claim together have to set, and do not.
+ * @param config merged settings of both
+ * @returns problems as `field: what is needed`
+ */
+export function findMissing({ addressPool, vf }: VfConfig, ofClass: readonly ClassConfig[]): string[] {
+  const unset = 'neither claim nor DeviceClass sets it';
+  const missing: string[] = [];
+  if (addressPool !== undefined && addressPool.name === undefined)
+    missing.push(`addressPool.name: is needed, and ${unset}`);
+  // The VF would keep what the host has set, which is usually no VLAN: the native network of the port.
+  const { vlanRanges } = ofClass.find(({ limits }) => limits?.vlanRanges !== undefined)?.limits ?? {};
+  if (vlanRanges !== undefined && vf?.vlan === undefined) {
+    const allowed = vlanRanges.join(', ') || 'none';
+    missing.push(`vf.vlan: is needed, since limits.vlanRanges of the DeviceClass allows only ${allowed}, and ${unset}`);
+  }
+  return missing;
+}
+
+/**
  * Checks the number of devices, except those that the claim may only observe (`adminAccess`).
  * @throws DriverError `config-invalid` if the claim has more devices of the request's class than that class allows
  */
@@ -184,7 +203,7 @@ function hostOf(address: string): string {
 }
 
 function isInRange(vlan: number, range: string): boolean {
-  const [from = 0, to = from] = range.split('-').map(Number);
+  const [from, to] = vlanBounds(range);
   return vlan >= from && vlan <= to;
 }
 

@@ -8,7 +8,7 @@ import { assertInterfaceName } from '../../node/netlink/index.ts';
 import { DriverError, invalidConfig, mergeVfConfigs, type VfConfig } from '../model/index.ts';
 import { primaryProblems } from './bond-rules.ts';
 import { type ClassConfig, classConfigSchema } from './class-config.ts';
-import { type ClaimRules, checkClaimConfig, noRules } from './class-rules.ts';
+import { type ClaimRules, checkClaimConfig, findMissing, noRules } from './class-rules.ts';
 import { findContradictions } from './config-rules.ts';
 import { parsedOnce, withoutRepeats } from './parameters.ts';
 import { vfConfigSchema } from './vf-config.ts';
@@ -44,7 +44,7 @@ export function resolveVfConfig(
   if (ofClaim.length > 1) checkClaimConfig(claim, ofClaim.reduce(mergeVfConfigs, {}), ofClass, rules);
   const settings = ofClass.map(({ overridable: _overridable, limits: _limits, ...config }): VfConfig => config);
   const whole = [...settings, ...ofClaim].reduce(mergeVfConfigs, {});
-  checkWhole(claim, whole);
+  checkWhole(claim, whole, ofClass);
   const merged = withVrfTable(whole);
   merges.push({ ofClass, ofClaim, merged });
   return merged;
@@ -109,13 +109,11 @@ export function classConfigsOf(driver: string, claim: AllocatedClaim, request: s
   });
 }
 
-/** @throws DriverError `config-invalid` for combinations that are not allowed; CniError */
-function checkWhole(claim: AllocatedClaim, config: VfConfig): void {
-  const problems = [...findContradictions(config), ...primaryProblems(claim, config)];
-  if (config.addressPool !== undefined && config.addressPool.name === undefined)
-    problems.push('addressPool: needs a name, which neither claim nor DeviceClass sets');
+/** @throws DriverError `config-invalid` for missing fields and combinations that are not allowed; CniError */
+function checkWhole(claim: AllocatedClaim, config: VfConfig, ofClass: readonly ClassConfig[]): void {
+  const problems = [...findContradictions(config), ...primaryProblems(claim, config), ...findMissing(config, ofClass)];
   if (problems.length > 0) throw invalidConfig(claim, problems);
-  parseCni(claim, config);
+  parseCni(`claim ${claimName(claim.identity)}`, config);
 }
 
 /**
@@ -123,14 +121,13 @@ function checkWhole(claim: AllocatedClaim, config: VfConfig): void {
  * @throws CniError
  */
 export function cniPluginTypes(claim: AllocatedClaim, config: VfConfig): string[] {
-  const { network, ipam } = parseCni(claim, config);
+  const { network, ipam } = parseCni(`claim ${claimName(claim.identity)}`, config);
   const types = network?.plugins.flatMap((plugin) => [plugin.type, plugin.ipam?.type]) ?? [];
   return [...types, ipam?.ipam.type].filter((type) => type !== undefined && type !== '') as string[];
 }
 
-/** @throws CniError */
-function parseCni({ identity }: AllocatedClaim, { cni, ipam }: VfConfig) {
-  const of = `claim ${claimName(identity)}`;
+/** @param of owner of the configuration, for errors: `claim default/fast-net` @throws CniError */
+export function parseCni(of: string, { cni, ipam }: VfConfig) {
   return {
     network: cni === undefined ? undefined : parseCniNetwork(cni, of, { defaultName: 'netdra' }),
     ipam: ipam === undefined ? undefined : parseCniIpam(ipam, of, { name: 'netdra' }),

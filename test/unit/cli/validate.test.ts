@@ -216,10 +216,33 @@ describe('validateFiles', () => {
       deviceClass('c', 'driver: vfio-pci, bond: { name: b0 }'),
       /bond: b0 cannot be combined with driver/,
     ],
+    [
+      'a class whose limits need a VLAN that nothing sets',
+      deviceClass('c', 'limits: { vlanRanges: ["100-199"] }'),
+      /^0:7:\d+: parameters: vf\.vlan: is needed, since limits\.vlanRanges of the DeviceClass allows only 100-199, and/,
+    ],
+    [
+      'a class with a VLAN range that contains none',
+      deviceClass('c', 'limits: { vlanRanges: ["200-100"] }'),
+      /^0:7:\d+: limits\.vlanRanges\.0: "200-100" is not a VLAN id from 0 to 4094, or a range/,
+    ],
     ['a class with RDMA for DPDK', deviceClass('c', 'driver: vfio-pci, rdma: true'), /rdma: needs an interface/],
     ['what is not YAML', 'kind: Pod\na: [1,\n', /^0:\d:\d+: document: is not valid YAML: /],
   ])('prints the location of a problem in %s', async (_, text, line) => {
     expect((await linesFor([text])).join('\n')).toMatch(line);
+  });
+
+  it('prints a note for a class whose claims have to set a field, until a file has one', async () => {
+    const own = deviceClass('tenant', 'overridable: [vf.vlan], limits: { vlanRanges: ["100-199"] }');
+    expect(await linesFor([own])).toEqual([
+      'note: 0:7: each claim of DeviceClass tenant has to set vf.vlan',
+      '1 objects checked, 0 faults',
+    ]);
+    expect(await linesFor([own, claim('tenant', 'vf: { vlan: 100 }')])).toEqual(['2 objects checked, 0 faults']);
+    expect(await linesFor([own, claim('tenant', 'mtu: 1500')])).toEqual([
+      expect.stringMatching(/^1:9:9: request vf: .* vf\.vlan: is needed/),
+      '2 objects checked, 1 faults',
+    ]);
   });
 
   it('compares claims with classes in values of the chart', async () => {
