@@ -1,4 +1,4 @@
-import { fieldsOf } from './multus/contract.ts';
+import { bothOf, fieldsOf, listOf } from './multus/contract.ts';
 
 /** Configuration of a DeviceClass in values of the chart. */
 export interface ValuesClass {
@@ -6,6 +6,8 @@ export interface ValuesClass {
   name?: string;
   /** Fields of a VFConfig, to which the chart adds `apiVersion` and `kind`. */
   config: Record<string, unknown>;
+  /** CEL of the selectors that the values have. */
+  selectors: string;
   /** Path of `config` in the values. */
   path: PropertyKey[];
 }
@@ -14,13 +16,14 @@ export interface ValuesClass {
 export function classesInValues({ deviceClasses }: Record<string, unknown>): ValuesClass[] {
   const { more, ...own } = fieldsOf(deviceClasses);
   const added = (Array.isArray(more) ? more : []).flatMap((each, index): ValuesClass[] => {
-    const { name, vfConfig } = fieldsOf(each);
+    const { name, vfConfig, selectors: expressions } = fieldsOf(each);
     const path = ['deviceClasses', 'more', index, 'vfConfig'];
-    return isSet(vfConfig) ? [{ name: String(name), config: fieldsOf(vfConfig), path }] : [];
+    const selectors = bothOf(...listOf(expressions).map(String));
+    return isSet(vfConfig) ? [{ name: String(name), config: fieldsOf(vfConfig), selectors, path }] : [];
   });
   const ofChart = ['kernel', 'dpdk'].flatMap((key): ValuesClass[] => {
     const { vf } = fieldsOf(own[key]);
-    return isSet(vf) ? [{ config: { vf }, path: ['deviceClasses', key] }] : [];
+    return isSet(vf) ? [{ config: { vf }, selectors: '', path: ['deviceClasses', key] }] : [];
   });
   return [...added, ...ofChart];
 }

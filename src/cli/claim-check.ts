@@ -3,6 +3,7 @@ import { checkDeviceCount } from '../driver/api/class-rules.ts';
 import { classConfigsOf, configForDevice, resolveVfConfig } from '../driver/api/config.ts';
 import { checkNamespace } from '../driver/api/namespace-rules.ts';
 import type { SchemaFault } from '../driver/api/schema-faults.ts';
+import { checkHostConfigs } from '../driver/claims/device-resolver.ts';
 import { checkPodInterfaces } from '../driver/claims/pod-interfaces.ts';
 import { checkKeys } from '../driver/claims/pool-addresses.ts';
 import { type ClosedField, DriverError, type StoredDevice, type VfConfig } from '../driver/model/index.ts';
@@ -12,6 +13,8 @@ import { defined } from '../lib/defined.ts';
 import { explain, NetdraError } from '../lib/errors.ts';
 import { type FileRequest, requestFields, requestsOf } from './claim-requests.ts';
 import type { ConfigEntry, FileClass } from './class-check.ts';
+import { bothOf } from './multus/contract.ts';
+import { selectedKind } from './selected-kind.ts';
 
 /** A claim of a file, or the claims of a template, whose configurations are valid by themselves. */
 export interface FileClaim {
@@ -96,7 +99,9 @@ class AllocationCheck {
     const devices: StoredDevice[] = [];
     for (const request of known) {
       const fault = await faultOf(`request ${request.name}`, request.path, async () => {
-        devices.push(...this.#devicesOf(request, await this.#configOf(request.name)));
+        const ofRequest = this.#devicesOf(request, await this.#configOf(request.name));
+        checkHostConfigs(this.#claim, ofRequest);
+        devices.push(...ofRequest);
       });
       if (fault !== undefined) faults.push(fault);
     }
@@ -155,8 +160,11 @@ class AllocationCheck {
   }
 
   /** Returns the devices of a request, each of another PF; of all devices of a node, as few as may be. */
-  #devicesOf({ name: request, count, path }: FileRequest, config: VfConfig): StoredDevice[] {
+  #devicesOf({ name: request, className, selectors, count, path }: FileRequest, config: VfConfig): StoredDevice[] {
     const subject = claimName(this.#claim.identity);
+    const ofClass = this.#options.classes.get(className)?.selectors ?? '';
+    // One that may be either is taken for what may have more settings.
+    const kind = selectedKind(bothOf(ofClass, selectors)) ?? 'nic';
     if (count === 'all') {
       try {
         configForDevice(config, subject, 0, 2);
@@ -170,7 +178,7 @@ class AllocationCheck {
     return Array.from({ length: count === 'all' ? few : count }, (_, index) => {
       const own = configForDevice(config, subject, index, count === 'all' ? 1 : count);
       const name = count === 1 ? request : `${request}[${index}]`;
-      const offered = { kind: 'vf', name, pciAddress: name };
+      const offered = { kind, name, pciAddress: name };
       const { driver } = this.#options;
       return { driver, pool: '', name, pciAddress: name, request, config: own, offered } as unknown as StoredDevice;
     });

@@ -1,5 +1,5 @@
 import type { SchemaFault } from '../driver/api/schema-faults.ts';
-import { fieldsOf } from './multus/contract.ts';
+import { fieldsOf, selectorsOf } from './multus/contract.ts';
 
 /** A request of a claim, or an alternative of its `firstAvailable`. */
 export interface FileRequest {
@@ -8,6 +8,8 @@ export interface FileRequest {
   className: string;
   /** Number of devices; `all`: as many as the node has, with `allocationMode: All`. */
   count: number | 'all';
+  /** CEL of its own selectors. */
+  selectors: string;
   /** Path below `spec.devices`. */
   path: PropertyKey[];
 }
@@ -57,5 +59,5 @@ function requestOf(name: string, value: unknown, path: PropertyKey[]): FileReque
   const { deviceClassName, adminAccess, allocationMode, count = 1 } = fieldsOf(value);
   if (typeof deviceClassName !== 'string' || adminAccess === true) return [];
   const number = allocationMode === 'All' ? 'all' : Math.min(Number(count), mostDevices);
-  return [{ name, className: deviceClassName, count: number, path }];
+  return [{ name, className: deviceClassName, count: number, selectors: selectorsOf(fieldsOf(value)), path }];
 }

@@ -1,8 +1,12 @@
 import type { ClassConfig } from '../driver/api/class-config.ts';
 import { findMissing } from '../driver/api/class-rules.ts';
+import { parseCni } from '../driver/api/config.ts';
 import { findContradictions } from '../driver/api/config-rules.ts';
 import { type ClaimField, type ClosedField, fieldOf, mergeVfConfigs, type VfConfig } from '../driver/model/index.ts';
 import type { AllocatedConfiguration } from '../framework/kube/index.ts';
+import { explain } from '../lib/errors.ts';
+import { CniError } from '../node/cni/index.ts';
+import { selectedKind } from './selected-kind.ts';
 
 /** One configuration of a class or a claim. */
 export type ConfigEntry = Omit<AllocatedConfiguration, 'source'>;
@@ -13,6 +17,8 @@ export interface FileClass {
   configs: ConfigEntry[];
   /** Whether the class has a configuration for the driver, or a selector that mentions it. */
   isOurs: boolean;
+  /** CEL of its selectors; empty: none is known. */
+  selectors: string;
 }
 
 export interface ClassFindings {
@@ -34,14 +40,31 @@ export function checkFileClass(file: FileClass, openClaimFields: readonly Closed
     ...openClaimFields.filter((field) => fieldOf(merged, field) === undefined),
   ]);
   const missing = findMissing(merged, settings);
-  const contradictions = open.has('driver') || open.has('attach') ? [] : findContradictions(merged);
-  return {
-    faults: [...contradictions, ...missing].filter((problem) => isFinal(problem, open)),
-    needed: missing.filter((problem) => !isFinal(problem, open)).map((problem) => problem.split(':')[0] ?? ''),
-  };
+  const needed = missing.filter((problem) => !isFinal(open)(problem)).map((problem) => problem.split(':')[0] ?? '');
+  return { faults: [...missing.filter(isFinal(open)), ...finalProblems(merged, file, open)], needed };
+}
+
+/** Finds what claims that can set only the open fields cannot resolve. */
+function finalProblems(config: VfConfig, { selectors }: FileClass, open: ReadonlySet<ClaimField>): string[] {
+  const isOfVfs = config.keepHostConfig === true && !open.has('keepHostConfig') && selectedKind(selectors) === 'vf';
+  return [
+    ...(open.has('driver') || open.has('attach') ? [] : findContradictions(config).filter(isFinal(open))),
+    ...(isOfVfs ? ['keepHostConfig: is for whole NICs, and the class selects VFs'] : []),
+    ...(['cni', 'ipam'] as const).filter((field) => !open.has(field)).flatMap((field) => cniProblems(config, field)),
+  ];
 }
 
 /** Returns whether a problem mentions no open field. */
-function isFinal(problem: string, open: ReadonlySet<string>): boolean {
-  return !problem.split(/[^\w.]+/).some((word) => open.has(word));
+function isFinal(open: ReadonlySet<string>): (problem: string) => boolean {
+  return (problem) => !problem.split(/[^\w.]+/).some((word) => open.has(word));
+}
+
+function cniProblems(config: VfConfig, field: 'cni' | 'ipam'): string[] {
+  try {
+    parseCni('the DeviceClass', { [field]: config[field] });
+    return [];
+  } catch (error) {
+    if (!(error instanceof CniError)) throw error;
+    return [`${field}: ${explain(error)}`];
+  }
 }

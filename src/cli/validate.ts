@@ -15,7 +15,7 @@ import { classesInValues } from './chart-values.ts';
 import { checkFileClaim, type FileClaim } from './claim-check.ts';
 import { findUnknownRequests, requestsOf } from './claim-requests.ts';
 import { type ConfigEntry, checkFileClass, type FileClass } from './class-check.ts';
-import { fieldsOf } from './multus/contract.ts';
+import { fieldsOf, selectorsOf } from './multus/contract.ts';
 import { MultusFiles } from './multus/files.ts';
 import { slipsIn } from './strict-checks.ts';
 
@@ -184,14 +184,15 @@ class Validator {
     const policy = fieldsOf(fields.inventoryPolicy);
     if (Object.keys(policy).length > 0)
       this.#checkPolicy(document, { apiVersion, kind: 'InventoryPolicy', ...policy }, [...path, 'inventoryPolicy']);
-    for (const { name, config, path: at } of classesInValues(fields)) {
+    for (const { name, config, selectors, path: at } of classesInValues(fields)) {
       const parameters = { apiVersion, kind: 'VFConfig', ...config };
       const { faults = [] } = checkSchema(classConfigSchema, parameters, 'docs/vfconfig.md', 'vfConfig');
       this.#report(document, faults, [...path, ...at]);
       this.#result.checked++;
       if (name === undefined || faults.length > 0) continue;
       const configs = [{ opaque: { driver: this.#options.driverName, parameters } }];
-      this.#checkClass(document, { name, configs, isOurs: true }, [...path, ...at], 'vfConfig');
+      const file = { name, configs, isOurs: true, selectors };
+      this.#checkClass(document, file, [...path, ...at], 'vfConfig');
     }
   }
 
@@ -251,10 +252,10 @@ class Validator {
     if (kind === 'DeviceClass') {
       const configs = this.#configs(document, fieldsOf(spec).config, classConfigSchema, [...path, 'spec', 'config']);
       if (configs === undefined) return;
-      const isOurs =
-        configs.length > 0 || JSON.stringify(fieldsOf(spec).selectors ?? []).includes(this.#options.driverName);
+      const selectors = selectorsOf(fieldsOf(spec));
+      const isOurs = configs.length > 0 || selectors.includes(this.#options.driverName);
       const at = [...path, 'spec', 'config', configs.length - 1, 'opaque', 'parameters'];
-      this.#checkClass(document, { name, configs, isOurs }, at);
+      this.#checkClass(document, { name, configs, isOurs, selectors }, at);
     } else if (kind === 'ResourceClaim' || kind === 'ResourceClaimTemplate') {
       const isTemplate = kind === 'ResourceClaimTemplate';
       if (isTemplate && fieldsOf(spec).spec === undefined) {

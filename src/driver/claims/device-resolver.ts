@@ -187,7 +187,7 @@ export class DeviceResolver {
 }
 
 /** The host has no addresses and routes on the VFs that it offers. @throws DriverError `config-invalid` */
-function checkHostConfigs(claim: AllocatedClaim, devices: readonly StoredDevice[]): void {
+export function checkHostConfigs(claim: AllocatedClaim, devices: readonly StoredDevice[]): void {
   const problems = devices
     .filter(({ config, offered }) => config.keepHostConfig === true && offered.kind !== 'nic')
     .map(({ name, request }) => `keepHostConfig: is for whole NICs, and device ${name} of request ${request} is a VF`);

@@ -32,6 +32,9 @@ spec:
   config:
     - ${config(fields)}
 `;
+/** A class with more fields than its configuration. */
+const classWith = (spec: string, fields: string) => deviceClass('c', fields).replace('spec:\n', `spec:\n  ${spec}\n`);
+const ofVfs = `selectors: [{ cel: { expression: 'device.attributes["${testDriver}"].kind == "vf"' } }]`;
 const claim = (className: string, fields: string, request = `exactly: { deviceClassName: ${className} }`) => `
 apiVersion: resource.k8s.io/v1
 kind: ResourceClaim
@@ -217,11 +220,6 @@ describe('validateFiles', () => {
       /bond: b0 cannot be combined with driver/,
     ],
     [
-      'a class whose limits need a VLAN that nothing sets',
-      deviceClass('c', 'limits: { vlanRanges: ["100-199"] }'),
-      /^0:7:\d+: parameters: vf\.vlan: is needed, since limits\.vlanRanges of the DeviceClass allows only 100-199, and/,
-    ],
-    [
       'a class with a VLAN range that contains none',
       deviceClass('c', 'limits: { vlanRanges: ["200-100"] }'),
       /^0:7:\d+: limits\.vlanRanges\.0: "200-100" is not a VLAN id from 0 to 4094, or a range/,
@@ -230,6 +228,39 @@ describe('validateFiles', () => {
     ['what is not YAML', 'kind: Pod\na: [1,\n', /^0:\d:\d+: document: is not valid YAML: /],
   ])('prints the location of a problem in %s', async (_, text, line) => {
     expect((await linesFor([text])).join('\n')).toMatch(line);
+  });
+
+  it.each([
+    ['IPAM without a plugin', 'ipam: { subnet: 192.0.2.0/24 }', 'ipam', /parameters: ipam: .*type: /],
+    [
+      'a CNI network that cannot be read',
+      'attach: cni, cni: { cniVersion: 1.0.0, name: n }',
+      'cni',
+      /parameters: cni: .*type: /,
+    ],
+    [
+      'a key without a pool',
+      'addressPool: { key: db }',
+      'addressPool.name',
+      /parameters: addressPool\.name: is needed/,
+    ],
+    [
+      'the configuration of the host for VFs',
+      'keepHostConfig: true',
+      'keepHostConfig',
+      /parameters: keepHostConfig: is for whole NICs, and the class selects VFs/,
+    ],
+    [
+      'a VLAN limit without a VLAN',
+      'limits: { vlanRanges: ["100-199"] }',
+      'vf.vlan',
+      /parameters: vf\.vlan: is needed, since limits\.vlanRanges of the DeviceClass allows only 100-199, and/,
+    ],
+  ])('rejects a class with %s, unless claims may set the field', async (_, fields, field, fault) => {
+    const faultsOf = async (fields: string, spec = ofVfs) => (await linesFor([classWith(spec, fields)])).slice(0, -1);
+    expect(await faultsOf(fields)).toEqual([expect.stringMatching(fault)]);
+    const opened = (await faultsOf(`${fields}, overridable: [${field}]`)).filter((line) => !line.startsWith('note: '));
+    expect(opened).toEqual([]);
   });
 
   it('prints a note for a class whose claims have to set a field, until a file has one', async () => {
@@ -243,6 +274,19 @@ describe('validateFiles', () => {
       expect.stringMatching(/^1:9:9: request vf: .* vf\.vlan: is needed/),
       '2 objects checked, 1 faults',
     ]);
+  });
+
+  it('rejects a claim that has the configuration of the host for VFs', async () => {
+    const overridable = 'overridable: [keepHostConfig]';
+    const asked = claim('c', 'keepHostConfig: true');
+    expect((await linesFor([classWith(ofVfs, overridable), asked]))[0]).toMatch(
+      /request vf: .* keepHostConfig: is for whole NICs, and device vf of request vf is a VF/,
+    );
+    expect(await linesFor([deviceClass('c', overridable), asked])).toEqual(['2 objects checked, 0 faults']);
+    const request = `exactly: { deviceClassName: c, ${ofVfs} }`;
+    expect((await linesFor([deviceClass('c', overridable), claim('c', 'keepHostConfig: true', request)]))[0]).toMatch(
+      /keepHostConfig: is for whole NICs/,
+    );
   });
 
   it('compares claims with classes in values of the chart', async () => {
