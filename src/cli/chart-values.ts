@@ -8,6 +8,8 @@ export interface ValuesClass {
   config: Record<string, unknown>;
   /** CEL of the selectors that the values have. */
   selectors: string;
+  /** Any YAML value. */
+  extendedResourceName?: unknown;
   /** Path of `config` in the values. */
   path: PropertyKey[];
 }
@@ -16,10 +18,12 @@ export interface ValuesClass {
 export function classesInValues({ deviceClasses }: Record<string, unknown>): ValuesClass[] {
   const { more, ...own } = fieldsOf(deviceClasses);
   const added = (Array.isArray(more) ? more : []).flatMap((each, index): ValuesClass[] => {
-    const { name, vfConfig, selectors: expressions } = fieldsOf(each);
+    const { name, vfConfig, selectors: expressions, extendedResourceName } = fieldsOf(each);
     const path = ['deviceClasses', 'more', index, 'vfConfig'];
     const selectors = bothOf(...listOf(expressions).map(String));
-    return isSet(vfConfig) ? [{ name: String(name), config: fieldsOf(vfConfig), selectors, path }] : [];
+    return isSet(vfConfig)
+      ? [{ name: String(name), config: fieldsOf(vfConfig), selectors, extendedResourceName, path }]
+      : [];
   });
   const ofChart = ['kernel', 'dpdk'].flatMap((key): ValuesClass[] => {
     const { vf } = fieldsOf(own[key]);

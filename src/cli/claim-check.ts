@@ -5,7 +5,7 @@ import { checkNamespace } from '../driver/api/namespace-rules.ts';
 import type { SchemaFault } from '../driver/api/schema-faults.ts';
 import { checkHostConfigs } from '../driver/claims/device-resolver.ts';
 import { checkPodInterfaces } from '../driver/claims/pod-interfaces.ts';
-import { checkKeys } from '../driver/claims/pool-addresses.ts';
+import { checkKey, checkKeys } from '../driver/claims/pool-addresses.ts';
 import { type ClosedField, DriverError, type StoredDevice, type VfConfig } from '../driver/model/index.ts';
 import type { AllocatedClaim } from '../framework/kubeletplugin/index.ts';
 import { baseRequest, claimName } from '../framework/metadata/index.ts';
@@ -13,7 +13,7 @@ import { defined } from '../lib/defined.ts';
 import { explain, NetdraError } from '../lib/errors.ts';
 import { type FileRequest, requestFields, requestsOf } from './claim-requests.ts';
 import type { ConfigEntry, FileClass } from './class-check.ts';
-import { bothOf } from './multus/contract.ts';
+import { bothOf, fieldsOf, listOf } from './multus/contract.ts';
 import { selectedKind } from './selected-kind.ts';
 
 /** A claim of a file, or the claims of a template, whose configurations are valid by themselves. */
@@ -24,6 +24,8 @@ export interface FileClaim {
   /** `spec.devices` of the claim. */
   devices: Record<string, unknown>;
   configs: ConfigEntry[];
+  /** Whether a pod's template made the claim, or will. */
+  isFromTemplate: boolean;
 }
 
 export interface ClaimCheckOptions {
@@ -101,6 +103,7 @@ class AllocationCheck {
       const fault = await faultOf(`request ${request.name}`, request.path, async () => {
         const ofRequest = this.#devicesOf(request, await this.#configOf(request.name));
         checkHostConfigs(this.#claim, ofRequest);
+        if (!this.#file.isFromTemplate) for (const device of ofRequest) checkKey(this.#claim, device);
         devices.push(...ofRequest);
       });
       if (fault !== undefined) faults.push(fault);
@@ -183,6 +186,11 @@ class AllocationCheck {
       return { driver, pool: '', name, pciAddress: name, request, config: own, offered } as unknown as StoredDevice;
     });
   }
+}
+
+/** @param metadata of a claim @returns whether a pod is its owner, as it is of claims from templates */
+export function isOwnedByPod(metadata: unknown): boolean {
+  return listOf(fieldsOf(metadata).ownerReferences).some((owner) => fieldsOf(owner).kind === 'Pod');
 }
 
 /** Runs a check. @returns why it refuses the claim */

@@ -19,10 +19,12 @@ export interface FileClass {
   isOurs: boolean;
   /** CEL of its selectors; empty: none is known. */
   selectors: string;
+  /** Pods that request this get claims without a configuration. Any YAML value. */
+  extendedResourceName?: unknown;
 }
 
 export interface ClassFindings {
-  /** Reasons for which the driver refuses each claim of the class. */
+  /** Reasons for which the driver refuses each claim of the class, or each claim for its extended resource. */
   faults: string[];
   /** Fields that each claim has to set. */
   needed: string[];
@@ -40,8 +42,20 @@ export function checkFileClass(file: FileClass, openClaimFields: readonly Closed
     ...openClaimFields.filter((field) => fieldOf(merged, field) === undefined),
   ]);
   const missing = findMissing(merged, settings);
+  const ofClaims = [...missing.filter(isFinal(open)), ...finalProblems(merged, file, open)];
+  const { extendedResourceName: name } = file;
+  const ofResource = [...missing, ...finalProblems(merged, file, new Set()), ...keyProblems(merged)];
+  const only = (typeof name === 'string' && name !== '' ? ofResource : []).filter(
+    (problem) => !ofClaims.includes(problem),
+  );
   const needed = missing.filter((problem) => !isFinal(open)(problem)).map((problem) => problem.split(':')[0] ?? '');
-  return { faults: [...missing.filter(isFinal(open)), ...finalProblems(merged, file, open)], needed };
+  return {
+    faults: [
+      ...ofClaims,
+      ...only.map((problem) => `claims for extended resource ${name} cannot set a field: ${problem}`),
+    ],
+    needed,
+  };
 }
 
 /** Finds what claims that can set only the open fields cannot resolve. */
@@ -67,4 +81,10 @@ function cniProblems(config: VfConfig, field: 'cni' | 'ipam'): string[] {
     if (!(error instanceof CniError)) throw error;
     return [`${field}: ${explain(error)}`];
   }
+}
+
+/** Only the claim of a StatefulSet's pod, from a template, has addresses of a pool without a key. */
+function keyProblems({ addressPool }: VfConfig): string[] {
+  if (addressPool === undefined || addressPool.key !== undefined) return [];
+  return ['addressPool.key: is needed, since these claims are not from a template: leave extendedResourceName out'];
 }

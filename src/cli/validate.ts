@@ -12,7 +12,7 @@ import { explain } from '../lib/errors.ts';
 import { findYamlProblem } from '../lib/json-depth.ts';
 import { inventoryPolicySchema } from '../node/inventory/index.ts';
 import { classesInValues } from './chart-values.ts';
-import { checkFileClaim, type FileClaim } from './claim-check.ts';
+import { checkFileClaim, type FileClaim, isOwnedByPod } from './claim-check.ts';
 import { findUnknownRequests, requestsOf } from './claim-requests.ts';
 import { type ConfigEntry, checkFileClass, type FileClass } from './class-check.ts';
 import { fieldsOf, selectorsOf } from './multus/contract.ts';
@@ -184,14 +184,14 @@ class Validator {
     const policy = fieldsOf(fields.inventoryPolicy);
     if (Object.keys(policy).length > 0)
       this.#checkPolicy(document, { apiVersion, kind: 'InventoryPolicy', ...policy }, [...path, 'inventoryPolicy']);
-    for (const { name, config, selectors, path: at } of classesInValues(fields)) {
+    for (const { name, config, selectors, extendedResourceName, path: at } of classesInValues(fields)) {
       const parameters = { apiVersion, kind: 'VFConfig', ...config };
       const { faults = [] } = checkSchema(classConfigSchema, parameters, 'docs/vfconfig.md', 'vfConfig');
       this.#report(document, faults, [...path, ...at]);
       this.#result.checked++;
       if (name === undefined || faults.length > 0) continue;
       const configs = [{ opaque: { driver: this.#options.driverName, parameters } }];
-      const file = { name, configs, isOurs: true, selectors };
+      const file = { name, configs, isOurs: true, selectors, extendedResourceName };
       this.#checkClass(document, file, [...path, ...at], 'vfConfig');
     }
   }
@@ -254,8 +254,9 @@ class Validator {
       if (configs === undefined) return;
       const selectors = selectorsOf(fieldsOf(spec));
       const isOurs = configs.length > 0 || selectors.includes(this.#options.driverName);
+      const { extendedResourceName } = fieldsOf(spec);
       const at = [...path, 'spec', 'config', configs.length - 1, 'opaque', 'parameters'];
-      this.#checkClass(document, { name, configs, isOurs, selectors }, at);
+      this.#checkClass(document, { name, configs, isOurs, selectors, extendedResourceName }, at);
     } else if (kind === 'ResourceClaim' || kind === 'ResourceClaimTemplate') {
       const isTemplate = kind === 'ResourceClaimTemplate';
       if (isTemplate && fieldsOf(spec).spec === undefined) {
@@ -270,7 +271,8 @@ class Validator {
       const configs = this.#configs(document, devices.config, vfConfigSchema, [...at, 'config']);
       this.#report(document, findUnknownRequests(devices), at);
       if (configs === undefined) return;
-      this.#claims.push({ document, at, namespace, name, devices, configs });
+      const isFromTemplate = isTemplate || isOwnedByPod(metadata);
+      this.#claims.push({ document, at, namespace, name, devices, configs, isFromTemplate });
       if (isTemplate && configs.some(hasAddresses))
         this.#note(document, at, 'each claim of a template gets the same addresses: use ipam, or a claim for each pod');
     } else if (![...resourceKinds, ...otherResourceKinds].includes(String(kind).replace(/List$/, ''))) {

@@ -5,7 +5,7 @@ import { baseRequest } from '../../framework/metadata/index.ts';
 import type { AddressAllocator, AddressWish } from '../addresses/index.ts';
 import { poolLabel } from '../api/address-pool.ts';
 import { findContradictions } from '../api/config-rules.ts';
-import { invalidConfig, refusal, type StoredDevice } from '../model/index.ts';
+import { type DriverError, invalidConfig, refusal, type StoredDevice } from '../model/index.ts';
 
 const hints: Partial<Record<KubeErrorCode, string>> = {
   'api-unserved': 'install the CustomResourceDefinitions of the chart: its value addressPools.enabled',
@@ -90,6 +90,19 @@ export function checkKeys(claim: AllocatedClaim, devices: readonly StoredDevice[
   }
 }
 
+const notFromTemplate = 'the claim is not from a template of its pod';
+
+/** Checks a device whose claim is not from a template: it needs a key for addresses of a pool. @throws DriverError `config-invalid` */
+export function checkKey(claim: AllocatedClaim, { request, config: { addressPool } }: StoredDevice): void {
+  if (addressPool !== undefined && addressPool.key === undefined) throw keyRefusal(claim, request, notFromTemplate);
+}
+
+function keyRefusal(claim: AllocatedClaim, request: string, problem: string): DriverError {
+  const hint =
+    'set addressPool.key, which the class has to open, or give a StatefulSet a ResourceClaimTemplate for its pods';
+  return refusal(claim, 'config-invalid', `: addressPool of request ${request} has no key, and ${problem}`, { hint });
+}
+
 interface StableKey {
   key: string;
   name: string;
@@ -130,16 +143,12 @@ async function statefulPodOf(
 ): Promise<StableKey> {
   const { request } = device;
   const { identity, object, podClaimName, podUids } = claim;
-  const refuse = (problem: string) => {
-    const hint =
-      'set addressPool.key, which the class has to open, or give a StatefulSet a ResourceClaimTemplate for its pods';
-    return refusal(claim, 'config-invalid', `: addressPool of request ${request} has no key, and ${problem}`, { hint });
-  };
+  const refuse = (problem: string) => keyRefusal(claim, request, problem);
   const podOwner = controllerOf(object.metadata?.ownerReferences, 'v1', 'Pod');
   const stable = templateKey(claim, device);
   const isOfTemplate = poolLabel.safeParse(podClaimName).success;
   if (podOwner === undefined || stable === undefined || !isOfTemplate || !podUids.includes(podOwner.uid)) {
-    throw refuse('the claim is not from a template of its pod');
+    throw refuse(notFromTemplate);
   }
   const pod = await pods.readPod(identity.namespace, podOwner.name, signal);
   if (pod.metadata?.uid !== podOwner.uid) throw refuse(`pod ${podOwner.name} got replaced`);

@@ -261,6 +261,11 @@ describe('validateFiles', () => {
     expect(await faultsOf(fields)).toEqual([expect.stringMatching(fault)]);
     const opened = (await faultsOf(`${fields}, overridable: [${field}]`)).filter((line) => !line.startsWith('note: '));
     expect(opened).toEqual([]);
+    // Claims for an extended resource have no configuration.
+    const resource = `${ofVfs}\n  extendedResourceName: example.com/vf`;
+    expect(await faultsOf(`${fields}, overridable: [${field}]`, resource)).toContainEqual(
+      expect.stringMatching(/claims for extended resource example\.com\/vf cannot set a field: /),
+    );
   });
 
   it('prints a note for a class whose claims have to set a field, until a file has one', async () => {
@@ -274,6 +279,29 @@ describe('validateFiles', () => {
       expect.stringMatching(/^1:9:9: request vf: .* vf\.vlan: is needed/),
       '2 objects checked, 1 faults',
     ]);
+  });
+
+  it('rejects claims that cannot get an address of their pool', async () => {
+    const pool = deviceClass('pool', 'addressPool: { name: lan }, overridable: [addressPool.key]');
+    const keyless =
+      /request vf: claim apps\/fast-net: addressPool of request vf has no key, and the claim is not from a/;
+    const alone = claim('pool', 'mtu: 1500');
+    expect(await linesFor([pool, alone])).toEqual([expect.stringMatching(keyless), '2 objects checked, 1 faults']);
+    const template = alone
+      .replace('kind: ResourceClaim', 'kind: ResourceClaimTemplate')
+      .replace(/^spec:\n(.*)/ms, (_, spec: string) => `spec:\n  spec:\n${spec.replaceAll(/^/gm, '  ')}`);
+    const ofPod = alone.replace(
+      'namespace: apps',
+      'namespace: apps, ownerReferences: [{ kind: Pod, controller: true }]',
+    );
+    for (const fine of [claim('pool', 'addressPool: { key: db }'), template, ofPod])
+      expect(await linesFor([pool, fine]), fine).toEqual(['2 objects checked, 0 faults']);
+    const resource = pool.replace('spec:\n', 'spec:\n  extendedResourceName: example.com/vf\n');
+    expect((await linesFor([resource]))[0]).toMatch(
+      /^0:\d+:\d+: parameters: claims for extended resource example\.com\/vf cannot set a field: addressPool\.key: is needed/,
+    );
+    const values = `deviceClasses:\n  more:\n    - { name: a, extendedResourceName: example.com/vf, vfConfig: { addressPool: { name: lan } } }\n`;
+    expect((await linesFor([values]))[0]).toMatch(/^0:3:\d+: vfConfig: claims for extended resource example\.com\/vf/);
   });
 
   it('rejects a claim that has the configuration of the host for VFs', async () => {
