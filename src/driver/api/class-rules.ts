@@ -77,6 +77,7 @@ export function checkClaimConfig(
 ): void {
   const opened = new Set<ClaimField>(ofClass.flatMap(({ overridable = [] }) => overridable));
   const merged = ofClass.reduce<VfConfig>(mergeVfConfigs, {});
+  const limits = ofClass.flatMap((each) => each.limits ?? []);
   const refused: string[] = [];
   for (const field of claimFields) {
     if (opened.has(field)) continue;
@@ -85,14 +86,13 @@ export function checkClaimConfig(
     const fixed = fieldOf(merged, field);
     if (fixed !== undefined) {
       if (!isSame(field, value, fixed)) throw conflict(claim, field, value, fixed);
-    } else if (isClosed(field, merged, open)) refused.push(field);
+    } else if (isClosed(field, merged, limits, open)) refused.push(field);
   }
   if (refused.length > 0) {
     throw refusal(claim, 'config-invalid', ` may not set ${refused.join(', ')}`, {
       hint: 'an administrator can set the field in the DeviceClass, list it in its field `overridable`, or open it to all claims with --open-claim-fields',
     });
   }
-  const limits = ofClass.flatMap((each) => each.limits ?? []);
   const unlimited = chosenElsewhere.find(({ field, isAsked }) => {
     return isAsked(config) && fieldOf(merged, field) === undefined && !opened.has(field);
   });
@@ -156,7 +156,14 @@ function isSame(field: ClaimField, value: unknown, fixed: unknown): boolean {
   return isDeepStrictEqual(whole, fixed);
 }
 
-function isClosed(field: ClaimField, ofClass: VfConfig, open: readonly ClosedField[]): boolean {
+function isClosed(
+  field: ClaimField,
+  ofClass: VfConfig,
+  limits: readonly ClassLimits[],
+  open: readonly ClosedField[],
+): boolean {
+  // A claim that leaves the pool out could take any address of one.
+  if (field === 'addresses' && limits.some(({ addressPools }) => addressPools !== undefined)) return true;
   // The plugin that the class names decides which addresses a VF has.
   if (field === 'addresses' || field === 'routes') return ofClass.ipam !== undefined;
   return closedFields.some((each) => each === field && !open.includes(each));

@@ -58,6 +58,12 @@ describe('class limits', () => {
     expect(() => resolve([fromClass({ limits: others, overridable }), fromClaim(fields)])).toThrow(
       'claim default/fast-net sets addressPool.name to lan, and limits.addressPools of its DeviceClass is wan, dmz',
     );
+    const past = fromClaim({ addresses: ['192.0.2.7/24'] });
+    expect(() => resolve([fromClass({ limits: named, overridable }), past])).toThrow(
+      'claim default/fast-net may not set addresses',
+    );
+    const both = [...overridable, 'addresses'];
+    expect(resolve([fromClass({ limits: named, overridable: both }), past])).toEqual({ addresses: ['192.0.2.7/24'] });
     expect(() => resolve([fromClaim({ addressPool: { key: 'db' } })], ['addressPool.key'])).toThrow(
       'addressPool.name: is needed, and neither claim nor DeviceClass sets it',
     );
