@@ -58,6 +58,17 @@ async function ofApiServer(requests: object[], config: object[]): Promise<string
   return await refusalBy({ path, body });
 }
 
+/** The API server's reason to refuse a class with these configurations. */
+async function classByPolicy(...configs: object[]): Promise<string | undefined> {
+  const body = {
+    apiVersion: 'resource.k8s.io/v1',
+    kind: 'DeviceClass',
+    metadata: { name: 'judged' },
+    spec: { config: configs.map((parameters) => ({ opaque: { driver: testDriver, parameters } })) },
+  };
+  return await refusalBy({ path: '/apis/resource.k8s.io/v1/deviceclasses', body });
+}
+
 /** The API server's reason to refuse an object, which is not stored. */
 async function refusalBy(what: { path: string; body: object }): Promise<string | undefined> {
   const request = { method: 'POST', query: { dryRun: 'All' }, ...what } as const;
@@ -99,12 +110,20 @@ function byDriver(parameters: object): string | undefined {
 /** An entry of a claim's configuration: for these requests, the fields of a VFConfig. */
 type Entry = [requests: string[], fields: object];
 
-/** The driver's reason to refuse a claim for its bonds, with a VF of another PF for each request. */
-function bondsByDriver(entries: readonly Entry[]): string | undefined {
-  const requests = ['left', 'right'].map((name) => ({ name, deviceClassName: className, devices: [`vf-${name}`] }));
-  const config = entries.map(([names, fields]) => {
+/**
+ * The driver's reason to refuse a claim for its bonds, with a VF of another PF for each request.
+ * @param ofLeft fields that only the class of the first request has
+ */
+function bondsByDriver(entries: readonly Entry[], ofLeft: object = {}, names = ['left', 'right']): string | undefined {
+  const requests = names.map((name) => ({ name, deviceClassName: `${className}-${name}`, devices: [`vf-${name}`] }));
+  const ofClasses = names.map((name) => {
+    const parameters = { ...openClass, ...(name === 'left' && ofLeft) };
+    return { source: 'FromClass' as const, requests: [name], parameters };
+  });
+  const ofClaim = entries.map(([names, fields]) => {
     return { source: 'FromClaim' as const, requests: names, parameters: { ...head, ...fields } };
   });
+  const config = [...ofClasses, ...ofClaim];
   const object = buildClaim('judged', { requests, config });
   const { namespace, name, uid } = object.metadata;
   const claim = { identity: { namespace, name, uid }, podClaimName: undefined, results: [], podUids: [], object };
@@ -120,6 +139,15 @@ function bondsByDriver(entries: readonly Entry[]): string | undefined {
     if (!(error instanceof DriverError)) throw error;
     return explain(error);
   }
+}
+
+/** The API server's reason to refuse the same claim. */
+async function bondsByPolicy(entries: readonly Entry[], names = ['left', 'right']): Promise<string | undefined> {
+  const requests = names.map((name) => ({ name, exactly: { deviceClassName: `${className}-${name}` } }));
+  const config = entries.map(([names, fields]) => {
+    return { requests: names, opaque: { driver: testDriver, parameters: { ...head, ...fields } } };
+  });
+  return await ofApiServer(requests, config);
 }
 
 describe('admission policy and driver', { tags: 'newest' }, () => {
@@ -180,28 +208,34 @@ describe('admission policy and driver', { tags: 'newest' }, () => {
       ],
       undefined,
     ],
-    ['refuses: one member', [[['left'], { bond }]], /bond:? "?bond0"? has one member/],
     [
-      'refuses: one member, twice',
+      'takes: a member that leaves DPDK and CNI plugins of an earlier entry',
+      [
+        [[], { bond, driver: 'vfio-pci', attach: 'observe' }],
+        [[], { driver: 'kernel', attach: 'netlink' }],
+      ],
+      undefined,
+    ],
+    [
+      'refuses: two bonds of one member each',
       [
         [['left'], { bond }],
-        [['left'], { bond }],
+        [['right'], { bond: { name: 'bond1' } }],
       ],
       /bond:? "?bond0"? has one member/,
     ],
     [
       'refuses: an MTU of one member, in an entry without the bond',
       [
-        [['left'], { bond }],
-        [['right'], { bond }],
+        [[], { bond, mtu: 1500 }],
         [['left'], { mtu: 1400 }],
       ],
       /1400.* all members/,
     ],
     [
-      'refuses: a sysctl of one member',
+      'refuses: another sysctl of one member',
       [
-        [[], { bond, sysctls: { [sysctl('arp_ignore')]: 1 } }],
+        [[], { bond, sysctls: { [sysctl('rp_filter')]: 1 } }],
         [['right'], { sysctls: { [sysctl('rp_filter')]: 2 } }],
       ],
       /rp_filter.* all members/,
@@ -223,9 +257,9 @@ describe('admission policy and driver', { tags: 'newest' }, () => {
       /1400.*1500/,
     ],
     [
-      'refuses: addresses on a member',
+      'refuses: other addresses of one member',
       [
-        [[], { bond }],
+        [[], { bond, addresses: ['192.0.2.8/24'] }],
         [['left'], { addresses: ['192.0.2.7/24'] }],
       ],
       /192\.0\.2\.7\/24/,
@@ -240,31 +274,58 @@ describe('admission policy and driver', { tags: 'newest' }, () => {
     ['refuses: Multus', [[[], { bond, attach: 'observe' }]], /bond0 cannot be combined with attach "?observe/],
     ['refuses: DPDK', [[[], { bond, driver: 'vfio-pci' }]], /bond0 cannot be combined with driver "?vfio-pci/],
   ])('agree on a claim with a bond: each %s', async (_, entries, reason) => {
-    const requests = ['left', 'right'].map((name) => ({ name, exactly: { deviceClassName: className } }));
-    const config = entries.map(([names, fields]) => {
-      return { requests: names, opaque: { driver: testDriver, parameters: { ...head, ...fields } } };
-    });
-    for (const answer of [await ofApiServer(requests, config), bondsByDriver(entries)]) {
+    for (const answer of [await bondsByPolicy(entries), bondsByDriver(entries)]) {
       if (reason === undefined) expect(answer).toBeUndefined();
       else expect(answer).toMatch(reason);
     }
+  });
+
+  it('agree on a claim whose only request has a bond', async () => {
+    const entries: Entry[] = [
+      [['left'], { bond }],
+      [['left'], { bond }],
+    ];
+    for (const answer of [await bondsByPolicy(entries, ['left']), bondsByDriver(entries, {}, ['left'])])
+      expect(answer).toMatch(/bond:? "?bond0"? has one member/);
+  });
+
+  // The policy does not know the classes.
+  const addresses = ['192.0.2.7/24'];
+  const routes = [{ destination: '198.51.100.0/24', gateway: '192.0.2.1' }];
+  it.each<[string, ofLeft: object, ofRight: object]>([
+    ['an MTU', { mtu: 9000 }, { mtu: 9000 }],
+    ['addresses', { addresses }, { addresses }],
+    ['routes', { routes }, { routes }],
+    ['IPAM', { ipam: { type: 'static' } }, { ipam: { type: 'static' } }],
+    ['a sysctl', { sysctls: { [sysctl('arp_ignore')]: 1 } }, { sysctls: { [sysctl('arp_ignore')]: 1 } }],
+    ['a bond', { bond }, {}],
+  ])('accept a member that has %s from its class, as the other has from the claim', async (_, ofLeft, ofRight) => {
+    const isOfClass = 'bond' in ofLeft;
+    const entries: Entry[] = [
+      [isOfClass ? ['right'] : [], { bond }],
+      [['right'], ofRight],
+    ];
+    expect(await bondsByPolicy(entries)).toBeUndefined();
+    expect(bondsByDriver(entries, ofLeft)).toBeUndefined();
+    expect(bondsByDriver(entries)).toMatch(/all members have to ask for the same|has one member/);
   });
 
   it.each(['0', '4094', '100-199', '9-10', '7-7', '10-9', '200-100', '100-4095', '5000', '01', '-7', '7-', 'x', ''])(
     'agree on the VLAN range %j of a class',
     async (range) => {
       const parameters = { ...head, limits: { vlanRanges: [range] } };
-      const body = {
-        apiVersion: 'resource.k8s.io/v1',
-        kind: 'DeviceClass',
-        metadata: { name: 'judged' },
-        spec: { config: [{ opaque: { driver: testDriver, parameters } }] },
-      };
-      const policy = await refusalBy({ path: '/apis/resource.k8s.io/v1/deviceclasses', body });
+      const policy = await classByPolicy(parameters);
       if (classConfigSchema.safeParse(parameters).success) expect(policy).toBeUndefined();
       else expect(policy).toMatch(/limits of a VFConfig has a value that is not allowed/);
     },
   );
+
+  it('accept a class with a bond for DPDK only if claims may set the driver', async () => {
+    const parameters = { ...head, bond, driver: 'vfio-pci' };
+    expect(await classByPolicy(parameters)).toMatch(/bond bond0 cannot be combined with driver vfio-pci/);
+    expect(await classByPolicy({ ...parameters, overridable: ['driver'] })).toBeUndefined();
+    expect(await classByPolicy(parameters, { ...head, driver: 'kernel' })).toBeUndefined();
+  });
 
   it('leave it to the API server to reject a bond member that names no request of the claim', async () => {
     const requests = [{ name: 'left', exactly: { deviceClassName: className } }];
