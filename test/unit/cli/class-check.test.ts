@@ -1,0 +1,96 @@
+import { describe, expect, it } from 'vitest';
+import { testDriver } from '../../doubles/objects.ts';
+import { claim, deviceClass, linesFor } from './validated.ts';
+
+/** A class with more fields than its configuration. */
+const classWith = (spec: string, fields: string) => deviceClass('c', fields).replace('spec:\n', `spec:\n  ${spec}\n`);
+const ofVfs = `selectors: [{ cel: { expression: 'device.attributes["${testDriver}"].kind == "vf"' } }]`;
+
+describe('validateFiles, on classes and what they leave to claims', () => {
+  it.each([
+    ['IPAM without a plugin', 'ipam: { subnet: 192.0.2.0/24 }', 'ipam', /parameters: ipam: .*type: /],
+    [
+      'a CNI network that cannot be read',
+      'attach: cni, cni: { cniVersion: 1.0.0, name: n }',
+      'cni',
+      /parameters: cni: .*type: /,
+    ],
+    [
+      'a key without a pool',
+      'addressPool: { key: db }',
+      'addressPool.name',
+      /parameters: addressPool\.name: is needed/,
+    ],
+    [
+      'the configuration of the host for VFs',
+      'keepHostConfig: true',
+      'keepHostConfig',
+      /parameters: keepHostConfig: is for whole NICs, and the class selects VFs/,
+    ],
+    [
+      'a VLAN limit without a VLAN',
+      'limits: { vlanRanges: ["100-199"] }',
+      'vf.vlan',
+      /parameters: vf\.vlan: is needed, since limits\.vlanRanges of the DeviceClass allows only 100-199, and/,
+    ],
+  ])('rejects a class with %s, unless claims may set the field', async (_, fields, field, fault) => {
+    const faultsOf = async (fields: string, spec = ofVfs) => (await linesFor([classWith(spec, fields)])).slice(0, -1);
+    expect(await faultsOf(fields)).toEqual([expect.stringMatching(fault)]);
+    const opened = (await faultsOf(`${fields}, overridable: [${field}]`)).filter((line) => !line.startsWith('note: '));
+    expect(opened).toEqual([]);
+    // Claims for an extended resource have no configuration.
+    const resource = `${ofVfs}\n  extendedResourceName: example.com/vf`;
+    expect(await faultsOf(`${fields}, overridable: [${field}]`, resource)).toContainEqual(
+      expect.stringMatching(/claims for extended resource example\.com\/vf cannot set a field: /),
+    );
+  });
+
+  it('prints a note for a class whose claims have to set a field, until a file has one', async () => {
+    const own = deviceClass('tenant', 'overridable: [vf.vlan], limits: { vlanRanges: ["100-199"] }');
+    expect(await linesFor([own])).toEqual([
+      'note: 0:7: each claim of DeviceClass tenant has to set vf.vlan',
+      '1 objects checked, 0 faults',
+    ]);
+    expect(await linesFor([own, claim('tenant', 'vf: { vlan: 100 }')])).toEqual(['2 objects checked, 0 faults']);
+    expect(await linesFor([own, claim('tenant', 'mtu: 1500')])).toEqual([
+      expect.stringMatching(/^1:9:9: request vf: .* vf\.vlan: is needed/),
+      '2 objects checked, 1 faults',
+    ]);
+  });
+
+  it('rejects claims that cannot get an address of their pool', async () => {
+    const pool = deviceClass('pool', 'addressPool: { name: lan }, overridable: [addressPool.key]');
+    const keyless =
+      /request vf: claim apps\/fast-net: addressPool of request vf has no key, and the claim is not from a/;
+    const alone = claim('pool', 'mtu: 1500');
+    expect(await linesFor([pool, alone])).toEqual([expect.stringMatching(keyless), '2 objects checked, 1 faults']);
+    const template = alone
+      .replace('kind: ResourceClaim', 'kind: ResourceClaimTemplate')
+      .replace(/^spec:\n(.*)/ms, (_, spec: string) => `spec:\n  spec:\n${spec.replaceAll(/^/gm, '  ')}`);
+    const ofPod = alone.replace(
+      'namespace: apps',
+      'namespace: apps, ownerReferences: [{ kind: Pod, controller: true }]',
+    );
+    for (const fine of [claim('pool', 'addressPool: { key: db }'), template, ofPod])
+      expect(await linesFor([pool, fine]), fine).toEqual(['2 objects checked, 0 faults']);
+    const resource = pool.replace('spec:\n', 'spec:\n  extendedResourceName: example.com/vf\n');
+    expect((await linesFor([resource]))[0]).toMatch(
+      /^0:\d+:\d+: parameters: claims for extended resource example\.com\/vf cannot set a field: addressPool\.key: is needed/,
+    );
+    const values = `deviceClasses:\n  more:\n    - { name: a, extendedResourceName: example.com/vf, vfConfig: { addressPool: { name: lan } } }\n`;
+    expect((await linesFor([values]))[0]).toMatch(/^0:3:\d+: vfConfig: claims for extended resource example\.com\/vf/);
+  });
+
+  it('rejects a claim that has the configuration of the host for VFs', async () => {
+    const overridable = 'overridable: [keepHostConfig]';
+    const asked = claim('c', 'keepHostConfig: true');
+    expect((await linesFor([classWith(ofVfs, overridable), asked]))[0]).toMatch(
+      /request vf: .* keepHostConfig: is for whole NICs, and device vf of request vf is a VF/,
+    );
+    expect(await linesFor([deviceClass('c', overridable), asked])).toEqual(['2 objects checked, 0 faults']);
+    const request = `exactly: { deviceClassName: c, ${ofVfs} }`;
+    expect((await linesFor([deviceClass('c', overridable), claim('c', 'keepHostConfig: true', request)]))[0]).toMatch(
+      /keepHostConfig: is for whole NICs/,
+    );
+  });
+});
