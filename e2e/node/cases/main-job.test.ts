@@ -1,4 +1,7 @@
+import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { createPlugin } from '../../../nri/index.ts';
+import { decodedFields } from '../../../src/driver/sandbox/index.ts';
 import { decodeStream } from '../../../src/framework/metadata/index.ts';
 import type { Settings } from '../../../src/instance/settings.ts';
 import { RecordingLogger } from '../../../test/doubles/logger.ts';
@@ -56,8 +59,21 @@ describe.each([...containerdSeries])('netdra on containerd %s', (version) => {
     expect(device?.attributes?.mtu).toEqual({ int: 1400 });
   });
 
-  it('mounts into a container only the metadata files of the requests that it names', async () => {
+  it('mounts into a container only the metadata files of the requests that it names, which NRI shows', async () => {
     await startDriver();
+    const own = join(bench.settings.kubeletPluginsDir, testDriver, 'dra-device-metadata/');
+    const shown = new Map<string, string[]>();
+    await using plugin = createPlugin({
+      name: 'reads',
+      index: '20',
+      socketPath: bench.containerd.nriSocketPath,
+      decode: decodedFields([own]),
+      handlers: {
+        createContainer: (_, { name, mounts }) => void shown.set(name, mounts.map(({ source }) => source).sort()),
+      },
+    });
+    plugin.start();
+    await plugin.whenConnected();
     await expect.poll(() => bench.api.objects('ResourceSlice'), { timeout: 20_000 }).toHaveLength(1);
     const [slice] = bench.api.objects<{ spec: { devices: { name: string }[] } }>('ResourceSlice');
     const [first = '', second = ''] = slice!.spec.devices.map(({ name }) => name);
@@ -80,6 +96,9 @@ describe.each([...containerdSeries])('netdra on containerd %s', (version) => {
       expect(files).toEqual([`${attributesDir}/resourceclaims/apart/${request}/${testDriver}-metadata.json`]);
     }
     expect(await filesIn(await bench.startContainer(sandbox, pod, 'none'))).toEqual([]);
+    const pathOf = (request: string) =>
+      ['metadata-kep.json', 'metadata.json'].map((file) => join(own, 'default_apart', request, file));
+    expect(Object.fromEntries(shown)).toEqual({ left: pathOf('left'), right: pathOf('right'), none: [] });
   });
 
   it('writes metadata files only while the flag is on, and keeps pods running when the flag changes', async () => {
