@@ -59,7 +59,7 @@ describe.each([...containerdSeries])('netdra on containerd %s', (version) => {
     expect(device?.attributes?.mtu).toEqual({ int: 1400 });
   });
 
-  it('mounts into a container only the metadata files of the requests that it names, which NRI shows', async () => {
+  it('mounts into a container only the metadata files of the requests that it names, as NRI plugins see', async () => {
     await startDriver();
     const own = join(bench.settings.kubeletPluginsDir, testDriver, 'dra-device-metadata/');
     const shown = new Map<string, string[]>();

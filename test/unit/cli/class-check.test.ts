@@ -45,7 +45,7 @@ describe('validateFiles, on classes and what they leave to claims', () => {
     );
   });
 
-  it('prints a note for a class whose claims have to set a field, until a file has one', async () => {
+  it('prints a note for a class whose claims must set a field, unless a file contains such a claim', async () => {
     const own = deviceClass('tenant', 'overridable: [vf.vlan], limits: { vlanRanges: ["100-199"] }');
     expect(await linesFor([own])).toEqual([
       'note: 0:7: each claim of DeviceClass tenant has to set vf.vlan',
@@ -81,7 +81,7 @@ describe('validateFiles, on classes and what they leave to claims', () => {
     expect((await linesFor([values]))[0]).toMatch(/^0:3:\d+: vfConfig: claims for extended resource example\.com\/vf/);
   });
 
-  it('rejects a claim that has the configuration of the host for VFs', async () => {
+  it('rejects a claim that sets keepHostConfig for VFs', async () => {
     const overridable = 'overridable: [keepHostConfig]';
     const asked = claim('c', 'keepHostConfig: true');
     expect((await linesFor([classWith(ofVfs, overridable), asked]))[0]).toMatch(

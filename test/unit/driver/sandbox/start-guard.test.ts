@@ -94,7 +94,7 @@ describe('StartGuard', () => {
     }
   });
 
-  describe('if the claim was ready before its VF left the sandbox', () => {
+  describe('after a VF of the claim left the sandbox', () => {
     const left = sandbox(false, { error: gone, attempts: 9, wasReady: true });
     const other = { path: '/hook', args: ['hook', '--claim-dir', '/elsewhere'] };
 
@@ -109,14 +109,14 @@ describe('StartGuard', () => {
       }
     });
 
-    it('rejects a container that would not show whether it uses the claim, and every one while the sandbox ends', () => {
+    it('rejects a container that may use the claim, and every container while the sandbox ends', () => {
       expect(() => guard.check({ ...pod, runtimeHandler: 'runsc' }, container([], []), left)).toThrow('the VF is gone');
       expect(() => guard.check(pod, container([], []), { ...left, isEnding: true })).toThrow('are being detached');
       gated.clear();
       expect(() => guard.check(pod, container([], []), left)).toThrow('the VF is gone');
     });
 
-    it('rejects a container if the claim was never ready, since it may need the interface nevertheless', () => {
+    it('rejects every container if the claim was never ready', () => {
       const never = sandbox(false, { error: gone, attempts: 9, wasReady: false });
       expect(() => guard.check(pod, container([], []), never)).toThrow('the VF is gone');
     });
