@@ -121,6 +121,22 @@ export function describeAddressPools(get: () => ApiCluster): void {
       expect(await allocatorOn(2).assign(second, signal)).toEqual(given);
     });
 
+    it('keep the address of a prepared claim from other keys although all objects of it were deleted', async () => {
+      const range = { network: '203.0.113.128/25', first: '203.0.113.200', last: '203.0.113.200' };
+      await cluster.create(pool('kept', { ranges: [range] }));
+      const wish = await wishOf('kept-0', 'kept', 'kept');
+      const { addresses } = await allocatorOn(0).assign(wish, signal);
+      const areLeased = () => allocatorOn(1).areLeased('kept', addresses, wish.claim.uid, signal);
+      for (const path of [`${root}/networkaddressleases/kept.203.0.113.200`, `${paths.addresses}/${wish.name}`])
+        await cluster.admin.client.request({ method: 'DELETE', path });
+      expect(await areLeased()).toBe(false);
+      await allocatorOn(0).renew(wish, addresses, signal);
+      expect(await areLeased()).toBe(true);
+      await expect(allocatorOn(2).assign(await wishOf('kept-1', 'other', 'kept'), signal)).rejects.toMatchObject({
+        code: 'address-pool-unusable',
+      });
+    });
+
     it('have addresses that do not change, and that the driver cannot delete', async () => {
       const path = `${paths.addresses}/twin-single`;
       const { client } = drivers[0] as ApiUser;
