@@ -24,6 +24,9 @@ export interface ApiRequest {
   body?: unknown;
 }
 
+/** A CustomResourceDefinition that is being deleted, or is not there. */
+export type DefinitionState = 'terminating' | 'missing';
+
 /** A verb on a resource; `resource` has the subresource after a slash: `resourceclaims/status`. */
 export interface DeniedAccess {
   verb: string;
@@ -62,6 +65,8 @@ export class ApiRequests {
   minorVersion = 36;
   /** Versions of resource.k8s.io that are served now. */
   draVersions: readonly DraVersion[] = draVersions;
+  /** State of definitions by the plural of their kind; those that are not here are served. */
+  readonly definitions = new Map<string, DefinitionState>();
   readonly #store: ObjectStore;
 
   constructor(store: ObjectStore) {
@@ -73,6 +78,8 @@ export class ApiRequests {
     if (path === '/version')
       return { major: '1', minor: `${this.minorVersion}`, gitVersion: `v1.${this.minorVersion}.0-double` };
     if (path === accessReviews) return this.#reviewAccess(body as ReviewedAccess);
+    const [, groupVersion] = /^\/apis\/([^/]+\/[^/]+)$/.exec(path) ?? [];
+    if (groupVersion !== undefined) return this.#discover(groupVersion);
     const target = this.#resolve(path);
     const { resource, namespace, name } = target;
     const store = this.#store;
@@ -118,6 +125,20 @@ export class ApiRequests {
     return { kind: `${resource.kind}List`, metadata, items: all.slice(from, to) };
   }
 
+  /** Source: apiextensions-apiserver, `DiscoveryController.sync`. */
+  #discover(groupVersion: string): object {
+    const served = resources.filter(({ group, version = 'v1', plural }) => {
+      return `${group}/${version}` === groupVersion && this.definitions.get(plural) !== 'missing';
+    });
+    if (served.length === 0) throw new ApiStatusError(404, `nothing serves ${groupVersion}`);
+    const listed = served.map(({ plural, kind, namespaced }) => {
+      const verbs = ['delete', 'deletecollection', 'get', 'list', 'watch'];
+      if (this.definitions.get(plural) !== 'terminating') verbs.push('create', 'patch', 'update');
+      return { name: plural, kind, namespaced, verbs };
+    });
+    return { kind: 'APIResourceList', apiVersion: 'v1', groupVersion, resources: listed };
+  }
+
   #reviewAccess(review: ReviewedAccess): object {
     const { verb, resource, subresource, name } = review.spec.resourceAttributes;
     const full = subresource === undefined ? resource : `${resource}/${subresource}`;
@@ -138,7 +159,8 @@ export class ApiRequests {
     const resource = resources.find((each) => each.group === group && each.plural === plural);
     const { version: served = 'v1' } = resource ?? {};
     const isServed = group === 'resource.k8s.io' ? this.draVersions.includes(version) : version === served;
-    if (resource === undefined || !isServed) throw new ApiStatusError(404, `nothing serves ${path}`);
+    const isMissing = plural !== undefined && this.definitions.get(plural) === 'missing';
+    if (resource === undefined || !isServed || isMissing) throw new ApiStatusError(404, `nothing serves ${path}`);
     return { resource, namespace, name };
   }
 }

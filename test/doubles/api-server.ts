@@ -3,7 +3,13 @@ import type { ResourceV1ResourceClaim } from '@kubernetes/client-node';
 import { copyOf } from '../../src/lib/copy.ts';
 import { ApiListener } from './api-server-http.ts';
 import { type FailureOptions, type LoggedRequest, matchesRequest, type RequestMatch } from './api-server-log.ts';
-import { ApiRequests, type DeniedAccess, type DraVersion, draVersions } from './api-server-requests.ts';
+import {
+  ApiRequests,
+  type DefinitionState,
+  type DeniedAccess,
+  type DraVersion,
+  draVersions,
+} from './api-server-requests.ts';
 import {
   type KubeObject,
   type ObjectInput,
@@ -143,6 +149,11 @@ export class ApiServer implements AsyncDisposable {
    */
   denyAccess(denied: DeniedAccess): void {
     this.#requests.denied.push(denied);
+  }
+
+  /** Deletes definitions, or begins to: the objects are left as they are. @param plurals such as `networkaddresses` */
+  endDefinitions(state: DefinitionState, ...plurals: string[]): void {
+    for (const plural of plurals) this.#requests.definitions.set(plural, state);
   }
 
   /** Changes every object of the kind before it is stored, e.g. to drop a field of a disabled feature. */

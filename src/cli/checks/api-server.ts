@@ -2,6 +2,7 @@ import type { CniUse } from '../../driver/api/cni-uses.ts';
 import { isKubeError, type KubeClient, ResourceApi } from '../../framework/kube/index.ts';
 import { explain } from '../../lib/errors.ts';
 import { named, ok, problem, type Verdict, warning } from '../finding.ts';
+import { findPoolKinds, poolsEffect, poolVerbs } from './address-pools.ts';
 import { checkMultus } from './multus.ts';
 
 /** Time limit, ample for a running server. */
@@ -128,10 +129,15 @@ export async function checkApiServer(
     const version = await findResourceVersion(client);
     // Some clouds report `36+`. A build that reports no version counts as a new one.
     const release = Number.parseInt(minor, 10);
-    const asked = permissionsOf(driver).filter(({ since = 0 }) => !(release < since));
+    const pools = await findPoolKinds(driver.driverName, client);
+    const ofPools = pools.served.map((kind) =>
+      permission(warning, 'netdra.dev', kind, poolVerbs[kind] ?? '', poolsEffect),
+    );
+    const asked = [...permissionsOf(driver).filter(({ since = 0 }) => !(release < since)), ...ofPools];
     const denied = await findDenied(client, asked);
+    const ofDefinitions = pools.verdicts.map((verdict) => named('address pools', verdict));
     const ofMultus = (await checkMultus(driver.driverName, client)).map((verdict) => named('Multus', verdict));
-    return [ok(`Kubernetes ${gitVersion}, resource.k8s.io/${version}`), ...denied, ...ofMultus];
+    return [ok(`Kubernetes ${gitVersion}, resource.k8s.io/${version}`), ...denied, ...ofDefinitions, ...ofMultus];
   } catch (error) {
     return [problem(explain(error), fixOf(error))];
   }

@@ -1,4 +1,5 @@
 export { type ApiAccess, openApiAccess } from './api-access.ts';
+export { servedVerbs } from './discovery.ts';
 export { isKubeError, KubeError, type KubeErrorCode, namespaceTerminating, retryPauseMs } from './errors.ts';
 export { FollowedList, type FollowedListOptions, firstAnswers, plainList } from './followed-list.ts';
 export {

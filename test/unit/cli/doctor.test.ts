@@ -315,6 +315,31 @@ describe('runDoctor, checking the API server', () => {
     expect(found).toEqual(expect.arrayContaining(needed));
   });
 
+  it('names what addresses of pools lack: permissions, and definitions once one is there or a class names a pool', async () => {
+    await using api = await ApiServer.start();
+    api.denyAccess({ verb: 'update', resource: 'networkaddressleases' });
+    expect((await askAbout(api)).slice(1)).toEqual([
+      'warning permissions: this account may not update networkaddressleases: claims with addressPool fail',
+    ]);
+    const kinds = ['networkaddresspools', 'networkaddresses', 'networkaddressleases'];
+    api.endDefinitions('missing', 'networkaddressleases');
+    const poolsOf = async () => {
+      using node = new BrokenNode({ options: { openKube: openKube(api) } });
+      return await node.findingOf('address pools');
+    };
+    expect(await poolsOf()).toMatchObject({
+      level: 'warning',
+      message: 'this cluster does not serve networkaddressleases: claims with addressPool fail',
+      fix: expect.stringContaining('addressPools.enabled'),
+    });
+    api.endDefinitions('missing', ...kinds);
+    expect(await poolsOf()).toBeUndefined();
+    const parameters = { apiVersion: 'netdra.dev/v1alpha1', kind: 'VFConfig', addressPool: { name: 'lan' } };
+    const config = [{ opaque: { driver: 'sriov.netdra.dev', parameters } }];
+    api.create({ kind: 'DeviceClass', metadata: { name: 'pool' }, spec: { config } } as never);
+    expect((await poolsOf())?.message).toContain(`does not serve ${kinds.join(', ')}:`);
+  });
+
   it("checks the permission to write the driver's own status entries if Kubernetes is 1.36 or newer", async () => {
     const verbs = ['associated-node:patch', 'arbitrary-node:patch'];
     const entries = { resource: 'resourceclaims/driver', name: 'sriov.netdra.dev' };
