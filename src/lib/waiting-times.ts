@@ -55,6 +55,8 @@ export const periods = {
   sliceRecheck: 300_000,
   /** Finds changes that the watch may have missed, or made while no watch is open. */
   deviceClasses: 60_000,
+  /** Until a deleted NetworkDevicePolicy counts: API servers take seconds to show that its definition is being deleted, too. */
+  policyDeletion: 10_000,
   /** Containers wait at the gate meanwhile. */
   waitingSandboxes: 1_000,
   /** Finds deleted network namespaces, whose VFs are back on the host. */

@@ -1,9 +1,11 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { V1CustomResourceDefinition } from '@kubernetes/client-node';
 import { afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { PolicyOrigin } from '../../../src/driver/devices/policy-file.ts';
 import { type NetworkDevicePolicy, PolicyObjects } from '../../../src/driver/policy/index.ts';
+import type { KubeApi, KubeError } from '../../../src/framework/kube/index.ts';
 import { systemClock } from '../../../src/lib/clock.ts';
 import { explain, NetdraError } from '../../../src/lib/errors.ts';
 import { textFiles } from '../../../src/lib/text-files.ts';
@@ -13,7 +15,8 @@ import type { ApiCluster, ApiUser } from './api-cluster.ts';
 const path = '/apis/netdra.dev/v1alpha1/networkdevicepolicies';
 const node = 'ruled';
 const head = { apiVersion: 'netdra.dev/v1alpha1', kind: 'NetworkDevicePolicy' };
-const settled = { timeout: 20_000, interval: 250 };
+/** A deletion counts after some seconds. */
+const settled = { timeout: 60_000, interval: 250 };
 let cluster: ApiCluster;
 let driver: ApiUser;
 
@@ -41,8 +44,18 @@ function follow(user: ApiUser, refuses: string[] = []) {
   const dir = mkdtempSync(join(tmpdir(), 'policy-'));
   const seen: (PolicyOrigin | undefined)[] = [];
   const logger = new RecordingLogger();
+  let discoveries = 0;
+  const kube: KubeApi = {
+    request: async (request) => {
+      const answer = await user.client.request<never>(request).finally(() => {
+        if (request.path === '/apis/netdra.dev/v1alpha1') discoveries++;
+      });
+      return answer;
+    },
+    watch: (request) => user.client.watch(request),
+  };
   const source = new PolicyObjects({
-    kube: user.client,
+    kube,
     node,
     clock: systemClock,
     logger,
@@ -63,6 +76,8 @@ function follow(user: ApiUser, refuses: string[] = []) {
     seen,
     logger,
     fault: () => fault,
+    /** How often it has read whether policies are still defined. */
+    discoveries: () => discoveries,
     async [Symbol.asyncDispose]() {
       clearInterval(timer);
       await source[Symbol.asyncDispose]();
@@ -126,6 +141,34 @@ export function describePolicyObjects(get: () => ApiCluster): void {
       await cluster.admin.client.request({ method: 'DELETE', path: `${path}/racks` });
       await expect.poll(() => own.seen.slice(2), settled).toEqual([undefined]);
       expect(own.logger.messages('warn')).toEqual([]);
+    });
+
+    it('stay in force when their definition is deleted, and they with it', async () => {
+      await using own = follow(driver);
+      await create('racks', { nodeSelector: {}, pfs: [] });
+      const inForce = { name: 'racks', generation: 1 };
+      await expect.poll(() => own.seen.at(-1), settled).toEqual(inForce);
+      const { client } = cluster.admin;
+      const definitions = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions';
+      const definition = `${definitions}/networkdevicepolicies.netdra.dev`;
+      const { metadata, ...rest } = await client.request<V1CustomResourceDefinition>({
+        method: 'GET',
+        path: definition,
+      });
+      await client.request({ method: 'DELETE', path: definition });
+      // The second question comes after the first answer.
+      await expect.poll(() => own.discoveries(), settled).toBeGreaterThan(1);
+      expect(own.seen.at(-1)).toEqual(inForce);
+      await expect
+        .poll(
+          () => client.request({ method: 'GET', path: definition }).catch((error: KubeError) => error.code),
+          settled,
+        )
+        .toBe('api-not-found');
+      const { name, annotations, labels } = metadata ?? {};
+      const body = { ...rest, status: undefined, metadata: { name, annotations, labels } };
+      await client.request({ method: 'POST', path: definitions, body });
+      await vi.waitFor(async () => expect(await answer({ nodeSelector: {} })).toBe('accepted'), settled);
     });
   });
 }

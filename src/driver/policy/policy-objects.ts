@@ -5,11 +5,14 @@ import {
   type KubeApi,
   type ObjectMeta,
   plainList,
+  servedVerbs,
 } from '../../framework/kube/index.ts';
+import { Background } from '../../lib/background.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { errnoCode, NetdraError } from '../../lib/errors.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { TextFiles } from '../../lib/text-files.ts';
+import { periods } from '../../lib/waiting-times.ts';
 import { type InventoryPolicy, policySpecSchema } from '../../node/inventory/index.ts';
 import { labelSelector } from '../api/class-config.ts';
 import { matches } from '../api/namespace-rules.ts';
@@ -17,7 +20,9 @@ import { networkDevicePolicySpec } from '../api/policy-object.ts';
 import { checkSchema } from '../api/schema-faults.ts';
 import { PolicyFile, type PolicySource, type PutInForce } from '../devices/policy-file.ts';
 
-const policiesPath = '/apis/netdra.dev/v1alpha1/networkdevicepolicies';
+const groupVersion = 'netdra.dev/v1alpha1';
+const plural = 'networkdevicepolicies';
+const policiesPath = `/apis/${groupVersion}/${plural}`;
 
 /** A policy object of the API server. */
 export interface NetworkDevicePolicy {
@@ -56,7 +61,10 @@ export class PolicyObjects implements PolicySource, AsyncDisposable {
   readonly #options: PolicyObjectsOptions;
   readonly #objects: FollowedList<NetworkDevicePolicy>;
   readonly #node: FollowedList<{ metadata: ObjectMeta }>;
+  readonly #background = new Background();
   #isStarted = false;
+  /** Whether the object in force was deleted, and its definition was not. */
+  #isDeleted = false;
   /** Current choice; `undefined`: not known yet. */
   #choice: StoredChoice | undefined;
   /** Source that is followed while no object is in force. */
@@ -84,7 +92,7 @@ export class PolicyObjects implements PolicySource, AsyncDisposable {
   }
 
   async [Symbol.asyncDispose]() {
-    for (const part of [this.#objects, this.#node]) await part[Symbol.asyncDispose]();
+    for (const part of [this.#background, this.#objects, this.#node]) await part[Symbol.asyncDispose]();
   }
 
   async #start(onChange: PutInForce): Promise<void> {
@@ -110,13 +118,39 @@ export class PolicyObjects implements PolicySource, AsyncDisposable {
     const [only, ...others] = selecting;
     let fault: NetdraError | undefined;
     if (only === undefined) {
-      if (this.#choice === undefined || this.#choice.name !== undefined) this.#keep({});
+      const { name, uid } = this.#choice ?? {};
+      if (this.#choice === undefined || (name !== undefined && this.#isReleased(objects, uid))) this.#keep({});
     } else if (others.length > 0) {
       const names = selecting.map(nameOf).join(', ');
       const hint = 'change a nodeSelector or delete one of them';
       fault = new NetdraError('policy-refused', `several NetworkDevicePolicies select this node: ${names}`, { hint });
     } else fault = this.#accept(only, onChange);
     return fault ?? this.#refusedRead();
+  }
+
+  /**
+   * Returns whether the object in force selects other nodes now, or was deleted. It stays in force if its definition is
+   * deleted: then the API server deletes all objects first, one by one, as a user does.
+   */
+  #isReleased(objects: ReadonlyMap<string, NetworkDevicePolicy>, uid: string | undefined): boolean {
+    if (this.#isDeleted || [...objects.values()].some(({ metadata }) => (metadata.uid ?? '') === uid)) return true;
+    void this.#background.run('', (signal) => this.#confirmDeletion(signal));
+    return false;
+  }
+
+  async #confirmDeletion(signal: AbortSignal): Promise<void> {
+    const { kube, clock, logger, random } = this.#options;
+    await clock.sleep(periods.policyDeletion * (1 + random()), signal);
+    try {
+      const verbs = (await servedVerbs(kube, groupVersion, { signal })).get(plural) ?? [];
+      this.#isDeleted = verbs.includes('create');
+    } catch (err) {
+      signal.throwIfAborted();
+      logger.warn(
+        { err },
+        'cannot read whether NetworkDevicePolicies are still defined; the deleted one stays in force',
+      );
+    }
   }
 
   #accept(object: NetworkDevicePolicy, onChange: PutInForce): NetdraError | undefined {
@@ -165,6 +199,7 @@ export class PolicyObjects implements PolicySource, AsyncDisposable {
   #keep(choice: StoredChoice): void {
     const { files, statePath, logger } = this.#options;
     this.#choice = choice;
+    this.#isDeleted = false;
     try {
       files.replace(statePath, `${JSON.stringify(choice)}\n`);
     } catch (err) {

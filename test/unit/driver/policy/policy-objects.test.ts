@@ -5,6 +5,7 @@ import type { PolicyOrigin } from '../../../../src/driver/devices/policy-file.ts
 import { type NetworkDevicePolicy, PolicyObjects } from '../../../../src/driver/policy/index.ts';
 import { NetdraError } from '../../../../src/lib/errors.ts';
 import { textFiles } from '../../../../src/lib/text-files.ts';
+import { periods } from '../../../../src/lib/waiting-times.ts';
 import type { InventoryPolicy } from '../../../../src/node/inventory/index.ts';
 import { itWith } from '../../../doubles/it-with.ts';
 import { startKubeBench } from '../../../doubles/kube-bench.ts';
@@ -65,6 +66,12 @@ const it = itWith(startBench);
 const until = (follow: () => Promise<unknown>, check: (fault: unknown) => void) =>
   vi.waitFor(async () => check(await follow()), { timeout: 5_000, interval: 5 });
 
+/** Lets the time pass after which a deleted object counts, if its definition is still there. */
+async function confirmDeletion(own: Awaited<ReturnType<typeof startBench>>, follow: () => Promise<unknown>) {
+  await until(follow, () => expect(own.clock.sleeping()).toContain(periods.policyDeletion));
+  own.clock.advance(periods.policyDeletion);
+}
+
 describe('PolicyObjects', () => {
   it('applies the object that selects the node, each generation once', async ({ own }) => {
     own.writeFile();
@@ -93,6 +100,7 @@ describe('PolicyObjects', () => {
     own.api.create(policyOf('a'));
     await until(follow, () => expect(own.seen).toHaveLength(2));
     own.api.delete(kind, 'a');
+    await confirmDeletion(own, follow);
     await until(follow, () => expect(own.seen).toHaveLength(3));
     const ofFile = ['of-file', { source: own.filePath }];
     expect(own.seen).toEqual([ofFile, ['a', { name: 'a', generation: 1 }], ofFile]);
@@ -106,6 +114,7 @@ describe('PolicyObjects', () => {
     const follow = own.open(own.filePath);
     await follow();
     own.api.delete(kind, 'a');
+    await confirmDeletion(own, follow);
     await until(follow, (fault) => expect(fault).toMatchObject({ code: 'policy-invalid' }));
     expect(own.seen).toHaveLength(1);
     // As without objects, a driver that starts with it does not start.
@@ -194,6 +203,27 @@ describe('PolicyObjects', () => {
     await expect(own.open(own.filePath)()).rejects.toMatchObject({ code: 'policy-unread', retriable: false });
     expect(own.seen).toHaveLength(2);
   });
+
+  it.each(['terminating', 'missing'] as const)(
+    'keeps the object in force if it is deleted with its CustomResourceDefinition, which is %s',
+    async (state) => {
+      await using own = await startBench();
+      own.writeFile();
+      own.api.create(policyOf('a'));
+      const follow = own.open(own.filePath);
+      await follow();
+      own.api.endDefinitions(state, 'networkdevicepolicies');
+      own.api.delete(kind, 'a');
+      const asked = () => own.api.requests(({ path }) => path === '/apis/netdra.dev/v1alpha1').length;
+      // The second time comes after the first answer.
+      for (const times of [1, 2]) {
+        await confirmDeletion(own, follow);
+        await vi.waitFor(() => expect(asked()).toBe(times));
+      }
+      await follow();
+      expect(own.seen).toEqual([['a', { name: 'a', generation: 1 }]]);
+    },
+  );
 
   it('keeps the object in force if the CustomResourceDefinition is removed', async ({ own }) => {
     own.api.create(policyOf('a'));
