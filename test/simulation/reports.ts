@@ -241,11 +241,6 @@ export class Reports {
     isUnchanged: boolean,
   ): string[] {
     const own = devices.filter(({ adminAccess }) => !adminAccess);
-    // A pod may have moved a VF away.
-    const isWhole = own.every(({ device }) => {
-      const link = this.#node.hardware.vfs.find((each) => each.name === device)?.link;
-      return link === undefined || link.namespace === network;
-    });
     const claims = this.#node.claimsOf(pod);
     const far = farVfs(
       pod.plan.cpus,
@@ -255,8 +250,10 @@ export class Reports {
       const vf = this.#node.hardware.vfs.find((each) => each.name === device);
       const found = entries.filter((entry) => entry.device === device);
       const link = isUnchanged ? vf?.link?.used : undefined;
+      // A pod may have moved this VF away, and the claim's others are reported as they are.
+      const isThere = vf?.link === undefined || vf.link.namespace === network;
       const expected = [
-        isWhole ? 'True' : 'False',
+        isThere ? 'True' : 'False',
         vf?.pciAddress,
         ...(pod.plan.cpus.length === 0 ? [] : [far.some(({ name }) => name === device) ? 'False' : 'True']),
         ...(link === undefined ? [] : [link.name, link.hardwareAddress, [...link.addresses.keys()].sort().join()]),
