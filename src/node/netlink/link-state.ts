@@ -269,7 +269,10 @@ async function restoreAddresses(connection: LinkStateConnection, index: number, 
 /** Groups in the order of their possible dependencies. */
 const ethtoolGroups = ['privateFlags', 'channels', 'rings', 'coalescing', 'pause', 'features'] as const;
 
-/** Sets the differing values, among those that the driver still has. */
+/**
+ * Sets the differing values, among those that the driver still has. A value that another version stored with another type
+ * is left: it has lost what it stood for.
+ */
 async function restoreEthtool(
   ethtool: LinkEthtool,
   index: number,
@@ -277,7 +280,7 @@ async function restoreEthtool(
   now: EthtoolValues,
   before: EthtoolValues,
 ): Promise<void> {
-  const known = Object.entries(before).filter(([name]) => name in now);
+  const known = Object.entries(before).filter(([name, value]) => typeof value === typeof now[name]);
   const set = (values: EthtoolValues) => ethtool.set(index, group, values);
   if (group === 'coalescing') {
     const read = async () => (await ethtool.read(index))[group] ?? {};

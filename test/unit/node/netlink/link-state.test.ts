@@ -52,6 +52,19 @@ it.each([[['one']], [['one', 'two']]])('scrubLink removes the alternative names 
 });
 
 describe('restoreLinkState', () => {
+  it('leaves a setting whose stored value has another type than the value that is read', async () => {
+    const { index } = card.link(0)!;
+    const link = await readLinkState(card.host, index);
+    const sets: unknown[] = [];
+    const ethtool = {
+      read: async () => ({ rings: { rx: 64, tcpDataSplit: 1 } }),
+      set: async (...set: unknown[]) => void sets.push(set),
+    };
+    const before = { ...link, ethtool: { rings: { rx: 256, tcpDataSplit: true } } };
+    expect(await restoreLinkState(card.host, index, before, ethtool)).toEqual([]);
+    expect(sets).toEqual([[index, 'rings', { rx: 256 }]]);
+  });
+
   it.each([
     ['accepts', 'the link', []],
     ['reports', 'another link', ['altNames']],
