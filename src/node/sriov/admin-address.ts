@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { type FunctionLinks, type LinkStateConnection, NetlinkError } from '../netlink/index.ts';
 import { SriovError } from './errors.ts';
-import { noAddress, type VfPropertiesWanted } from './property-values.ts';
+import { noAddress } from './property-values.ts';
 import type { VfProperties } from './vf-properties.ts';
 import type { VfAddress, VfSnapshot } from './vf-snapshot.ts';
 
@@ -15,7 +15,6 @@ interface Parts {
  * Restores an administrative address. The address that the PF reports may be the VF's own, to which its interface can
  * return: setting it through the PF would make it administrative, and no later pod could choose another. If it is
  * administrative, the interface accepts no other address.
- * @param changed settings of the claim that were made through the PF
  * @returns the address that stays administrative, if the PF refuses to remove it
  * @throws as `VfProperties.set`
  */
@@ -23,7 +22,6 @@ export async function restoreAdminAddress(
   { host, links, properties }: Parts,
   address: VfAddress,
   { vf: { hardwareAddress: wanted }, link: before }: VfSnapshot,
-  changed: VfPropertiesWanted,
 ): Promise<string | undefined> {
   if (wanted === undefined) return undefined;
   const present = async () => (await properties.read(address)).hardwareAddress;
@@ -39,10 +37,8 @@ export async function restoreAdminAddress(
   } catch (error) {
     if (wanted !== noAddress || !isRemovalRefused(error)) throw error;
   }
-  // At least the next pod must not have the claim's.
-  const now = await present();
-  const isOfClaim = now === undefined || now === changed.hardwareAddress?.toLowerCase();
-  const own = before?.hardwareAddress ?? (isOfClaim ? randomAddress() : now);
+  // The next pod must not have the one that the claim set, or that a trusted pod chose.
+  const own = before?.hardwareAddress ?? randomAddress();
   await properties.set(address, { hardwareAddress: own });
   return own;
 }

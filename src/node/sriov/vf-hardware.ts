@@ -156,7 +156,7 @@ export class VfHardware {
     let keptAddress: string | undefined;
     await step('vf', async () => {
       const parts = { host: this.#host, links: this.#links, properties: this.#properties };
-      if (isReported()) keptAddress = await restoreAdminAddress(parts, address, before, changed);
+      if (isReported()) keptAddress = await restoreAdminAddress(parts, address, before);
     });
     if (keptAddress !== undefined) this.#options.onAddressKept?.(pciAddress, keptAddress);
     if (isPresent) await step('driver', () => this.#restoreDriver(address, before, reset));
