@@ -61,6 +61,8 @@ describe('promtool', () => {
     ['90 days has 8 left', 90 * 24 * hour, 8 * 24 * hour, []],
     ['a day has 7 hours left, and later 5', 24 * hour, 7 * hour, []],
     ['a day has 3 hours left, and later 1', 24 * hour, 3 * hour, ['NetdraCertificateExpires']],
+    ['8 hours has 130 minutes left, and later 10', 8 * hour, (13 / 6) * hour, ['NetdraCertificateExpires']],
+    ['an hour expires', hour, 2 * hour, ['NetdraCertificateExpires']],
   ])('fires on each node, and not for many nodes, while their certificate of %s', (_, lifetime, expiry, alerts) => {
     const series = ['worker-1', 'worker-2', 'worker-3', 'worker-4'].flatMap((node) => {
       const labels = `job="netdra", instance="${node}:9797", node="${node}"`;
