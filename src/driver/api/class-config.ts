@@ -51,7 +51,9 @@ const limits = z
     addressPools: z
       .array(poolLabel)
       .max(64)
-      .describe('Allowed values of addressPool.name in claims, if the class makes it overridable. Closes `addresses`.')
+      .describe(
+        'Allowed values of addressPool.name in claims, if it is overridable. Closes other ways to choose addresses.',
+      )
       .optional(),
     addressRanges: z.array(network).max(64).describe('Networks that must contain the addresses of claims.').optional(),
     routes: z

@@ -93,11 +93,11 @@ export function checkClaimConfig(
       hint: 'an administrator can set the field in the DeviceClass, list it in its field `overridable`, or open it to all claims with --open-claim-fields',
     });
   }
-  const unlimited = chosenElsewhere.find(({ field, isAsked }) => {
+  const unlimited = chosenElsewhere.filter(({ field, isAsked }) => {
     return isAsked(config) && fieldOf(merged, field) === undefined && !opened.has(field);
   });
   for (const each of limits) {
-    if (unlimited !== undefined) checkElsewhere(claim, each, unlimited);
+    for (const choice of unlimited) checkElsewhere(claim, each, choice);
     checkConfigLimits(claim, config, each);
   }
   checkRoutes(claim, config, limits, nodeNetworks);
@@ -174,8 +174,9 @@ function isClosed(
  * not apply to them.
  */
 function checkElsewhere(claim: AllocatedClaim, limits: ClassLimits, { field, what }: (typeof chosenElsewhere)[number]) {
-  const limit = (['addressRanges', 'maxAddresses', 'routes', 'maxRoutes'] as const).find(
-    (each) => limits[each] !== undefined,
+  const limit = (['addressRanges', 'maxAddresses', 'routes', 'maxRoutes', 'addressPools'] as const).find(
+    // A pool that the claim names is checked by itself.
+    (each) => limits[each] !== undefined && (each !== 'addressPools' || field !== 'addressPool.name'),
   );
   if (limit === undefined) return;
   const hint = `an administrator can set ${field} in the DeviceClass, or list it in its field \`overridable\``;

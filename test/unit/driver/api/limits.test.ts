@@ -5,18 +5,21 @@ import { resolve } from './claim-with.ts';
 describe('class limits', () => {
   const limited = (limits: object) => fromClass({ overridable: ['vf.vlan'], limits });
 
-  it.each([{ addressRanges: ['192.0.2.0/24'] }, { maxAddresses: 1 }, { routes: [] }, { maxRoutes: 0 }])(
-    'reject delegating %j to another component, unless the class allows it',
-    (limits) => {
-      const [limit] = Object.keys(limits);
-      expect(() => resolve([fromClass({ limits }), fromClaim({ attach: 'observe' })])).toThrow(
-        `claim default/fast-net sets attach to observe, with which another component chooses addresses and routes, and limits.${limit}`,
-      );
-      const allowed = [fromClass({ limits, overridable: ['attach'] }), fromClass({ limits, attach: 'observe' })];
-      for (const each of allowed)
-        expect(resolve([each, fromClaim({ attach: 'observe' })])).toEqual({ attach: 'observe' });
-    },
-  );
+  it.each([
+    { addressRanges: ['192.0.2.0/24'] },
+    { maxAddresses: 1 },
+    { routes: [] },
+    { maxRoutes: 0 },
+    { addressPools: ['lan'] },
+  ])('reject delegating %j to another component, unless the class allows it', (limits) => {
+    const [limit] = Object.keys(limits);
+    expect(() => resolve([fromClass({ limits }), fromClaim({ attach: 'observe' })])).toThrow(
+      `claim default/fast-net sets attach to observe, with which another component chooses addresses and routes, and limits.${limit}`,
+    );
+    const allowed = [fromClass({ limits, overridable: ['attach'] }), fromClass({ limits, attach: 'observe' })];
+    for (const each of allowed)
+      expect(resolve([each, fromClaim({ attach: 'observe' })])).toEqual({ attach: 'observe' });
+  });
 
   it.each([
     ['ipam', { ipam: { type: 'static' } }],
@@ -25,12 +28,13 @@ describe('class limits', () => {
   ] as const)(
     'reject delegating to plugins with the operator-opened %s, unless the class allows it',
     (field, fields) => {
-      const limits = { addressRanges: ['192.0.2.0/24'] };
-      expect(() => resolve([fromClass({ limits }), fromClaim(fields)], [field])).toThrow(
-        `claim default/fast-net sets ${field}, with which plugins choose addresses and routes, and limits.addressRanges`,
-      );
-      const allowed = [fromClass({ limits, overridable: [field] }), fromClass({ limits, ...fields })];
-      for (const each of allowed) expect(resolve([each, fromClaim(fields)], [field])).toEqual(fields);
+      for (const limits of [{ addressRanges: ['192.0.2.0/24'] }, { addressPools: ['lan'] }]) {
+        expect(() => resolve([fromClass({ limits }), fromClaim(fields)], [field])).toThrow(
+          `claim default/fast-net sets ${field}, with which plugins choose addresses and routes, and limits.${Object.keys(limits)}`,
+        );
+        const allowed = [fromClass({ limits, overridable: [field] }), fromClass({ limits, ...fields })];
+        for (const each of allowed) expect(resolve([each, fromClaim(fields)], [field])).toEqual(fields);
+      }
       expect(resolve([fromClass({ limits: { maxDevices: 1 } }), fromClaim(fields)], [field])).toEqual(fields);
     },
   );
@@ -61,6 +65,13 @@ describe('class limits', () => {
     const past = fromClaim({ addresses: ['192.0.2.7/24'] });
     expect(() => resolve([fromClass({ limits: named, overridable }), past])).toThrow(
       'claim default/fast-net may not set addresses',
+    );
+    expect(
+      resolve([fromClass({ limits: { addressPools: ['lan'] } }), fromClaim(fields)], ['addressPool.name']),
+    ).toEqual(fields);
+    const observed = fromClaim({ ...fields, attach: 'observe' });
+    expect(() => resolve([fromClass({ limits: { addressPools: ['lan'] } }), observed], ['addressPool.name'])).toThrow(
+      'claim default/fast-net sets attach to observe, with which another component chooses addresses and routes, and limits.addressPools',
     );
     const both = [...overridable, 'addresses'];
     expect(resolve([fromClass({ limits: named, overridable: both }), past])).toEqual({ addresses: ['192.0.2.7/24'] });
