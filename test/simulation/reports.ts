@@ -246,12 +246,16 @@ export class Reports {
       pod.plan.cpus,
       claims.flatMap((each) => this.#node.hardware.allocatedTo(each)),
     );
-    return own.flatMap(({ device }) => {
-      const vf = this.#node.hardware.vfs.find((each) => each.name === device);
+    const vfOf = (device: string) => this.#node.hardware.vfs.find(({ name }) => name === device);
+    return own.flatMap(({ device, request }) => {
+      const vf = vfOf(device);
       const found = entries.filter((entry) => entry.device === device);
       const link = isUnchanged ? vf?.link?.used : undefined;
-      // A pod may have moved this VF away, and the claim's others are reported as they are.
-      const isThere = vf?.link === undefined || vf.link.namespace === network;
+      // A pod may have moved a VF away. All VFs of its request have no metadata then; other requests are reported as they are.
+      const isThere = own.every((each) => {
+        const place = vfOf(each.device)?.link?.namespace;
+        return each.request !== request || place === undefined || place === network;
+      });
       const expected = [
         isThere ? 'True' : 'False',
         vf?.pciAddress,
