@@ -2,11 +2,12 @@ import type { ContainerAdjustment } from './handlers.ts';
 import { StatusCode, TtrpcError } from './ttrpc/status.ts';
 import type { WireAdjustments } from './wire.ts';
 
-/** Beginning of a variable's name, or of a mount's destination, that a plugin removes. Source: NRI `IsMarkedForRemoval`. */
+/** Prefix that marks a variable's name or a mount's destination for removal. Source: NRI `IsMarkedForRemoval`. */
 export const removalMark = '-';
 
 /**
- * Returns the adjustment for the runtime. A removal before an addition releases what an earlier plugin has claimed.
+ * Encodes an adjustment for the runtime. With `overrides`, removes each variable and mount before adding it, which releases the
+ * claim of an earlier plugin on it.
  * @throws TtrpcError `invalidArgument`
  */
 export function encodeAdjustment(adjustment: ContainerAdjustment): WireAdjustments {
@@ -25,8 +26,8 @@ export function encodeAdjustment(adjustment: ContainerAdjustment): WireAdjustmen
 }
 
 /**
- * Checks what Go's decoder or the runtime would refuse with an error that names neither plugin nor field, or take for
- * something else.
+ * Rejects values that Go's decoder or the runtime would misinterpret, or would refuse with an error that names neither plugin
+ * nor field.
  * @throws TtrpcError `invalidArgument`
  */
 function check({ env = [], mounts = [] }: ContainerAdjustment): void {
@@ -45,7 +46,10 @@ function check({ env = [], mounts = [] }: ContainerAdjustment): void {
   }
 }
 
-/** Returns whether it can be sent: half a surrogate pair is not UTF-8, and Linux has no NUL in variables and paths. */
+/**
+ * Returns whether the runtime can receive and use the text: half a surrogate pair is not UTF-8, and Linux forbids NUL in
+ * variables and paths.
+ */
 function isText(value: unknown): value is string {
   return typeof value === 'string' && value.isWellFormed() && !value.includes('\0');
 }

@@ -5,17 +5,20 @@ import type { WireContainer } from './wire.ts';
 const states = ['unknown', 'created', 'paused', 'running', 'stopped'] as const;
 export type ContainerState = (typeof states)[number];
 
-/** A container as the runtime reports it when a plugin connects. Fields that the runtime omits are empty, never absent. */
+/**
+ * A container as the runtime reports it to `synchronize` and `createContainer`. Fields that the runtime omits are empty, never
+ * absent.
+ */
 export interface Container {
   id: string;
-  /** `PodSandbox.id` of the pod it belongs to. */
+  /** `PodSandbox.id` of the pod that the container belongs to. */
   podSandboxId: string;
   name: string;
   state: ContainerState;
   labels: Record<string, string>;
   annotations: Record<string, string>;
   args: string[];
-  /** As `NAME=value`. */
+  /** Environment variables as `NAME=value`. */
   env: string[];
   mounts: { destination: string; type: string; source: string; options: string[] }[];
   /** OCI hooks that run on the host before the container's root is entered, CDI's among them. */
@@ -30,8 +33,8 @@ export interface Container {
   /** PID on the host; 0 if the container is not running. */
   pid: number;
   /**
-   * Times of creation, start and end in nanoseconds since 1970, rounded to the precision of a number (some 200 ns); each is
-   * 0 until it has happened.
+   * Time of creation in nanoseconds since 1970, rounded to the precision of a JavaScript number (some 200 ns); 0 until it has
+   * happened. Start and end have the same form.
    */
   createdAtNs: number;
   startedAtNs: number;

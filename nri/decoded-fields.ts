@@ -1,24 +1,25 @@
 import { FieldReader, Prefixes } from './field-reader.ts';
 
-/** Which fields of pods and containers are decoded. */
+/** Selection of the fields of pods and containers that are decoded. */
 export interface DecodeOptions {
-  /** Fields that are skipped, and empty for the handlers. */
+  /** Fields that are not decoded; handlers see them empty. */
   omit?: readonly OmittedField[];
   /**
-   * Prefixes of variables. `env` of a container then has only variables that begin with one of them, as `NAME=` without
-   * the value: at most 300 for each prefix, and the first 64 bytes of a longer name. Absent: all variables.
+   * Prefixes of the environment variables that the handlers need. `env` then holds only variables with one of these prefixes,
+   * as `NAME=` without the value: at most 300 for each prefix, and only the first 64 bytes of a longer name. Absent: all
+   * variables.
    */
   envNames?: readonly string[];
   /**
-   * Prefixes of paths on the host. `mounts` of a container then has only those whose source begins with one of them, and
-   * none if the container has more than 1,000 mounts. Absent: all mounts.
+   * Prefixes of the host paths that the handlers need. `mounts` then holds only mounts whose source has one of these prefixes,
+   * and none if the container has more than 1,000 mounts. Absent: all mounts.
    */
   mountSources?: readonly string[];
 }
 
 export type OmittedField = 'labels' | 'annotations' | 'args';
 
-/** Removes what is not decoded from an encoded message, without decoding it. */
+/** Removes the unselected fields from an encoded message, without decoding it. */
 export type Trim = (message: Buffer) => Buffer;
 
 const mostNames = 300;
@@ -26,7 +27,7 @@ const mostNameBytes = 64;
 const mostMounts = 1_000;
 const equalsSign = '='.charCodeAt(0);
 
-/** What happens to a field of a message; fields without a plan are kept. */
+/** Treatment of a field of a message; fields without a plan are kept. */
 type FieldPlan = 'drop' | Prefixes | { sources: Prefixes } | { fields: Plan };
 type Plan = ReadonlyMap<number, FieldPlan>;
 
@@ -38,8 +39,8 @@ const mountsField = 9;
 const sourceField = 3;
 
 /**
- * Returns the trim of messages with pods and containers in these fields.
- * @param fields numbers of the fields, as in `nri.proto`
+ * Returns the function that trims messages to the selected fields.
+ * @param fields numbers of the fields that hold a pod and a container, as in `nri.proto`
  */
 export function createTrim(
   { omit = [], envNames, mountSources }: DecodeOptions,
@@ -59,7 +60,7 @@ export function createTrim(
   return (message) => (isWhole ? message : new Trimmed(message, plan).bytes);
 }
 
-/** A copy of the kept fields. Bytes that are no field are kept, so that the decoder rejects them. */
+/** A trimmed copy of a message. Keeps bytes that form no valid field, so that the decoder rejects them. */
 class Trimmed {
   readonly #message: Buffer;
   readonly #kept: Buffer;
@@ -89,7 +90,7 @@ class Trimmed {
       else if (++mountCount > mostMounts) reader.skipAlike();
       else if (this.#hasSource(reader, what.sources)) mounts.push([reader.start, reader.end]);
     }
-    // Not some of them: a handler could take the others for absent.
+    // All mounts or none: from a part of them, a handler would conclude that the others do not exist.
     if (mountCount <= mostMounts) for (const [start, end] of mounts) this.#copy(start, end);
     this.#copy(reader.start, limit);
   }
@@ -101,7 +102,7 @@ class Trimmed {
     this.#setLength(kept, end - body);
   }
 
-  /** @returns the prefixes that are still sought */
+  /** Copies the name of a variable that has a wanted prefix. @returns the prefixes whose limit of names is not reached */
   #name(reader: FieldReader, prefixes: Prefixes, counts: Map<Buffer, number>): Prefixes {
     const { start, body, end } = reader;
     const prefix = prefixes.find(this.#message, body, end);
@@ -132,9 +133,9 @@ class Trimmed {
   }
 
   /**
-   * Writes the new length of a copied field over the earlier one, which takes as many bytes or more: leading zeros are
-   * valid in a varint.
-   * @param body where the content starts in the copy
+   * Overwrites the length of a copied field. The former length took as many bytes or more: the new one is padded to them, as
+   * varints may be.
+   * @param body offset of the field's content in the copy
    */
   #setLength(body: number, earlier: number): void {
     let rest = this.#length - body;

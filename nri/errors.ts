@@ -2,7 +2,7 @@ import { inspect } from 'node:util';
 
 export interface NriErrorDetails {
   cause?: unknown;
-  /** What the user can do about the error, as a clause. */
+  /** Remedy for the user, as a clause. */
   hint?: string;
 }
 

@@ -10,7 +10,7 @@ export type EventName = keyof typeof SubscribedEvent;
 
 export const eventNames = Object.keys(SubscribedEvent) as EventName[];
 
-/** The name of an event by its number; `undefined` for events that are not handled here. */
+/** Returns the name of the event with this number; `undefined` for events that the library does not handle. */
 export function podEventName(event: number): PodEventName | undefined {
   return podEventNames.find((name) => PodEvent[name] === event);
 }

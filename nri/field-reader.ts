@@ -1,7 +1,7 @@
-/** Texts that contents of fields may begin with. */
+/** A set of prefixes, to match against the contents of fields. */
 export class Prefixes {
   readonly #all: readonly Buffer[];
-  /** Those that a content with this first byte may have. */
+  /** Prefixes to compare, by the first byte of the content. */
   readonly #byInitial: readonly Buffer[][];
 
   constructor(all: readonly Buffer[]) {
@@ -13,7 +13,7 @@ export class Prefixes {
     return new Prefixes(this.#all.filter((each) => each !== prefix));
   }
 
-  /** @returns the prefix of the content between two offsets, if any */
+  /** Returns the prefix with which the content between two offsets begins, if any. */
   find(bytes: Buffer, body: number, end: number): Buffer | undefined {
     const candidates = this.#byInitial[bytes[body]!];
     if (candidates === undefined) return undefined;
@@ -28,7 +28,7 @@ export class Prefixes {
   }
 }
 
-/** Weight of the last byte of the longest varint, which has ten. */
+/** Weight of the tenth byte of a varint, which is the last one that it can have. */
 const longestFactor = 2 ** 63;
 
 /**
@@ -39,16 +39,16 @@ export class FieldReader {
   readonly #bytes: Buffer;
   readonly #limit: number;
   #offset: number;
-  /** Of the present field, or of the bytes that are no field. */
+  /** Offset of the present field, or of the first byte that belongs to no valid field. */
   start: number;
   number = 0;
   wireType = 0;
-  /** Where its content starts, after the length if it has one. */
+  /** Offset of the field's content, after the length if the field has one. */
   body: number;
-  /** Where it ends. */
+  /** Offset behind the field. */
   end: number;
 
-  /** @param start offset of the message in `bytes`; `limit` is its end */
+  /** Creates a reader. @param start offset of the message in `bytes` @param limit offset behind the message */
   constructor(bytes: Buffer, start = 0, limit = bytes.length) {
     this.#bytes = bytes;
     this.#limit = limit;
@@ -58,7 +58,7 @@ export class FieldReader {
     this.end = start;
   }
 
-  /** Goes to the next field. @returns `false` at the end, and where no field can be read: there `start` is before the end */
+  /** Goes to the next field. @returns `false` at the end, or at an invalid field: `start` is then before the end */
   next(): boolean {
     this.start = this.end;
     if (this.start >= this.#limit) return false;
@@ -80,8 +80,8 @@ export class FieldReader {
   }
 
   /**
-   * Skips the following fields of the same number, up to one that `stops` or is longer than 127 bytes. One loop without
-   * calls: messages have up to a million such fields.
+   * Skips the following fields with the same number. Ends before a field whose content `stops` matches, or that is longer than
+   * 127 bytes. One loop without calls: messages have up to a million such fields.
    */
   skipAlike(stops?: Prefixes): void {
     const [bytes, limit, tag] = [this.#bytes, this.#limit, this.#bytes[this.start]!];
@@ -105,7 +105,7 @@ export class FieldReader {
       value += (byte & 0x7f) * factor;
       if (byte < 0x80) return value;
     }
-    // Cut off, or longer than any number: beyond the limit.
+    // The varint is cut off or too long: an offset beyond the limit makes `next` return `false`.
     this.#offset = this.#limit + 1;
     return value;
   }

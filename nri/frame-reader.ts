@@ -15,7 +15,7 @@ export class FrameReader {
   readonly #format: FrameFormat;
   readonly #header: Buffer;
   #body: Buffer | undefined;
-  /** Bytes received of the header, or of the body once the header is complete. */
+  /** Received bytes of the header; of the body once the header is complete. */
   #filledBytes = 0;
   #skipBytes = 0;
 
@@ -25,7 +25,9 @@ export class FrameReader {
   }
 
   /**
-   * @param onFrame called for each frame that `chunk` completes, in order; the header is overwritten later, the body is not
+   * Reads the next bytes of the stream.
+   * @param onFrame called in order for each frame that `chunk` completes. The header's memory is reused for the next frame, the
+   * body's is not
    * @param onTooLong called when a header announces a body over the limit, before memory is allocated; the body is skipped
    */
   push(
@@ -50,7 +52,7 @@ export class FrameReader {
     }
   }
 
-  /** @returns the offset of the first byte not taken */
+  /** Copies bytes from `chunk` until `target` is full. @returns the offset of the first byte not copied */
   #fill(target: Buffer, chunk: Uint8Array, offset: number): number {
     const end = Math.min(chunk.length, offset + target.length - this.#filledBytes);
     target.set(chunk.subarray(offset, end), this.#filledBytes);

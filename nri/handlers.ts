@@ -9,26 +9,26 @@ export interface CallContext {
   signal: AbortSignal;
 }
 
-/** @throws any error: the runtime reports its message as the reason of the refusal, and the plugin stays connected */
+/** Handles an event of a pod. Any error refuses the event: the runtime reports its message, and the plugin stays connected. */
 export type PodHandler = (pod: PodSandbox, context: CallContext) => void | Promise<void>;
 
 /** Changes that the runtime makes to a container before it creates it. */
 export interface ContainerAdjustment {
   /**
-   * Environment variables. Each replaces a variable of the container that has the same name, which cannot begin with `-`:
-   * for NRI that is a removal.
+   * Environment variables. Each replaces the container's variable of that name. Names cannot begin with `-`, with which NRI
+   * marks a removal.
    */
   env?: { name: string; value: string }[];
   /** Mounts. Each replaces a mount of the container that has the same destination. */
   mounts?: Container['mounts'];
   /**
-   * Whether they also replace those of plugins that the runtime has asked before. Otherwise it refuses the container, even if
-   * that plugin is another instance of this one, as in a rolling update.
+   * Whether these variables and mounts also replace the ones that another plugin, called earlier, has set. Without it, the
+   * runtime refuses the container, even if the other plugin is a second instance of this one, as in a rolling update.
    */
   overrides?: boolean;
 }
 
-/** Like a `PodHandler`; the container is described as the runtime is about to create it. @returns changes, if any */
+/** Handles the creation of a container, as `PodHandler` does for pods. @returns changes to the container, if any */
 export type ContainerHandler = (
   pod: PodSandbox,
   container: Container,
@@ -46,29 +46,32 @@ export interface PluginHandlers {
    */
   configure?(runtime: RuntimeInfo, config: string): void | Promise<void>;
   /**
-   * Receives the existing pods and containers, once for each connection. The runtime has already been answered: the handler
-   * may take its time, pod events can arrive meanwhile, and an error is only logged. Not called in a process that a runtime
-   * with NRI before v0.7 (containerd up to 1.7.25) started itself.
-   * @param context `signal` aborts when the connection is lost: the next one has a newer list, whose call does not wait for
-   * this one
+   * Receives the existing pods and containers, once for each connection. The runtime has already been answered: the handler may
+   * take its time, pod events can arrive meanwhile, and an error is only logged. Not called in a process that a runtime with
+   * NRI before v0.7 (containerd up to 1.7.25) started itself.
+   * @param context `signal` aborts when the connection is lost. The next connection calls the handler again, with a newer list
+   * and without waiting for this call
    */
   synchronize?(pods: PodSandbox[], containers: Container[], context: { signal: AbortSignal }): void | Promise<void>;
-  /** The sandbox exists, with its network, and has no container yet. An error keeps the pod from starting. */
+  /** Handles a new sandbox, which has its network but no container yet. An error keeps the pod from starting. */
   runPodSandbox?: PodHandler;
-  /** containerd ignores an error; CRI-O then does not stop the pod, and the kubelet retries. */
+  /**
+   * Handles the stop of a pod. containerd ignores an error. CRI-O does not stop the pod after an error, and the kubelet
+   * retries.
+   */
   stopPodSandbox?: PodHandler;
-  /** Runtimes ignore errors. */
+  /** Handles the removal of a sandbox. Runtimes ignore errors. */
   removePodSandbox?: PodHandler;
   /**
-   * A container is about to be created. An error refuses it, and the kubelet retries with the message as its reason. The
-   * runtime refuses a container if two plugins change the same variable or mount without `overrides`. A subscription costs one call for every
-   * container of the node.
+   * Handles a container that is about to be created. An error refuses it, and the kubelet retries with the message as its
+   * reason. The runtime refuses a container if two plugins change the same variable or mount without `overrides`. A
+   * subscription costs one call for every container of the node.
    */
   createContainer?: ContainerHandler;
   connected?(runtime: RuntimeInfo): void;
   /**
-   * The connection has ended; events are lost until the next one. Called only after `connected`. `error` is the failure, if
-   * any.
+   * Called when the connection has ended, if `connected` was called before. Events are lost until the next connection. `error`
+   * is the failure, if any.
    */
   disconnected?(error: Error | undefined): void;
 }

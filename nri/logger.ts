@@ -6,5 +6,5 @@ export interface Logger {
   error(fields: object, message: string): void;
 }
 
-/** Logs nothing: the default. */
+/** A logger that drops everything: the default. */
 export const silentLogger: Logger = { debug() {}, info() {}, warn() {}, error() {} };

@@ -9,13 +9,13 @@ export const defaultSocketPath = '/var/run/nri/nri.sock';
 export interface PluginOptions {
   /** Name under which the runtime knows the plugin: letters, digits and `_.+-`. Default: `NRI_PLUGIN_NAME` of `env`. */
   name?: string;
-  /** Two digits: the position among the runtime's plugins; lower ones are called first. Default: `NRI_PLUGIN_IDX` of `env`. */
+  /** Position among the runtime's plugins, two digits; lower ones are called first. Default: `NRI_PLUGIN_IDX` of `env`. */
   index?: string;
   handlers: PluginHandlers;
   /**
-   * What of pods and containers is decoded. Default: everything. Whoever may create pods can give a container tens of
-   * thousands of variables or arguments, and a runtime that waits more than 2 s for the containers of its node to be
-   * decoded drops the plugin. A field that is left out here costs a tenth.
+   * Parts of pods and containers that are decoded. Default: everything. Whoever may create pods can give a container tens of
+   * thousands of variables or arguments, and a runtime drops a plugin that takes more than 2 s to decode the containers of its
+   * node. Skipping a field costs a tenth of decoding it.
    */
   decode?: DecodeOptions;
   /** The runtime's socket. Default `/var/run/nri/nri.sock`. It is recreated when the runtime starts. */
@@ -31,21 +31,21 @@ export interface PluginOptions {
   /** How long the runtime may take to answer the registration, ms. Default 5000. */
   registrationTimeoutMs?: number;
   /**
-   * How long the runtime may take to send its pods after the registration before this is logged, ms. Default 10000. The
+   * Time after the registration in which the runtime should send its pods, ms. Default 10000. Then a warning is logged, and the
    * plugin keeps waiting.
    */
   syncPatienceMs?: number;
   /**
-   * How long before the runtime's time limit the library refuses an event whose handler has not finished, ms (at half of
-   * the limit if that is later). Default 100. After the limit the runtime would drop the plugin and continue with the pod
-   * as if the handler had agreed.
+   * How long before the runtime's time limit the library refuses an event whose handler has not finished, ms (at half of the
+   * limit if that is later). Default 100. Without an answer at the limit, the runtime would drop the plugin and continue with
+   * the pod as if the handler had agreed.
    */
   answerBeforeDeadlineMs?: number;
-  /** What the runtime does with an event that is not answered in time. Default: both fields are false. */
+  /** Reaction of the runtime to an event that is not answered in time. Default: both fields are false. */
   failurePolicy?: FailurePolicy;
   /**
-   * How long disposing waits for handlers to answer, and then again for them to react to their aborted signal, ms. Default
-   * 2000.
+   * How long disposing waits for handlers to answer, ms, and then once more for the remaining handlers to react to their
+   * aborted signal. Default 2000.
    */
   disposeTimeoutMs?: number;
   /** Directory of `ttrpc.proto` and `nri.proto`. Required where this code is bundled. */
@@ -53,17 +53,17 @@ export interface PluginOptions {
 }
 
 /**
- * What the runtime does with an event that the plugin does not answer in time, for example because its event loop was
- * blocked. Applies to all events that the plugin is subscribed to, including those that end a pod. NRI v0.12.4 and later;
+ * Reaction of the runtime to an event that the plugin does not answer in time, for example because its event loop was blocked.
+ * Applies to all events that the plugin is subscribed to, including those that end a pod. Supported by NRI v0.12.4 and later;
  * older runtimes ignore it.
  */
 export interface FailurePolicy {
   /**
-   * Refuses the event, also when the connection is lost while the runtime waits. Default `false`: proceeds without the
-   * answer.
+   * Whether the runtime refuses the event, also when the connection is lost while it waits. Default `false`: the runtime
+   * proceeds without the answer.
    */
   failRequest?: boolean;
-  /** Keeps the plugin connected for the next event. Default `false`: closes its connection. */
+  /** Whether the plugin stays connected for the next event. Default `false`: the runtime closes its connection. */
   keepConnected?: boolean;
 }
 
@@ -73,7 +73,10 @@ export interface BackoffOptions {
   initialMs?: number;
   /** Bound of delays after a connection that was refused or lost, ms. Default 30000. */
   maxMs?: number;
-  /** Longest delay while nothing listens on the socket, ms: attempts do no harm then. Default 2000. */
+  /**
+   * Longest delay while nothing listens on the socket, ms. Shorter than `maxMs`, since these attempts disturb no runtime.
+   * Default 2000.
+   */
   dialMaxMs?: number;
   /** Time for which a connection must receive events to reset the delays to the first one, ms. Default 10000. */
   stableAfterMs?: number;

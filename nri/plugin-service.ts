@@ -13,12 +13,12 @@ import type { CallInfo, Method, Reply, Services } from './ttrpc/server.ts';
 import { StatusCode, TtrpcError } from './ttrpc/status.ts';
 import { type NriCodec, pluginService, type WireContainer, type WirePod } from './wire.ts';
 
-/** Generous: a node with 400 pods and large annotations sent 20 MB. */
+/** Limits with a margin: a node with 400 pods and large annotations sent 20 MB. */
 const syncLimits = { bytes: 64 * 1024 * 1024, entries: 100_000 };
 
 export interface PluginServiceOptions extends ServiceSettings {
   codec: NriCodec;
-  /** See `Session.launched`. */
+  /** Whether the runtime started this process and handed it the socket. */
   launched: boolean;
   /** Aborts when the connection has ended. */
   signal: AbortSignal;
@@ -27,11 +27,11 @@ export interface PluginServiceOptions extends ServiceSettings {
 
 type ContainerRequest = { pod?: WirePod; container?: WireContainer };
 
-/** Maps the methods that a runtime calls to the plugin's handlers. One instance for each connection. */
+/** The methods that a runtime calls, implemented with the plugin's handlers. Each connection has its own instance. */
 export class PluginService {
   readonly services: Services;
   readonly #options: PluginServiceOptions;
-  /** Of the messages that have `pod` and `container` in their first two fields. */
+  /** Trim of messages that have `pod` and `container` in fields 1 and 2. */
   readonly #trim: Trim;
   readonly #trimEvent: Trim;
   readonly #sync = new SyncParts(syncLimits);
@@ -76,11 +76,14 @@ export class PluginService {
     const handled = eventNames.filter((name) => handlers[name] !== undefined);
     const answer = { events: eventMask(handled), ...(failurePolicy && { failurePolicy }) };
     const reply = { payload: codec.configureResponse.encode(answer) };
-    // Runtimes that do not report their time limits are those that do not synchronize plugins that they launched.
+    // A runtime that does not report its time limits does not synchronize a plugin that it launched: the plugin is ready now.
     return launched && !request.requestTimeout ? { ...reply, afterwards: () => this.#ready() } : reply;
   }
 
-  /** All parts have to be answered within one time limit, so only decoding happens before the answer. */
+  /**
+   * Takes one part of the existing pods and containers. The runtime has one time limit for all parts, so only decoding happens
+   * before the answer.
+   */
   #synchronize(payload: Buffer): Reply {
     const { codec } = this.#options;
     const part = this.#trim(payload);
@@ -131,7 +134,10 @@ export class PluginService {
     });
   }
 
-  /** Its own method in every NRI version, since the answer carries adjustments. An empty answer requests none. */
+  /**
+   * Handles `CreateContainer`. In every NRI version this is a method of its own, since the answer carries adjustments. An empty
+   * answer requests none.
+   */
   async #createContainer({ pod, container }: ContainerRequest, call: CallInfo): Promise<Reply> {
     const { codec, handlers } = this.#options;
     if (handlers.createContainer === undefined) return {};

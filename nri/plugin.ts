@@ -65,7 +65,7 @@ export class Plugin implements AsyncDisposable {
 
   /**
    * Waits until the runtime sends events.
-   * @throws ConnectionClosedError if it never will, since the plugin was disposed of or its only connection has ended;
+   * @throws ConnectionClosedError if the runtime never will, since the plugin was disposed of or its only connection has ended;
    * or the signal's reason
    */
   whenConnected(signal?: AbortSignal): Promise<RuntimeInfo> {
@@ -130,7 +130,7 @@ export class Plugin implements AsyncDisposable {
   }
 
   /**
-   * Serves one connection until it ends; never rejects. Resolves to whether the connection lasted long enough to reset the
+   * Serves one connection until it ends; never rejects. Resolves to `true` if the connection lasted long enough to reset the
    * backoff.
    */
   async #serve(socket: Socket): Promise<boolean> {

@@ -18,9 +18,9 @@ export interface PodSandbox {
    */
   ips: string[];
   /**
-   * Namespaces under their OCI names. For a pod on the host's network, containerd lists no `network` namespace, and CRI-O
-   * lists the host's own path. When a pod stops, the path may be missing on the host (CRI-O) or here (containerd up to
-   * 2.0). Stays empty for a sandbox that containerd 2.4 was creating when it was killed.
+   * Namespaces under their OCI names. For a pod on the host's network, containerd lists no `network` namespace, and CRI-O lists
+   * the host's own path. When a pod stops, the path may no longer exist on the host (CRI-O) or may be missing in this list
+   * (containerd up to 2.0). The list stays empty for a sandbox that containerd 2.4 was creating when it was killed.
    */
   namespaces: LinuxNamespace[];
   cgroupParent: string;
@@ -30,7 +30,7 @@ export interface PodSandbox {
 export interface LinuxNamespace {
   /** `network`, `pid`, `mount`, `ipc`, `uts`, `user`, `cgroup` or `time`. */
   type: string;
-  /** Path of the namespace; empty: newly created, without a path. */
+  /** Path of the namespace; empty if the runtime creates a new one. */
   path: string;
 }
 

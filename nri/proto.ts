@@ -6,13 +6,13 @@ import { NriError } from './errors.ts';
 /** Encodes and decodes messages of one type. Absent fields stay absent in both directions. */
 export interface MessageCodec<T> {
   encode(message: T): Buffer;
-  /** @throws NriError `undecodable`: bytes that are not a message of this type */
+  /** Decodes a message. @throws NriError `undecodable` for bytes that are not a message of this type */
   decode(bytes: Buffer): T;
 }
 
 /**
- * Returns the directory of the `.proto` files: `proto` beside a bundle, or beside this folder in a source tree. Other
- * bundles set `protoDir`.
+ * Returns the directory of the `.proto` files: `proto` beside a bundle, or beside this folder in a source tree. Bundles with
+ * the directory elsewhere set `protoDir`.
  */
 export function defaultProtoDir(): string {
   // A bundle of CommonJS modules has no `import.meta.dirname`.
@@ -22,8 +22,8 @@ export function defaultProtoDir(): string {
 }
 
 /**
- * Loads the messages of a `.proto` file. Field names become camelCase; 64-bit integers and enums become numbers. Decoding
- * fills in no defaults, so that a decoded message encodes to the same bytes.
+ * Loads the messages of a `.proto` file. Field names become camelCase; 64-bit integers and enums become numbers. Decoding adds
+ * no default values, so that a decoded message encodes to the same bytes.
  * @param file name below `protoDir`
  * @throws NriError `proto-not-loaded`
  */
@@ -39,7 +39,7 @@ export function loadMessages(file: string, protoDir = defaultProtoDir()): Packag
 }
 
 /**
- * Returns the codec of one message type. proto-loader also provides serializers for messages that no service uses.
+ * Returns the codec of a message type, whether or not a service uses the type.
  * @param type full name, e.g. `ttrpc.Request`
  * @throws NriError `proto-type-missing` if the loaded file does not have the type
  */

@@ -5,11 +5,11 @@ export const defaultRegistrationTimeoutMs = 5_000;
 export const defaultRequestTimeoutMs = 2_000;
 
 export interface RuntimeInfo {
-  /** `containerd` or `cri-o`. */
+  /** Name of the runtime: `containerd` or `cri-o`. */
   name: string;
   /** Version in the form that the runtime's builder chose: `v2.3.1`, `2.1.9+unknown`, `1.7.24~ds1`. */
   version: string;
-  /** Reported only by NRI v0.12 and later, e.g. `v0.12.2`. */
+  /** Version of NRI, e.g. `v0.12.2`; reported only by NRI v0.12 and later. */
   nriVersion: string | undefined;
   /** How long the runtime waits for a new plugin to register, ms. */
   registrationTimeoutMs: number;

@@ -20,7 +20,10 @@ export interface SessionOptions extends SessionSettings {
 }
 
 export class Session {
-  /** Resolves, never rejects, when the connection has ended: with `registration-failed` if the runtime rejected the plugin. */
+  /**
+   * Resolves when the connection has ended: to the error, which is `registration-failed` if the runtime rejected the plugin, or
+   * to `undefined` after a clean close. Never rejects.
+   */
   readonly closed: Promise<Error | undefined>;
   readonly #mux: Mux;
   readonly #server: TtrpcServer;
@@ -41,7 +44,7 @@ export class Session {
       if (!ended.signal.aborted) options.onReady(runtime);
     };
     this.#service = new PluginService({ ...options, codec: nri, signal: ended.signal, onReady });
-    // The server first: a runtime may configure the plugin before it answers the registration.
+    // The server comes first: a runtime may configure the plugin before it answers the registration.
     this.#server = new TtrpcServer(this.#mux.open(MuxConnection.plugin), this.#service.services, {
       codec: ttrpc,
       logger,
@@ -52,8 +55,8 @@ export class Session {
   }
 
   /**
-   * Lets running handlers answer: the runtime counts an unanswered event as success. Then closes the connection and gives
-   * the remaining handlers the same time again to react to their aborted signal.
+   * Closes the connection after running handlers had `handlerTimeoutMs` to answer: the runtime counts an unanswered event as
+   * success. The remaining handlers get the same time again to react to their aborted signal.
    */
   async close(handlerTimeoutMs: number): Promise<void> {
     const idle = () => Promise.all([this.#server.idle(handlerTimeoutMs), this.#service.idle()]);
@@ -83,7 +86,7 @@ export class Session {
   }
 }
 
-/** @returns a function to call when the runtime has sent its pods, or when the connection has ended */
+/** Warns if the runtime does not send its pods within `syncPatienceMs`. @returns a function that cancels the warning */
 function warnWhenHeldBack({ name, index, syncPatienceMs, logger }: SessionOptions): () => void {
   return after(syncPatienceMs, () => {
     const hint =

@@ -9,9 +9,9 @@ export interface SyncState {
 
 /** Limits for all parts together. */
 export interface SyncLimits {
-  /** Of what is decoded. */
+  /** Size of the trimmed parts, in bytes. */
   bytes: number;
-  /** Pods and containers. An empty one takes two bytes on the wire and some hundred in memory. */
+  /** Number of pods and containers. An empty one takes two bytes on the wire and some hundred in memory. */
   entries: number;
 }
 
@@ -26,7 +26,7 @@ export class SyncParts {
   }
 
   /**
-   * Accounts for a part: what is decoded of it. Call it before decoding the part, since decoding takes the memory.
+   * Counts a trimmed part against the limits. Call it before decoding the part, since decoding takes the memory.
    * @throws TtrpcError `resourceExhausted`; the parts collected so far are dropped
    */
   reserve(payload: Buffer): void {
@@ -38,7 +38,7 @@ export class SyncParts {
     throw new TtrpcError(StatusCode.resourceExhausted, `more than ${bytes} bytes or ${entries} entries to synchronize`);
   }
 
-  /** @returns all pods and containers after the last part; `undefined` before */
+  /** Adds a decoded part. @returns all pods and containers after the last part; `undefined` before */
   add(part: { pods?: WirePod[]; containers?: WireContainer[]; more?: boolean }): SyncState | undefined {
     for (const pod of part.pods ?? []) this.#state.pods.push(pod);
     for (const container of part.containers ?? []) this.#state.containers.push(container);
@@ -54,7 +54,7 @@ export class SyncParts {
   }
 }
 
-/** Counts the submessages of an encoded message without strings of its own; in invalid data, those before the error. */
+/** Counts the submessages of an encoded message that has no string fields of its own. Stops at an invalid field. */
 function countSubmessages(message: Buffer): number {
   const fields = new FieldReader(message);
   let count = 0;

@@ -16,7 +16,7 @@ export { FakePlugin } from './testing/fake-plugin.ts';
 export { GoReadError, goChannel, goReadBufferBytes, goReadQueueFrames } from './testing/go-channel.ts';
 
 export interface FakeRuntimeOptions {
-  /** Where to listen; absent if plugins are only handed over with `launch`. */
+  /** Path of the socket to listen on; absent if plugins are only handed over with `launch`. */
   socketPath?: string;
   /** Name of the runtime. Default `containerd`; any other name behaves as CRI-O where the two differ. */
   name?: string;
@@ -24,15 +24,18 @@ export interface FakeRuntimeOptions {
   version?: string;
   /**
    * NRI version. From `v0.12.0` on the runtime calls a method for each event and reports this version; from `v0.12.4` on it
-   * honors failure policies. `undefined`: a version before v0.7, which does not report its time limits. Default: v0.8.0, of
-   * 2024.
+   * honors failure policies. `undefined`: a version before v0.7, which does not report its time limits. Default: v0.8.0,
+   * released in 2024.
    */
   nriVersion?: string | undefined;
   /** Time limit for the registration, ms. Default 5000. */
   registrationTimeoutMs?: number;
   /** Time limit for the answer to an event, ms. Default 2000. */
   requestTimeoutMs?: number;
-  /** Whether to configure plugins before their registration is answered, not after. Go's runtime side does both. Default false. */
+  /**
+   * Whether to configure plugins before their registration is answered, not after. Go's implementation may do either. Default
+   * false.
+   */
   configureFirst?: boolean;
   /** Maximum size of one message with existing pods and containers, bytes. Default 4 MiB, as in Go. */
   maxSyncBytes?: number;
@@ -56,7 +59,7 @@ export class FakeRuntime implements AsyncDisposable {
   readonly #connections = new Set<FakePlugin>();
   readonly #sockets = new Set<Socket>();
   readonly #waiters = new Set<() => void>();
-  /** Pods announced since the last start: containerd reports no further events of other pods. */
+  /** IDs of the sandboxes announced since the last start: containerd reports no further events of other sandboxes. */
   readonly #announced = new Set<string>();
   readonly #stopped = new Set<string>();
   #plugins: FakePlugin[] = [];
@@ -121,7 +124,9 @@ export class FakeRuntime implements AsyncDisposable {
     if (server !== undefined) await new Promise((resolve) => server.close(resolve));
   }
 
-  /** Stops and starts again, with a new socket at the same path. Pods stay, but the runtime forgets what it announced. */
+  /**
+   * Stops and starts again, with a new socket at the same path. Pods stay, but the runtime forgets which of them it announced.
+   */
   async restart(): Promise<void> {
     await this.stop();
     await this.start();
@@ -175,7 +180,7 @@ export class FakeRuntime implements AsyncDisposable {
     });
   }
 
-  /** @throws TtrpcError the first refusal */
+  /** Announces the stop of a sandbox to the plugins, one by one. @throws TtrpcError the first refusal */
   stopPodSandbox(pod: PodInput): Promise<void> {
     return this.#event('stopPodSandbox', pod, () => {
       const repeated = this.#stopped.has(pod.id);
@@ -184,7 +189,7 @@ export class FakeRuntime implements AsyncDisposable {
     });
   }
 
-  /** @throws TtrpcError the first refusal */
+  /** Announces the removal of a sandbox to the plugins, one by one. @throws TtrpcError the first refusal */
   removePodSandbox(pod: PodInput): Promise<void> {
     return this.#event('removePodSandbox', pod, () => {
       this.pods.delete(pod.id);

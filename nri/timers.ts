@@ -1,4 +1,4 @@
-/** Longer timeouts overflow in Node and fire at once. */
+/** Longest timeout in Node.js, ms: longer ones overflow and fire at once. */
 const maxTimeoutMs = 2 ** 31 - 1;
 
 /** Runs `action` once after `ms`, unless the returned function is called before. */
@@ -7,7 +7,7 @@ export function after(ms: number, action: () => void): () => void {
   return () => clearTimeout(timer);
 }
 
-/** Calls back when the signal fires, at once if it has fired already, until disposed. */
+/** Calls `callback` when the signal aborts, or at once if it already has. Disposing the result cancels the call. */
 export function onAbort(signal: AbortSignal | undefined, callback: () => void): Disposable {
   if (signal?.aborted) callback();
   else signal?.addEventListener('abort', callback, { once: true });
@@ -23,7 +23,7 @@ export async function pause(ms: number, signal: AbortSignal): Promise<void> {
   cancel();
 }
 
-/** Waits for work that cannot fail, but no longer than `ms`. Resolves to whether the work finished first. */
+/** Waits for work that cannot fail, but no longer than `ms`. Resolves to `true` if the work finished first. */
 export function settledWithin(work: Promise<unknown>, ms: number): Promise<boolean> {
   return new Promise((resolve) => {
     const cancel = after(ms, () => resolve(false));
@@ -32,7 +32,7 @@ export function settledWithin(work: Promise<unknown>, ms: number): Promise<boole
   });
 }
 
-/** Bounds of the first delay and of all delays, ms, and a source of numbers from 0 up to 1. */
+/** Bounds of the first delay and of all delays, ms, and a source of random numbers from 0 up to 1. */
 export interface BackoffLimits {
   initialMs: number;
   maxMs: number;
@@ -40,7 +40,7 @@ export interface BackoffLimits {
 }
 
 /**
- * Returns the delay after so many attempts, ms. The bound doubles with each attempt, and the delay is random in its upper
+ * Returns the delay after `attempts` attempts, ms. The bound doubles with each attempt, and the delay is random in its upper
  * half, so that many nodes do not connect in step and none connects at once.
  */
 export function backoffMs(attempts: number, { initialMs, maxMs, random }: BackoffLimits): number {

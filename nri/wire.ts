@@ -7,7 +7,7 @@ import { loadMessages, type MessageCodec, messageCodec } from './proto.ts';
 export const pluginService = 'nri.pkg.api.v1alpha1.Plugin';
 export const runtimeService = 'nri.pkg.api.v1alpha1.Runtime';
 
-/** Messages as on the wire: fields absent there are absent here. See `proto/nri.proto`. */
+/** A pod as on the wire, where fields may be absent. See `proto/nri.proto`. */
 export type WirePod = Partial<Omit<PodSandbox, 'namespaces' | 'cgroupParent' | 'cgroupsPath'>> & {
   linux?: { cgroupParent?: string; cgroupsPath?: string; namespaces?: WireNamespace[] };
 };

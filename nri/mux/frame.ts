@@ -4,7 +4,7 @@ import { FrameReader } from '../frame-reader.ts';
 export const muxHeaderBytes = 8;
 
 /**
- * The longest payload that we accept. No release of NRI writes more: up to v0.6.1 the limit was 16 MiB, since v0.7.0 it
+ * Longest payload that is accepted, in bytes. No release of NRI writes more: up to v0.6.1 the limit was 16 MiB, since v0.7.0 it
  * is a ttrpc header and 4 MiB. The Go reader has no limit at all and allocates whatever a header announces.
  */
 export const maxMuxPayloadBytes = 16 * 1024 * 1024;
@@ -23,7 +23,7 @@ export interface MuxFrame {
   payload: Buffer;
 }
 
-/** The 8 bytes before a payload: u32 connection id, u32 length; big endian. Source: containerd/nri pkg/net/multiplex */
+/** Returns the 8 bytes before a payload: u32 connection ID, u32 length; big endian. Source: containerd/nri pkg/net/multiplex */
 export function encodeMuxHeader(connectionId: number, payloadBytes: number): Buffer {
   const bytes = Buffer.allocUnsafe(muxHeaderBytes);
   bytes.writeUInt32BE(connectionId, 0);
@@ -41,6 +41,7 @@ export class MuxFrameDecoder {
   }
 
   /**
+   * Decodes the next bytes of the stream.
    * @param emit called for each frame that `chunk` completes, in order
    * @throws NriError `mux-frame-too-long` as soon as a header announces too much; the decoder cannot continue after that
    */

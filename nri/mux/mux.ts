@@ -22,8 +22,8 @@ export interface MuxOptions {
 }
 
 /**
- * NRI's multiplexer: several logical connections over one stream socket. Opening one does not notify the peer; frames for
- * connections that are not open are dropped, as in Go. The socket is read without pause.
+ * NRI's multiplexer: several logical connections over one stream socket. Opening a connection sends nothing to the peer; frames
+ * for connections that are not open are dropped, as in Go. The socket is read without pause.
  */
 export class Mux {
   /** Resolves, never rejects, when the socket is closed: to the error, or to `undefined` after a clean close. */
@@ -34,7 +34,9 @@ export class Mux {
   readonly #resolveClosed: (error: Error | undefined) => void;
   #open = true;
 
-  /** Open the logical connections in the same tick: data for connections that are not open is dropped. */
+  /**
+   * Creates a multiplexer. Open the logical connections in the same tick: data for connections that are not open is dropped.
+   */
   constructor(socket: Duplex, options: MuxOptions = {}) {
     const { promise, resolve } = Promise.withResolvers<Error | undefined>();
     this.closed = promise;

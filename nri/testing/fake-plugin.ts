@@ -36,7 +36,7 @@ export class FakePlugin {
   name = '';
   index = '';
   events = 0;
-  /** Each method called and its result, in order: `RunPodSandbox`, `StateChange(1): 12 method StateChange`. */
+  /** Called methods and their results, in order: `RunPodSandbox`, `StateChange(1): 12 method StateChange`. */
   readonly calls: string[] = [];
   readonly closed: Promise<Error | undefined>;
   readonly #runtime: FakeRuntimeFacts;
@@ -139,7 +139,7 @@ export class FakePlugin {
     return [{ mounts, env: variables, ...(overrides && { overrides }) }];
   }
 
-  /** Makes any call, as a runtime of another version would. */
+  /** Calls any method, as a runtime of another version would. */
   async call(method: string, payload: Uint8Array, timeoutMs = this.#runtime.requestTimeoutMs): Promise<Buffer> {
     try {
       const answer = await this.#client.call(pluginService, method, payload, { timeoutMs });
@@ -212,7 +212,7 @@ export class FakePlugin {
     await this.call('StateChange', nri.stateChangeEvent.encode({ event: PodEvent[event], pod: wire }));
   }
 
-  /** Yields everything at once if it fits, otherwise parts of at least 8 objects, sized by the part that did not fit. */
+  /** Yields all objects as one part if they fit, otherwise parts of at least 8 objects, sized by the part that did not fit. */
   *#syncParts(
     pods: Partial<PodSandbox>[],
     containers: Partial<Container>[],

@@ -42,7 +42,7 @@ export function goChannel(inner: Channel, onReadError: (error: GoReadError) => v
   };
 }
 
-/** @returns a function that queues a frame, or reports that the queue is full */
+/** Creates the queue and its reader. @returns a function that queues a frame, or reports that the queue is full */
 function createGoReader(receiver: ChannelReceiver, onReadError: (error: GoReadError) => void) {
   const queue: Buffer[] = [];
   /** Bytes read from the queue but not yet requested; at most the read buffer. */

@@ -23,7 +23,7 @@ export interface CallOptions {
   timeoutMs?: number;
 }
 
-/** Stream ids are 32 bits wide, ours are odd, and none may be used twice. */
+/** Largest stream ID. IDs are 32 bits wide, a client's are odd, and none may be used twice. */
 const lastStreamId = 2 ** 32 - 1;
 
 /** The calling side of a ttrpc connection; unary calls only. */

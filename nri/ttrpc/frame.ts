@@ -13,7 +13,7 @@ export const requestOpensStream = 0x02;
 
 interface FrameHead {
   streamId: number;
-  /** A `FrameType`, or an unknown number: such frames are to be ignored. */
+  /** A `FrameType`, or an unknown number. Frames of unknown types are to be ignored. */
   type: number;
   flags: number;
 }
@@ -54,6 +54,7 @@ export class TtrpcFrameDecoder {
   readonly #reader = new FrameReader({ headerBytes: ttrpcHeaderBytes, lengthAt: 0, maxBodyBytes: maxDataBytes });
 
   /**
+   * Decodes the next bytes of the stream.
    * @param emit called in order, for each frame that `chunk` completes and for each header whose announced length is too large
    */
   push(chunk: Uint8Array, emit: (frame: TtrpcFrame | OversizeFrame) => void): void {

@@ -38,7 +38,7 @@ export interface Reply {
   afterwards?: () => void;
 }
 
-/** @param payload the encoded request message, empty if it was absent */
+/** Answers one call. @param payload the encoded request message, empty if it was absent */
 export type Method = (payload: Buffer, call: CallInfo) => Reply | Promise<Reply>;
 
 /** Methods by the service's full name and the method's name. */
@@ -47,23 +47,23 @@ export type Services = ReadonlyMap<string, ReadonlyMap<string, Method>>;
 export interface TtrpcServerOptions {
   codec: TtrpcCodec;
   logger: Logger;
-  /** How many calls may wait for their answers; further ones are refused with `resourceExhausted`. Default 64. */
+  /** Number of calls that may wait for their answers; further ones are refused with `resourceExhausted`. Default 64. */
   maxConcurrentCalls?: number;
   /**
-   * How many methods may still run after their calls were answered at the deadline. One more closes the connection: they
+   * Number of methods that may still run after their calls were answered at the deadline. One more closes the connection: they
    * ignore their signals and never end. Default 256.
    */
   maxAbandonedCalls?: number;
   /**
-   * How long before the caller's deadline the server answers `deadlineExceeded` for a running method (at half of the time
-   * if that is later). Absent: it lets late methods run, as Go does.
+   * Time before the caller's deadline at which the server answers `deadlineExceeded` for a running method, ms (at half of the
+   * time limit if that is later). Absent: it lets late methods run, as Go does.
    */
   answerBeforeDeadlineMs?: number;
 }
 
 /**
- * The answering side of a ttrpc connection; unary calls only. Reading never waits for a method: a caller that cannot
- * send its bytes hangs, and in NRI the whole node with it (containerd/ttrpc#174).
+ * The answering side of a ttrpc connection; unary calls only. The server keeps reading while methods run: a caller that cannot
+ * send its bytes hangs, and in NRI the whole node hangs with it (containerd/ttrpc#174).
  */
 export class TtrpcServer {
   readonly #channel: Channel;
@@ -84,7 +84,7 @@ export class TtrpcServer {
     });
   }
 
-  /** Waits until no method runs, for at most `timeoutMs`. Resolves to whether none runs. */
+  /** Waits until no method runs, for at most `timeoutMs`. Resolves to `false` if methods still run. */
   idle(timeoutMs: number): Promise<boolean> {
     return settledWithin(this.untilIdle(), timeoutMs);
   }
@@ -186,7 +186,7 @@ export class TtrpcServer {
     this.#answerOnce(streamId, call, answer);
   }
 
-  /** Sends the first answer to a call: the method and the deadline may both try. */
+  /** Sends the answer to a call unless it was answered before: the method and its deadline may both answer. */
   #answerOnce(streamId: number, call: RunningCall, answer: Reply | Error): void {
     const { service, method } = call;
     const { logger } = this.#options;

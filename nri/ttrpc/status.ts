@@ -22,8 +22,8 @@ export const StatusCode = {
 export type StatusCode = (typeof StatusCode)[keyof typeof StatusCode];
 
 /**
- * A status other than OK. A client throws it if the peer answered with it; a method throws it to choose the status of
- * its answer. `code` is `ttrpc-` and the name of the status: `ttrpc-deadlineExceeded`.
+ * A status other than OK. A client throws it when the peer answers with such a status; a method throws it to choose the status
+ * of its answer. `code` is `ttrpc-` and the name of the status: `ttrpc-deadlineExceeded`.
  */
 export class TtrpcError extends NriError {
   readonly status: number;
@@ -41,14 +41,14 @@ export class CallTimeoutError extends NriError {
   }
 }
 
-/** `ttrpc-protocol`: the peer sent something other than a response on our stream. */
+/** `ttrpc-protocol`: the peer sent something other than a response on the stream of a call. */
 export class TtrpcProtocolError extends NriError {
   constructor(message: string, cause?: unknown) {
     super('ttrpc-protocol', message, { cause });
   }
 }
 
-/** Returns the status that a failed method answers: its own, or `unknown` as in Go. */
+/** Returns the status with which a failed method is answered: its own, or `unknown` as in Go. */
 export function toStatus(thrown: unknown): { code: number; message: string } {
   const code = thrown instanceof TtrpcError && thrown.status !== StatusCode.ok ? thrown.status : StatusCode.unknown;
   const { name, message } = toError(thrown);
