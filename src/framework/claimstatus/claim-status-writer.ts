@@ -14,29 +14,29 @@ import { type DeviceStatus, isOfSameDevice, toAllocatedStatus } from './device-s
 import { ClaimStatusError, toStatusError } from './errors.ts';
 import { type EntryOwner, isOf, type StoredStatus, statusPatch } from './status-patch.ts';
 
-/** The kubelet's calls need the API server too, and take precedence. */
+/** Number of claims whose status is written at once. The kubelet's calls need the API server too, and take precedence. */
 const maxParallel = 4;
-/** After so many failed removals the entries stay: an unprepared claim is usually deleted soon, with its status. */
+/** Number of failed removals after which the entries stay: an unprepared claim is usually deleted soon, with its status. */
 const maxRemovalFailures = 8;
 /**
- * Delay before a removal: by then, most claims are deleted or deallocated. The API server itself drops the entries of
- * devices that are no longer allocated, so that a removal lost to a restart does no harm.
+ * Delay before a removal, ms: by then, most claims are deleted or deallocated. If a restart loses the removal, no harm is done:
+ * the API server itself drops the entries of devices that are no longer allocated.
  */
 const removalDelayMs = 5_000;
 /**
- * How long a state that is about to change is held back: duplicate address detection takes 1 to 3 s. Otherwise each pod
- * would cost the API server two writes instead of one.
+ * Longest time for which a state that is about to change is held back, and interval of the checks, ms. Duplicate address
+ * detection takes 1 to 3 s; without the delay, each pod would cost the API server two writes instead of one.
  */
 const settling = { longestMs: 3_000, pollMs: 500 };
-/** Number of times a patch is rebuilt because the claim changed meanwhile, before this counts as a failure. */
+/** Number of conflicts with other writers after which a write counts as failed. */
 const maxConflicts = 5;
 /** Rate limit per claim: a burst, then one write every ten seconds. A pod can change its links at any rate. */
 const perClaim = { burst: 6, everyMs: 10_000 };
-/** How soon a write that waits for its turn notices a removal, ms. */
+/** Interval at which a write that waits for its turn checks for a removal, ms. */
 const removalPollMs = 1_000;
-/** Time after a writer's start by which the instance that it replaces in a rolling update has ended, ms. */
+/** Time after a writer's start by which the instance that this one replaces in a rolling update has ended, ms. */
 const replacedMs = 120_000;
-/** Consecutive failures after which a failure counts as persistent; with the pauses, after some 8 s. */
+/** Number of consecutive failures that count as persistent; with the pauses between them, some 8 s. */
 const persistentFailures = 5;
 
 export type ClaimStatusApi = Pick<ResourceApi, 'readClaim' | 'patchClaimStatus'>;
@@ -48,34 +48,34 @@ export interface ClaimStatusWriterOptions extends EntryOwner {
   random?: () => number;
   /**
    * Called when a claim's status cannot be written, and repeated attempts or the kind of failure show that an operator must
-   * intervene: once for each claim, until its status is written again.
+   * intervene. Called once for each claim, and again only after its status was written.
    */
   onPersistentFailure?: (claim: ClaimIdentity, error: ClaimStatusError) => void;
-  /** Receives each failed write; all are already logged. */
+  /** Called for each failed write, after it was logged. */
   onError?: (error: ClaimStatusError) => void;
 }
 
 interface StatusEntry {
   claim: ClaimIdentity;
-  /** Wanted entries; empty: removes the driver's entries. */
+  /** Entries to write; empty: removes the driver's entries. */
   wanted: DeviceStatus[];
   isRemoval: boolean;
   /** Whether the wanted state has not been tried yet. */
   isDue: boolean;
-  /** When the state is written although it is about to change, ms of the clock; `undefined`: at once. */
+  /** Time at which the state is written although it is about to change, ms of the clock; `undefined`: at once. */
   settlesAtMs: number | undefined;
   /** Status as last read or written; `undefined` if it has to be read. */
   stored: StoredStatus | undefined;
   /** Whether an earlier instance of the driver may still write to the claim. */
   isContested: boolean;
-  /** Why the status is not written; `undefined` once it is. */
+  /** Last failure to write the status; `undefined` once the status is written. */
   failure: { kind: string; attempts: number; refusals: number; isReported: boolean } | undefined;
 }
 
 /**
- * Writes the state of the driver's devices to the `status.devices` of their claim. Calls return at once; the writes follow,
- * one request at a time for each claim, and are retried until they succeed. Only the newest state is written, and only if
- * the claim does not have it already, also after a restart.
+ * Writes the state of the driver's devices to `status.devices` of their claim. Calls return at once; the writes follow, one
+ * request at a time for each claim, and are retried until they succeed. Only the newest state is written. Nothing is written,
+ * also after a restart, if the claim already has that state.
  */
 export class ClaimStatusWriter implements AsyncDisposable {
   readonly #api: ClaimStatusApi;
@@ -96,8 +96,8 @@ export class ClaimStatusWriter implements AsyncDisposable {
   }
 
   /**
-   * Takes the status of a prepared claim as it was just read, so that the first write need not read it again. If the claim
-   * changes in between, the API server refuses the write, and the status is read.
+   * Takes the status of a claim that was just read for its prepare, which saves the first write a read. If the claim changes in
+   * between, the API server refuses the write, and the status is read.
    */
   note(claim: ClaimIdentity, object: ResourceClaim): void {
     if (!this.#entries.has(claim.uid)) this.#noted.set(claim.uid, toStoredStatus(claim, object));
@@ -105,8 +105,8 @@ export class ClaimStatusWriter implements AsyncDisposable {
 
   /**
    * Sets the wanted state of a claim.
-   * @param devices all of the driver's devices of the claim; its entries for other devices are removed. A device that is
-   * not allocated to the claim is left out
+   * @param devices all of the driver's devices of the claim; its entries for other devices are removed. Devices that are not
+   * allocated to the claim are left out
    * @param isSettled `false` if the state is about to change: it is held back for at most three seconds
    */
   set(claim: ClaimIdentity, devices: DeviceStatus[], isSettled = true): void {
@@ -118,7 +118,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
     this.#want(claim, [], true, true);
   }
 
-  /** Number of tracked claims: those that were set and not removed, and those that are being written. */
+  /** Number of tracked claims: those with a wanted state, and those whose status is being written. */
   get size(): number {
     return this.#entries.size;
   }
@@ -159,7 +159,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
   /** Writes until no newer state is wanted. Never rejects. */
   async #run(entry: StatusEntry | undefined, signal: AbortSignal): Promise<void> {
     for (let isRetry = false; entry !== undefined && !signal.aborted; ) {
-      // An attempt after a failure has its own delay.
+      // A retry already has a delay of its own.
       if (!isRetry) await this.#awaitTurn(entry, signal);
       isRetry = false;
       const { wanted } = entry;
@@ -204,7 +204,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
     entry.stored = undefined;
   }
 
-  /** @throws ClaimStatusError `status-dropped`, ClaimGone, KubeError */
+  /** Writes the entries once, with retries after conflicts. @throws ClaimStatusError `status-dropped`, ClaimGone, KubeError */
   async #write(entry: StatusEntry, devices: DeviceStatus[], signal: AbortSignal): Promise<void> {
     const { claim } = entry;
     const { driver, clock, logger, random = Math.random } = this.#options;
@@ -237,7 +237,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
     }
   }
 
-  /** @returns the delay before a retry, ms; `undefined` if a retry is useless */
+  /** Logs and reports a failed write. @returns the delay before a retry, ms; `undefined` if a retry is useless */
   #fail(entry: StatusEntry, cause: unknown): number | undefined {
     const { driver, logger, onPersistentFailure, onError } = this.#options;
     const error = toStatusError(cause, claimName(entry.claim), driver);
@@ -251,7 +251,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
 
     const isFinal = error.code === 'status-invalid' || error.code === 'status-dropped';
     const attempts = (entry.failure?.attempts ?? 0) + 1;
-    // A cluster without the feature is not a failure of each claim.
+    // With the feature off in the cluster, every claim would be reported.
     const isPersistent = error.code !== 'status-dropped' && (isFinal || attempts >= persistentFailures);
     const isReported = entry.failure?.isReported ?? false;
     const isDue = isPersistent && !entry.isRemoval && !isReported;
@@ -270,7 +270,7 @@ export class ClaimStatusWriter implements AsyncDisposable {
 
 class ClaimGone extends Error {}
 
-/** @throws ClaimGone if another claim has the name now */
+/** Returns the status to compare with. @throws ClaimGone if another claim has the name now */
 function toStoredStatus({ uid }: ClaimIdentity, { metadata, status }: ResourceClaim): StoredStatus {
   if (metadata?.uid !== uid) throw new ClaimGone();
   const { resourceVersion = '' } = metadata;

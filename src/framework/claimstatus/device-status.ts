@@ -6,14 +6,14 @@ import { formatDeviceKey, type NetworkDeviceData } from '../metadata/index.ts';
 export interface DeviceStatus {
   pool: string;
   device: string;
-  /** ID of the share, for a device that several claims share. */
+  /** ID of the device's share, if several claims share the device. */
   shareId?: string;
-  /** The condition `Ready`: whether the device is in the state that the claim requests. */
+  /** Status of the condition `Ready`: whether the device is in the state that the claim requests. */
   ready: boolean;
-  /** Reason of the condition, one CamelCase word: `Attached`. */
+  /** Reason of the condition `Ready`, one CamelCase word: `Attached`. */
   reason: string;
   message?: string;
-  /** Conditions besides `Ready`. Earlier conditions that are missing here stay. */
+  /** Conditions besides `Ready`. Earlier conditions whose type is missing here stay. */
   conditions?: StatusCondition[];
   networkData?: NetworkDeviceData;
   /** Driver-specific data, at most 10 KiB of JSON. */
@@ -25,8 +25,8 @@ const maxIps = 16;
 const maxMessageLength = 32_768;
 
 /**
- * Converts an entry to the API's shape. Truncates values beyond its limits, so that one address too many does not hide all
- * others.
+ * Converts an entry to the API's shape. Truncates values beyond the API's limits: for one address too many, the API server
+ * would refuse the whole status.
  * @param known entries that the API server has: a condition whose status is unchanged keeps its `lastTransitionTime`
  * @param now RFC 3339
  */
@@ -57,7 +57,7 @@ function cutNetworkData({ ips, ...rest }: NetworkDeviceData): NetworkDeviceData 
   return ips === undefined ? rest : { ...rest, ips: [...new Set(ips)].slice(0, maxIps) };
 }
 
-/** Whether two entries of the API, or an entry and an allocation result, are about one device, and the same share of it. */
+/** Returns whether two references name the same device, and the same share of it. */
 export function isOfSameDevice(one: DeviceReference, other: DeviceReference): boolean {
   return keyOf(one) === keyOf(other);
 }

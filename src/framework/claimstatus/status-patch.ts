@@ -6,11 +6,11 @@ export interface StoredStatus {
   resourceVersion: string;
   /** Entries of all drivers; absent if the claim has none. */
   devices?: AllocatedDeviceStatus[];
-  /** Devices that the claim is allocated: the API server refuses entries for any others. */
+  /** Devices allocated to the claim: the API server refuses entries for any others. */
   allocated: readonly DeviceReference[];
 }
 
-/** Owner of entries: the writer changes only its own. */
+/** Owner of entries. The writer changes only the entries of this owner. */
 export interface EntryOwner {
   driver: string;
   /**
@@ -21,10 +21,10 @@ export interface EntryOwner {
 }
 
 /**
- * Returns the changes that make `wanted` the only entries of their owner; empty if they already are. It is a JSON
- * patch, which names our own entries only. A merge patch would send back the entries of other drivers, too, and altered: the
- * API server has sorted the keys of their `data`, and JavaScript has rounded integers beyond 2^53. Since Kubernetes 1.36 the
- * API server refuses this as a change of another driver's entry.
+ * Returns the changes that make `wanted` the only entries of their owner; empty if they already are. The changes are a JSON
+ * patch, which touches only the owner's entries. A merge patch would also send back the entries of other drivers, in altered
+ * form: the API server has sorted the keys of their `data`, and JavaScript has rounded integers beyond 2^53. Since Kubernetes
+ * 1.36 the API server refuses such changes.
  */
 export function statusPatch(
   { resourceVersion, devices }: StoredStatus,
@@ -42,7 +42,7 @@ export function statusPatch(
     // Last one first: each removal shifts the entries behind it.
     .reverse()
     .map(([index]): JsonPatchOperation => ({ op: 'remove', path: `/status/devices/${index}` }));
-  // Two requests of a claim may have the same device, if one of them has admin access.
+  // Two requests of a claim may have the same device, if one of the requests has admin access.
   const distinct = wanted.filter((each, index) => wanted.findIndex((other) => isOfSameDevice(each, other)) === index);
   const added = distinct.filter((each) => !present.some(([, entry]) => isOfSameDevice(each, entry)));
   const changes = [...replaced, ...removed, ...additions(added, devices !== undefined)];
@@ -62,7 +62,7 @@ function additions(added: AllocatedDeviceStatus[], isListThere: boolean): JsonPa
   return added.map((value) => ({ op: 'add', path: '/status/devices/-', value }));
 }
 
-/** Returns whether an entry matches the wanted one. Ignores conditions of other components. */
+/** Returns whether the claim has the wanted entry. Ignores conditions that other components have set. */
 function isWritten(entry: AllocatedDeviceStatus, wanted: AllocatedDeviceStatus): boolean {
   const own = ({ conditions = [], data = {}, networkData }: AllocatedDeviceStatus) => [
     wanted.conditions?.map(({ type }) => conditions.find((each) => each.type === type)),
@@ -72,7 +72,7 @@ function isWritten(entry: AllocatedDeviceStatus, wanted: AllocatedDeviceStatus):
   return isDeepStrictEqual(own(entry), own(wanted));
 }
 
-/** Keeps conditions that other components set on our devices, such as binding conditions. */
+/** Keeps conditions that other components set on the driver's devices, such as binding conditions. */
 function withConditionsOfOthers(next: AllocatedDeviceStatus, entry: AllocatedDeviceStatus): AllocatedDeviceStatus {
   const { conditions = [] } = next;
   const others = entry.conditions?.filter(({ type }) => !conditions.some((own) => own.type === type)) ?? [];

@@ -4,15 +4,15 @@ import type { DraPlugin } from '../kubeletplugin/index.ts';
 import type { ClaimStatusWriter } from './claim-status-writer.ts';
 
 /**
- * Wraps a plugin: passes the status of each prepared claim to the writer, which then need not read it, and removes the
- * status entries of unprepared claims.
+ * Wraps a plugin: passes the status of each prepared claim to the writer, which saves it a read, and removes the status entries
+ * of unprepared claims.
  */
 export function withClaimStatus(plugin: DraPlugin, writer: Pick<ClaimStatusWriter, 'note' | 'remove'>): DraPlugin {
   return {
     async prepareResourceClaims(claims, context) {
       const results = await plugin.prepareResourceClaims(claims, context);
       for (const { identity, object } of claims) {
-        // The objects are complete claims; their type omits fields that drivers do not need.
+        // At run time these are complete claims; their type omits fields that drivers do not need.
         if (hasSucceeded(results, identity)) writer.note(identity, object as ResourceClaim);
       }
       return results;

@@ -4,7 +4,7 @@ import { hasServiceAccount, ServiceAccount } from './service-account.ts';
 
 /** Address of the API server and our credentials for it. client-node's `KubeConfig` implements it. */
 export interface ApiAccess {
-  /** `server` is a URL; `null` without a current cluster. */
+  /** Returns the current cluster, whose `server` is a URL; `null` if there is none. */
   getCurrentCluster(): { readonly server: string; readonly proxyUrl?: string | undefined } | null;
   /**
    * Sets trusted certificates and credentials. Called before every request, since tokens and certificates are renewed.
@@ -15,7 +15,7 @@ export interface ApiAccess {
 
 /**
  * Opens access to the API server.
- * @param kubeconfig its path; absent: the service account of the pod
+ * @param kubeconfig path of a kubeconfig; absent: the service account of the pod
  * @throws NetdraError `kubeconfig-missing`, `kubeconfig-unusable`
  */
 export async function openApiAccess(kubeconfig: string | undefined): Promise<ApiAccess> {
@@ -26,7 +26,7 @@ export async function openApiAccess(kubeconfig: string | undefined): Promise<Api
       hint: 'give --kubeconfig, or KUBECONFIG in the environment',
     });
   }
-  // Imported lazily: it costs more memory than the rest of the driver, and a driver in a cluster does not need it.
+  // Imported lazily: the module costs more memory than the rest of the driver, and a driver in a cluster does not need it.
   const { loadKubeConfig } = await import('./kube-config.ts');
   return loadKubeConfig(kubeconfig);
 }

@@ -5,15 +5,14 @@ import { isDeepStrictEqual } from 'node:util';
 import { defined } from '../../lib/defined.ts';
 import type { ApiAccess } from './api-access.ts';
 
-/** Enough for the claims of several pods at once; further requests wait for a free connection. */
+/** Number of connections: enough for the claims of several pods at once. Further requests wait for a free connection. */
 const maxSockets = 32;
-/** Probes idle connections, so that a dead peer is detected. */
+/** Interval of the probes that detect a dead peer of an idle connection, ms. */
 const keepAliveMs = 30_000;
 
 /**
- * Reused connections to the API server. Takes credentials and trusted certificates from the kubeconfig at every request,
- * since tokens and certificates are renewed. The kubeconfig's own agent keeps no connection open, so it is used only for a
- * proxy.
+ * Reused connections to the API server. Takes credentials and trusted certificates from the kubeconfig at every request, since
+ * tokens and certificates are renewed. With a proxy, the kubeconfig's own agent is used, although it keeps no connection open.
  */
 export class KubeConnection implements Disposable {
   /** Address of the API server, as options of a request; `path` is the prefix of all request paths. */
@@ -23,7 +22,7 @@ export class KubeConnection implements Disposable {
   /** Trusted certificates and client certificate that {@link #agent} was created with. */
   #trust: object | undefined;
 
-  /** @throws Error if the kubeconfig names no cluster */
+  /** Opens no connection yet. @throws Error if the kubeconfig names no cluster */
   constructor(access: ApiAccess) {
     const cluster = access.getCurrentCluster();
     if (cluster === null) throw new Error('the kubeconfig has no current cluster');
@@ -62,8 +61,8 @@ export class KubeConnection implements Disposable {
 }
 
 /**
- * Closes idle connections, so that none outlives the certificates that it was opened with; those in use close after their
- * requests.
+ * Closes idle connections now and connections in use after their requests, so that no connection outlives the certificates with
+ * which it was opened.
  */
 function closeIdle(agent: HttpAgent): void {
   agent.maxFreeSockets = 0;

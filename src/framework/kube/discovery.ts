@@ -2,10 +2,10 @@ import { isKubeError } from './errors.ts';
 import type { KubeRequests } from './kube-client.ts';
 
 /**
- * Reads which resources of a group the API server serves, which every account may.
- * @param groupVersion such as `netdra.dev/v1alpha1`
- * @returns verbs of each resource, by its plural name; empty if the group or version is not served. A resource whose
- * definition is being deleted has no `create`. Source: apiextensions-apiserver, `DiscoveryController.sync`
+ * Reads the resources that the API server serves in a group. Every account has the permission for this.
+ * @param groupVersion group and version, such as `netdra.dev/v1alpha1`
+ * @returns verbs of each resource, by its plural name; empty if the group or version is not served. A resource whose definition
+ * is being deleted has no `create`. Source: apiextensions-apiserver, `DiscoveryController.sync`
  * @throws KubeError
  */
 export async function servedVerbs(

@@ -1,7 +1,7 @@
 import { type Pauses, pauseMs } from '../../lib/backoff.ts';
 import { type ErrorDetails, NetdraError } from '../../lib/errors.ts';
 
-/** Why a request to the API server failed. */
+/** Reasons for which a request to the API server can fail. */
 export type KubeErrorCode =
   /** There is no connection to the API server. */
   | 'api-unreachable'
@@ -17,7 +17,7 @@ export type KubeErrorCode =
   | 'api-unserved'
   /** 409: the object was changed by another client, or exists already. */
   | 'api-conflict'
-  /** 410: the watch, or the page of a list, is too old to be continued. */
+  /** 410: the watch, or the page of a list, cannot be continued at its version, which is too old. */
   | 'api-expired'
   /** 422: the object is invalid. */
   | 'api-invalid'
@@ -44,14 +44,14 @@ export function isKubeError(error: unknown, ...codes: KubeErrorCode[]): error is
 }
 
 /**
- * Limit for `Retry-After`: API servers ask for seconds, but a proxy may ask for hours although the server is back much
+ * Limit for `Retry-After`, ms: API servers ask for seconds, but a proxy may ask for hours although the server is back much
  * sooner.
  */
 const longestRetryAfterMs = 60_000;
 
 /**
- * Returns the pause before the next attempt, ms: at least what the server asks for, up to a minute. @param earlierFailures
- * consecutive
+ * Returns the pause before the next attempt, ms: at least as long as the server asks for, up to a minute.
+ * @param earlierFailures number of consecutive failures before this one
  */
 export function retryPauseMs(error: unknown, earlierFailures: number, pauses: Pauses): number {
   const askedMs = isKubeError(error) ? (error.retryAfterMs ?? 0) : 0;
@@ -80,13 +80,16 @@ interface Status {
   details?: { name?: string; retryAfterSeconds?: number; causes?: { reason?: string }[] };
 }
 
-/** Reason of a refusal to create an object in a namespace that is being deleted. Source: core/v1 `NamespaceTerminatingCause`. */
+/**
+ * Reason with which the API server refuses to create an object in a namespace that is being deleted. Source: core/v1
+ * `NamespaceTerminatingCause`.
+ */
 export const namespaceTerminating = 'NamespaceTerminating';
 
 /**
  * Converts an unsuccessful response into an error.
  * @param subject the request, as `GET /api/v1/nodes/n`
- * @param body the text of the response: a `Status` object, or anything that a proxy wrote
+ * @param body text of the response: a `Status` object, or any text that a proxy wrote
  */
 export function toKubeError(subject: string, httpStatus: number, body: string, retryAfter?: string): KubeError {
   const status = parseStatus(body);

@@ -8,34 +8,34 @@ import type { KubeApi, WatchEvent } from './kube-client.ts';
 import { ListWatch } from './list-watch.ts';
 import type { KubeList, ObjectMeta } from './types.ts';
 
-/** A list of the API server, and its changes. */
+/** Requests for a list of the API server and for its changes. */
 export interface ListSource<T> {
   list: (signal: AbortSignal) => Promise<KubeList<T>>;
-  /** Changes after that version. */
+  /** Yields changes after a version of the list. */
   watch: (resourceVersion: string, signal: AbortSignal) => AsyncIterable<WatchEvent<T>>;
 }
 
 export interface FollowedListOptions<T> {
   source: ListSource<T>;
-  /** Name of the objects, for the log: `device classes`. */
+  /** Plural name of the objects, for the log: `device classes`. */
   what: string;
   clock: Clock;
   logger: Logger;
   /** Returns numbers from 0 up to 1, to spread the requests of many nodes. */
   random: () => number;
-  /** Forgets the objects if the API server no longer serves their kind. */
+  /** Whether the objects are forgotten if the API server no longer serves their kind. */
   forgetsUnserved?: boolean;
 }
 
 export interface PlainListOptions {
-  /** Path of the list, from the root. */
+  /** Path of the list from the root of the API. */
   path: string;
   query?: Record<string, string>;
-  /** Requests only the objects' metadata, a small part of a Node. */
+  /** Whether only the objects' metadata is requested, a small part of a Node. */
   metadataOnly?: boolean;
 }
 
-/** A list as it is on the wire. */
+/** Returns the source of a list whose objects are used as they are on the wire. */
 export function plainList<T>(
   kube: KubeApi,
   { path, query = {}, metadataOnly = false }: PlainListOptions,
@@ -53,7 +53,7 @@ export function plainList<T>(
 
 /**
  * The objects of a list as last seen: listed once and then watched, so that an idle list causes no requests. While the API
- * server is away, they stay as they were.
+ * server cannot be reached, the objects stay as last seen.
  */
 export class FollowedList<T extends { metadata: ObjectMeta }> implements AsyncDisposable {
   readonly #options: FollowedListOptions<T>;
@@ -81,7 +81,7 @@ export class FollowedList<T extends { metadata: ObjectMeta }> implements AsyncDi
     return this.#objects;
   }
 
-  /** Why the last list failed; `undefined` if it succeeded. */
+  /** Failure of the last attempt to list; `undefined` if it succeeded. */
   get failure(): unknown {
     return this.#failure;
   }
@@ -96,8 +96,8 @@ export class FollowedList<T extends { metadata: ObjectMeta }> implements AsyncDi
   }
 
   /**
-   * Takes an object that a write has returned, since the watch may be late. Ignores it if the watch already reported a
-   * deletion or a newer version.
+   * Takes an object from the response to a write, since the watch may report it later. Ignores the object if the watch has
+   * already reported its deletion or a newer version.
    */
   update(object: T): void {
     const { name = '', resourceVersion } = object.metadata;
@@ -145,7 +145,7 @@ export class FollowedList<T extends { metadata: ObjectMeta }> implements AsyncDi
 /** How long a starting driver waits for the API server before it continues without its answer, ms. */
 const firstAnswerMs = 2_000;
 
-/** Waits until the API server has answered about each list, or has failed to, and two seconds at most. */
+/** Waits until the API server has answered the request for each list, or a request has failed, for two seconds at most. */
 export async function firstAnswers(clock: Clock, lists: readonly { whenAnswered(): Promise<void> }[]): Promise<void> {
   await resolvesWithin(clock, firstAnswerMs, Promise.all(lists.map((list) => list.whenAnswered())));
 }

@@ -10,11 +10,17 @@ import { readJsonLines } from './json-lines.ts';
 
 /** Time limit for one answer, unless the request has its own. */
 const defaultTimeoutMs = 30_000;
-/** API servers end a watch within an hour. A longer one has lost its server behind a proxy that did not notice. */
+/**
+ * Longest duration of a watch, ms. API servers end a watch within an hour: a longer one has lost its server behind a proxy that
+ * did not notice.
+ */
 const longestWatchMs = 70 * 60_000;
-/** A watch that is cut after this time was ended by a proxy that limits connections, or by an API server that stopped. */
+/**
+ * Shortest duration after which a cut watch is no failure, ms: it was ended by a proxy that limits connections, or by an API
+ * server that stopped.
+ */
 const leastWatchMs = 10_000;
-/** Attempts for a request whose server asks to retry later, before the refusal is passed on. */
+/** Number of attempts for a request whose server asks to retry later; then the refusal is passed on. */
 const maxAttempts = 5;
 
 /** A request to read or watch. */
@@ -56,8 +62,8 @@ export interface KubeClientOptions {
 }
 
 /**
- * The Kubernetes API as on the wire: JSON in, JSON out, no models in between. Why not the generated client:
- * docs/decisions/0008-plain-json-api-client.md.
+ * Client of the Kubernetes API as on the wire: JSON in, JSON out, without models. The reasons for not using the generated
+ * client are in docs/decisions/0008-plain-json-api-client.md.
  */
 export class KubeClient implements KubeApi, Disposable {
   readonly #connection: KubeConnection;
@@ -76,7 +82,7 @@ export class KubeClient implements KubeApi, Disposable {
     return await this.#retried(request, JSON.parse);
   }
 
-  /** Sends a request as {@link request} does, for answers other than JSON: logs. */
+  /** Sends a request as {@link request} does, and returns the response as text, for example logs. */
   async requestText(request: KubeRequest): Promise<string> {
     return await this.#retried(request, String);
   }
@@ -94,8 +100,8 @@ export class KubeClient implements KubeApi, Disposable {
   }
 
   /**
-   * Streams changes to the objects of a list, until the server ends it (within an hour), a proxy cuts it after more than ten
-   * seconds, or the signal aborts.
+   * Streams changes to the objects of a list, until the server ends the watch (within an hour), a proxy cuts it after more than
+   * ten seconds, or the signal aborts.
    * @param request path and query of the list, with the `resourceVersion` to start from
    * @throws KubeError, also for an `ERROR` event: `api-expired` when the version is too old
    */
@@ -112,7 +118,7 @@ export class KubeClient implements KubeApi, Disposable {
     try {
       answer = await this.#send({ ...request, method: 'GET', query, signal: deadline.signal });
       if (answer.statusCode !== 200) throw await this.#refusal(subject, answer);
-      // From here on, silence is no failure until the watch reaches its longest duration.
+      // From here on, the server may be silent until the watch reaches its longest duration.
       deadline[Symbol.dispose]();
       answeredMs = clock.nowMs();
       for await (const event of readJsonLines<WatchEvent<T>>(answer)) {
@@ -189,9 +195,9 @@ export class KubeClient implements KubeApi, Disposable {
       try {
         return await answerOf(sent);
       } catch (error) {
-        // Either the server closed an idle connection just as we reused it, or another server has its address and knows
-        // none of our connections: it has not seen the request. The retries end with a new connection, since each attempt
-        // removes an idle one. A request that the server did see does no harm: writes carry the version that they are for.
+        // Either the server closed an idle connection just as it was reused, or another server has the address and does not
+        // know the connection: the request was not seen. Each attempt removes an idle connection, so that the last one opens a
+        // new connection. Even a request that the server did see does no harm: writes carry the version that they replace.
         if (!sent.reusedSocket || errnoCode(error) !== 'ECONNRESET') throw error;
       }
     }
@@ -202,7 +208,7 @@ function answerOf(request: ClientRequest): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => request.once('response', resolve).on('error', reject));
 }
 
-/** Reads by events, which take less time than a stream's iterator. */
+/** Reads the whole response. Uses events, which take less time than a stream's iterator. */
 function readText(answer: IncomingMessage): Promise<string> {
   const chunks: Buffer[] = [];
   return new Promise((resolve, reject) => {
@@ -212,7 +218,7 @@ function readText(answer: IncomingMessage): Promise<string> {
   });
 }
 
-/** Returns the error to throw: the caller's reason if it aborted, a timeout, invalid JSON, or an unreachable server. */
+/** Returns the error to throw: the caller's reason if the caller aborted, a timeout, invalid JSON, or an unreachable server. */
 function toFailure(error: unknown, subject: string, deadline: Deadline, request: Partial<KubeRequest>): unknown {
   if (request.signal?.aborted) return request.signal.reason;
   if (error instanceof KubeError) return error;

@@ -5,9 +5,9 @@ import { NetdraError } from '../../lib/errors.ts';
 
 /**
  * Loads access to the API server with all features of client-node.
- * @param path of a kubeconfig, or several as in `KUBECONFIG`, of which the first one takes precedence
- * @param context default: the current one
- * @throws NetdraError `kubeconfig-unusable` for a permanent fault, which no retry can cure
+ * @param path path of a kubeconfig, or several paths as in `KUBECONFIG`, of which the first one takes precedence
+ * @param context name of a context; default: the current one
+ * @throws NetdraError `kubeconfig-unusable` for a fault that no retry can cure
  */
 export function loadKubeConfig(path: string, context?: string): KubeConfig {
   const paths = path.split(delimiter).filter((each) => each !== '');
@@ -42,7 +42,7 @@ function loadFile(path: string): KubeConfig {
   }
 }
 
-/** Merges configurations; client-node refuses names that are in both, of which kubectl takes the first. */
+/** Merges configurations. Where both have a name, keeps the first, as kubectl does: client-node refuses duplicates. */
 function merge(config: KubeConfig, other: KubeConfig): KubeConfig {
   const joined = <T extends { name: string }>(own: T[] = [], more: T[] = []) => [
     ...own,
@@ -55,7 +55,10 @@ function merge(config: KubeConfig, other: KubeConfig): KubeConfig {
   return config;
 }
 
-/** Returns what would fail at every request. Files that the kubeconfig names may still appear or be renewed. */
+/**
+ * Returns a fault that would fail every request, if any. A missing file that the kubeconfig names is no such fault: it may
+ * still appear.
+ */
 function findProblem(config: KubeConfig): string | undefined {
   const { currentContext } = config;
   const context = config.getContextObject(currentContext);

@@ -6,7 +6,7 @@ import type { KubeList } from './types.ts';
 const pageSize = 500;
 
 /**
- * Returns all objects of a list, page by page.
+ * Returns all objects of a list, reading it page by page.
  * @param list sends one request, with the page in its query
  * @throws KubeError
  */
@@ -19,7 +19,7 @@ export async function listAll<T>(list: (page: Record<string, string>) => Promise
       items.push(...page.items);
       next = page.metadata.continue;
     } catch (error) {
-      // The server has dropped the version of the first page; it then returns everything at once, as of now.
+      // The server no longer has the version of the first page: reads the whole list at once, in its present version.
       if (next === undefined || !isKubeError(error, 'api-expired')) throw error;
       return (await list({})).items;
     }

@@ -5,17 +5,17 @@ import { pauses } from '../../lib/waiting-times.ts';
 import type { WatchEvent } from './kube-client.ts';
 import type { ObjectMeta } from './types.ts';
 
-/** When an API server stops, the watches of all nodes end at once; they reconnect spread over this time. */
+/** Time over which nodes spread their reconnections, ms: when an API server stops, the watches of all nodes end at once. */
 const spreadMs = 10_000;
 
 export interface ListWatchOptions<T> {
-  /** Name of what is watched, for the log: `resource slices`. */
+  /** Plural name of the watched objects, for the log: `resource slices`. */
   what: string;
   open: (resourceVersion: string, signal: AbortSignal) => AsyncIterable<WatchEvent<T>>;
   onChange: (object: T, type: 'ADDED' | 'MODIFIED' | 'DELETED') => void;
   /**
-   * Called when the watch failed and changes may have been missed: list again, and `follow` the new version. The next watch
-   * waits for it; otherwise the list could be older than what that watch has already reported.
+   * Called when the watch failed and changes may have been missed. List again and call `follow` with the new version. The next
+   * watch begins only after that: otherwise the list could be older than the changes which that watch has reported.
    */
   onLost: () => void | Promise<void>;
   clock: Clock;
@@ -24,7 +24,7 @@ export interface ListWatchOptions<T> {
   random?: () => number;
 }
 
-/** Follows changes to a list after it was read, one watch after the other, until disposed. */
+/** Follows the changes to a list that was read before, one watch after the other, until disposed of. */
 export class ListWatch<T extends { metadata: ObjectMeta }> implements AsyncDisposable {
   readonly #options: ListWatchOptions<T>;
   readonly #stop = new AbortController();
@@ -35,7 +35,7 @@ export class ListWatch<T extends { metadata: ObjectMeta }> implements AsyncDispo
     this.#options = options;
   }
 
-  /** Follows changes, starting at this version of a list. */
+  /** Starts to follow the changes after a version of the list. */
   follow(resourceVersion: string): void {
     this.#resourceVersion = resourceVersion;
     this.#running ??= this.#run();
@@ -63,7 +63,7 @@ export class ListWatch<T extends { metadata: ObjectMeta }> implements AsyncDispo
         if (signal.aborted) return;
         if (String(error) !== reported) logger.warn({ err: error }, `cannot watch ${what}: polling them instead`);
         reported = String(error);
-        // As of an expired version, which one new list mends.
+        // A watch that lasted this long worked: a fault such as an expired version is cured by one new list.
         if (clock.nowMs() - startMs > pauses.watch.longestMs) failures = 0;
         const waitMs = pauseMs(failures++, pauses.watch);
         const extraMs = Math.round(Math.max(waitMs, spreadMs) * random());
@@ -76,7 +76,7 @@ export class ListWatch<T extends { metadata: ObjectMeta }> implements AsyncDispo
   async #watch(signal: AbortSignal): Promise<void> {
     for await (const { type, object } of this.#options.open(this.#resourceVersion, signal)) {
       this.#resourceVersion = object.metadata.resourceVersion ?? this.#resourceVersion;
-      // The client throws for ERROR.
+      // ERROR events never get here: the client throws for them.
       if (type !== 'BOOKMARK' && type !== 'ERROR') this.#options.onChange(object, type);
     }
   }

@@ -7,7 +7,8 @@ interface Pod {
 }
 
 /**
- * Returns whether the pod exists under its UID, is not being deleted, and has not ended: an evicted pod stays as `Failed`.
+ * Returns whether the pod still needs its devices: it exists under its UID, is not being deleted, and has not ended (an evicted
+ * pod stays as `Failed`).
  * @throws KubeError if the API server does not answer
  */
 export async function isPodWanted(

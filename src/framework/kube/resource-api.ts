@@ -5,18 +5,18 @@ import { fromResourceVersion, type ResourceVersion, resourceVersions, toResource
 import type { DeviceClass, JsonPatchOperation, KubeList, PodResources, ResourceClaim } from './types.ts';
 
 /**
- * A request below `/apis/resource.k8s.io/<version>/`. Its body, an object with its `kind`, and the response have the v1
- * shape. A JSON patch, which is a list, is sent unchanged: it may change only status, which is the same in all versions.
+ * A request below `/apis/resource.k8s.io/<version>/`. Body and response have the v1 shape; the body is an object with its
+ * `kind`. A JSON patch, which is a list, is sent unchanged: it may change only the status, which is the same in all versions.
  */
 export interface ResourceRequest extends KubeRequest {
-  /** `resourceslices/s`, `namespaces/default/resourceclaims/c/status` */
+  /** Path below the version: `resourceslices/s`, `namespaces/default/resourceclaims/c/status`. */
   path: string;
 }
 
 /**
- * Client of resource.k8s.io in the best version that the cluster serves, without discovery: a request in an unserved
- * version is sent again in the next one, and later requests start with the version that worked. This also handles a cluster
- * that is upgraded meanwhile or whose servers differ.
+ * Client of resource.k8s.io in the best version that the cluster serves. Works without discovery: a request in an unserved
+ * version is sent again in the next one, and later requests start with the version that worked. This also handles clusters that
+ * are upgraded meanwhile or whose API servers differ in version.
  */
 export class ResourceApi {
   readonly #client: KubeApi;
@@ -30,19 +30,22 @@ export class ResourceApi {
     return this.#version;
   }
 
-  /** @throws KubeError `api-unserved` if the cluster serves none of the versions, or any other error of the server */
+  /**
+   * Sends a request and returns the response in the v1 shape. @throws KubeError `api-unserved` if the cluster serves none of
+   * the versions, or any other error of the server
+   */
   async request<T extends object>(request: ResourceRequest): Promise<T> {
     const { answer, version } = await this.#ask<T>(request);
     return fromResourceVersion(answer, version);
   }
 
-  /** @param request path and query below those of the API group, as in {@link ResourceRequest} */
+  /** Lists objects in the v1 shape. @param request path and query below the API group, as in {@link ResourceRequest} */
   async list<T extends object>(request: KubeQuery): Promise<KubeList<T>> {
     const { answer, version } = await this.#ask<KubeList<T>>({ ...request, method: 'GET' });
     return { metadata: answer.metadata, items: answer.items.map((item) => fromResourceVersion(item, version)) };
   }
 
-  /** Watches in the version of the last successful request, since a watch follows a list. */
+  /** Watches a list, in the version of the last successful request, since a watch follows a list. */
   async *watch<T extends object>(request: KubeQuery): AsyncGenerator<WatchEvent<T>, void, void> {
     const version = this.#version;
     const events = this.#client.watch<T>({ ...request, path: `/apis/resource.k8s.io/${version}/${request.path}` });
@@ -67,8 +70,8 @@ export class ResourceApi {
   /**
    * Changes the status of a claim.
    * @returns the claim after the change
-   * @throws KubeError `api-conflict` if the claim is not at the patch's version; `api-invalid` if the patch does not fit
-   * the claim, which a different version can cause, too
+   * @throws KubeError `api-conflict` if the claim is not at the patch's version; `api-invalid` if the patch does not fit the
+   * claim, which may also be due to a different version of the claim
    */
   async patchClaimStatus(
     claim: { namespace: string; name: string },
@@ -100,8 +103,9 @@ export class ResourceApi {
 }
 
 /**
- * Returns the path of a claim. Encodes the name, which may come from other components, so that it cannot lead to another resource.
- * @throws KubeError `api-invalid` for `.`, `..` and an empty name: encoding does not help against them
+ * Returns the path of a claim. Encodes the name, which may come from other components, so that it cannot lead to another
+ * resource.
+ * @throws KubeError `api-invalid` for `.`, `..` and an empty name, which encoding does not make safe
  */
 function claimPath({ namespace, name }: { namespace: string; name: string }): string {
   for (const part of [namespace, name]) {

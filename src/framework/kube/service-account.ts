@@ -6,7 +6,7 @@ import { type Clock, systemClock } from '../../lib/clock.ts';
 import type { ApiAccess } from './api-access.ts';
 
 const serviceAccountDir = '/var/run/secrets/kubernetes.io/serviceaccount';
-/** The kubelet renews tokens long before they expire, so that occasional reads suffice. */
+/** Age after which a token is read again, ms. The kubelet renews tokens long before they expire. */
 const rereadMs = 10_000;
 
 export interface ServiceAccountOptions {
@@ -21,9 +21,9 @@ export function hasServiceAccount({ env = process.env, dir = serviceAccountDir }
 }
 
 /**
- * The service account of our own pod: all that a driver in a cluster needs to reach the API server. client-node would take
- * half of the driver's memory and startup time for this: docs/decisions/0065-where-the-drivers-time-goes.md.
- * Source: kubernetes.io "Accessing the Kubernetes API from a Pod".
+ * The service account of the driver's pod, with which a driver in a cluster reaches the API server. Replaces client-node, which
+ * would take half of the driver's memory and startup time: docs/decisions/0065-where-the-drivers-time-goes.md. Source:
+ * kubernetes.io "Accessing the Kubernetes API from a Pod".
  */
 export class ServiceAccount implements ApiAccess {
   readonly #server: string;

@@ -1,6 +1,6 @@
-// Own types instead of client-node's: users of the framework would otherwise need the types of all its dependencies.
+// Own types instead of client-node's: with client-node's, users of the framework would need the types of all its dependencies.
 
-/** The metadata fields that we read and write. Times are RFC 3339 text, as on the wire. */
+/** Metadata fields that the framework reads and writes. Times are RFC 3339 text, as on the wire. */
 export interface ObjectMeta {
   name?: string;
   namespace?: string;
@@ -20,7 +20,7 @@ export interface OwnerReference {
 }
 
 export interface KubeList<T> {
-  /** `continue` is the token of the next page; absent or empty on the last page. */
+  /** Version of the list, and token of the next page (`continue`), which is absent or empty on the last page. */
   metadata: { resourceVersion?: string; continue?: string };
   items: T[];
 }
@@ -39,7 +39,7 @@ export interface Condition extends StatusCondition {
   lastTransitionTime: string;
 }
 
-/** Names a device, or a share of one, as the API does. Source: list map keys of `status.devices`. */
+/** Name of a device, or of a share of one, in the API. Source: list map keys of `status.devices`. */
 export interface DeviceReference {
   driver: string;
   pool: string;
@@ -54,37 +54,37 @@ export interface AllocatedDeviceStatus extends DeviceReference {
   networkData?: { interfaceName?: string; ips?: string[]; hardwareAddress?: string };
 }
 
-/** Source: resource.k8s.io/v1 `OpaqueDeviceConfiguration`. */
+/** Driver-specific configuration. Source: resource.k8s.io/v1 `OpaqueDeviceConfiguration`. */
 interface OpaqueConfiguration {
   driver: string;
   parameters: unknown;
 }
 
-/** Source: resource.k8s.io/v1 `DeviceRequest`, and `DeviceSubRequest` and `ExactDeviceRequest` in it. */
+/** A request of a claim. Source: resource.k8s.io/v1 `DeviceRequest`, with its `DeviceSubRequest` and `ExactDeviceRequest`. */
 interface ClaimRequest {
   name: string;
   exactly?: { deviceClassName: string; adminAccess?: boolean };
   firstAvailable?: { name: string; deviceClassName: string }[];
 }
 
-/** Source: resource.k8s.io/v1 `DeviceAllocationConfiguration`. */
+/** A configuration of an allocated claim. Source: resource.k8s.io/v1 `DeviceAllocationConfiguration`. */
 export interface AllocatedConfiguration {
-  /** `FromClass` or `FromClaim`. */
+  /** Origin of the configuration: `FromClass` or `FromClaim`. */
   source: string;
   /** Requests that the configuration applies to; empty: all. */
   requests?: string[];
   opaque?: OpaqueConfiguration;
 }
 
-/** Source: resource.k8s.io/v1 `DeviceRequestAllocationResult`. */
+/** An allocated device. Source: resource.k8s.io/v1 `DeviceRequestAllocationResult`. */
 export interface AllocatedDevice extends DeviceReference {
   request: string;
   adminAccess?: boolean;
-  /** Quantities, such as `1Gi`. */
+  /** Consumed capacity by name, as quantities such as `1Gi`. */
   consumedCapacity?: Record<string, string>;
 }
 
-/** A claim in the shape of resource.k8s.io/v1, as far as drivers read it. */
+/** A claim in the shape of resource.k8s.io/v1, with the fields that drivers read. */
 export interface ResourceClaim {
   metadata?: ObjectMeta;
   spec: {
@@ -97,7 +97,9 @@ export interface ResourceClaim {
   };
 }
 
-/** Which requests of its extended-resource claim a pod's containers use. Source: core/v1 `PodExtendedResourceClaimStatus`. */
+/**
+ * The requests of a pod's extended-resource claim that its containers use. Source: core/v1 `PodExtendedResourceClaimStatus`.
+ */
 export interface PodResources {
   metadata?: ObjectMeta;
   status?: {

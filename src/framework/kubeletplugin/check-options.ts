@@ -8,7 +8,7 @@ import type { KubeletPluginOptions } from './helper.ts';
 import type { DraPlugin } from './plugin.ts';
 
 /**
- * Checks options whose faults would otherwise appear at the kubelet's first call, with a pod waiting.
+ * Checks options for faults that would otherwise appear only at the kubelet's first call, when a pod waits.
  * @throws KubeletPluginError `invalid-options`
  */
 export function checkOptions(plugin: DraPlugin, options: KubeletPluginOptions): void {
@@ -31,8 +31,8 @@ export function checkOptions(plugin: DraPlugin, options: KubeletPluginOptions): 
 }
 
 /**
- * Checks that the `.proto` files exist. The first call loads them, so that a driver without them would start and then fail
- * every call.
+ * Checks that the `.proto` files exist. They are loaded by the first call: without this check, a driver that lacks them would
+ * start and then fail every call.
  * @throws KubeletPluginError `invalid-options`
  */
 function checkContracts(protoDir: string | undefined): void {

@@ -8,18 +8,19 @@ import type { AllocatedClaim, ClaimObject } from './plugin.ts';
 export interface ClaimReader {
   /**
    * Reads the claim, uncached, in the shape of resource.k8s.io/v1, whatever version the cluster serves.
-   * @throws whatever the API client throws, 404 included
+   * @throws any error of the API client, 404 included
    */
   readClaim(namespace: string, name: string, signal: AbortSignal): Promise<ClaimObject>;
   /**
-   * Reads a class, for claims of extended resources. Absent: their files are found only by the names of claim and request.
-   * @throws whatever the API client throws, 404 included
+   * Reads a DeviceClass, for claims of extended resources. Absent: containers find the files of such claims only by the names
+   * of claim and request.
+   * @throws any error of the API client, 404 included
    */
   readDeviceClass?(name: string, signal: AbortSignal): Promise<Pick<DeviceClass, 'spec'>>;
   /**
-   * Reads a pod, for claims with several requests for one extended resource. Absent: a container that has several of them
-   * finds only one file under the name of the resource.
-   * @throws whatever the API client throws, 404 included
+   * Reads a pod, for claims with several requests for one extended resource. Absent: a container that uses several of these
+   * requests finds only one file under the name of the resource.
+   * @throws any error of the API client, 404 included
    */
   readPod?(namespace: string, name: string, signal: AbortSignal): Promise<PodResources>;
 }
@@ -27,20 +28,20 @@ export interface ClaimReader {
 const podClaimNameAnnotation = 'resource.kubernetes.io/pod-claim-name';
 const extendedResourceAnnotation = 'resource.kubernetes.io/extended-resource-claim';
 /**
- * Prefix of a class's implicit resource name, under which every class can be requested. Source: resource.k8s.io/v1
+ * Prefix of a DeviceClass's implicit extended resource name, under which pods can request any class. Source: resource.k8s.io/v1
  * `ResourceDeviceClassPrefix`.
  */
 const implicitPrefix = 'deviceclass.resource.kubernetes.io/';
 
 export interface ClaimSources {
   claims: ClaimReader;
-  /** Absent: no claim has files. */
+  /** Records of claims with metadata. Absent: no claim has metadata files. */
   metadata?: { isNamePrepared(claim: ClaimName): Promise<boolean> } | undefined;
 }
 
 /**
- * Fetches the claims of one kubelet call concurrently and checks each. As in the Go helper, one failure fails the whole
- * call, with the same texts, and the kubelet retries all claims. Accepts a claim that is being deleted: it keeps its
+ * Fetches the claims of one kubelet call concurrently and checks each. As in the Go helper, one failure fails the whole call,
+ * with the Go helper's error texts, and the kubelet retries all claims. Accepts a claim that is being deleted: it keeps its
  * allocation while it is reserved for a pod.
  * @throws KubeletPluginError `claim-unavailable`
  */
@@ -66,7 +67,9 @@ export async function fetchClaims(
   );
 }
 
-/** Returns the UIDs of the pods that may use a claim now; a pod may have joined since it was prepared. */
+/**
+ * Returns the UIDs of the pods that may use a claim now. Reads the claim again, since a pod may have joined since its prepare.
+ */
 async function readPods(reader: ClaimReader, { namespace, name }: ClaimName, signal: AbortSignal): Promise<string[]> {
   try {
     return podUidsOf(await reader.readClaim(namespace, name, signal));
@@ -92,7 +95,7 @@ async function fetchClaim(reader: ClaimReader, claim: ClaimIdentity, signal: Abo
   if (object.status?.allocation === undefined) throw refuse(`claim ${subject} not allocated`);
   if (object.metadata?.uid !== claim.uid) throw refuse(`claim ${subject} got replaced`);
   const consumers = object.status.reservedFor ?? [];
-  // The kubelet checks this too, but earlier. Devices of an unreserved claim may go to another claim at any time.
+  // The kubelet checks this too, but before its call. Devices of an unreserved claim may go to another claim at any time.
   if (consumers.length === 0) throw refuse(`claim ${subject} is not reserved for any pod`);
   const annotations = object.metadata.annotations ?? {};
   const extended =
@@ -111,7 +114,7 @@ async function fetchClaim(reader: ClaimReader, claim: ClaimIdentity, signal: Abo
   };
 }
 
-/** A class that was deleted has only its implicit name. */
+/** Reads the extended resource names of a claim's requests. A request whose class was deleted has only the implicit name. */
 async function readExtendedResources(
   reader: ClaimReader,
   claim: ClaimObject,
@@ -132,15 +135,16 @@ async function readExtendedResources(
   };
   const names = new Map(await Promise.all(classNames.map(read)));
   const extendedResources = new Map(requests.map(([name, className]) => [name, names.get(className) ?? []]));
-  // Only two requests of the same class can give a container two for one resource.
+  // A container can have several requests for one resource only if they have the same class.
   if (classNames.length === requests.length) return { extendedResources };
   return { extendedResources, sharers: await readSharers(reader, claim, new Map(requests), signal) };
 }
 
 /**
- * Reads from the pod's status which containers have several requests for one resource. The scheduler writes it before it
- * binds the pod.
- * @param classes by the name of a request
+ * Reads from the pod's status which containers have several requests for one resource. The scheduler writes this status before
+ * it binds the pod.
+ * @param classes class names by the name of a request
+ * @returns names of such containers, by the name of a request
  */
 async function readSharers(
   reader: ClaimReader,

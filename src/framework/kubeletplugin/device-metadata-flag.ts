@@ -4,11 +4,11 @@ const flag = '--enable-device-metadata';
 const variable = 'ENABLE_DEVICE_METADATA';
 
 /**
- * Reads the flag that switches device metadata on, `--enable-device-metadata[=true|false]`, from a driver's command line;
- * without the flag, reads the variable `ENABLE_DEVICE_METADATA`. Pass the result to `ClaimMetadata` as `enabled`. The last
- * of repeated flags wins.
+ * Reads the flag that enables device metadata, `--enable-device-metadata[=true|false]`, from a driver's command line; without
+ * the flag, reads the variable `ENABLE_DEVICE_METADATA`. Pass the result to `ClaimMetadata` as `enabled`. The last of repeated
+ * flags wins.
  * @returns `false` if neither is given. Source: KEP-5304, "Feature enablement": unset means off
- * @throws KubeletPluginError `invalid-options` for another value
+ * @throws KubeletPluginError `invalid-options` for a value other than `true` and `false`
  */
 export function deviceMetadataFlag(
   args: readonly string[] = process.argv.slice(2),

@@ -14,9 +14,9 @@ export interface WireDevice {
 }
 
 export interface CallContext {
-  /** `Infinity` if the caller sets no timeout. */
+  /** Time that the caller waits for the answer, ms; `Infinity` if it sets no timeout. */
   timeoutMs: number;
-  /** Aborts when the caller is gone. */
+  /** Aborts when the caller cancels the call or disconnects. */
   signal: AbortSignal;
 }
 
@@ -30,7 +30,10 @@ interface ClaimsRequest {
 export const draVersions = ['v1', 'v1beta1'] as const;
 export type DraVersion = (typeof draVersions)[number];
 
-/** Creates gRPC service and handlers of one version; on the wire the versions differ only in `share_id`, which v1beta1 lacks. */
+/**
+ * Creates the gRPC service of one version and its handlers. On the wire the versions differ only in `share_id`, which v1beta1
+ * lacks.
+ */
 export function createDraService(version: DraVersion, calls: DraCalls, protoDir?: string) {
   const service = `k8s.io.kubelet.pkg.apis.dra.${version}.DRAPlugin`;
   return {

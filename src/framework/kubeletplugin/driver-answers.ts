@@ -14,8 +14,8 @@ import type {
 export type Results<Result> = ReadonlyMap<string, Result>;
 
 /**
- * Returns why a claim was not prepared or unprepared, from the driver's result. Checks values, not keys: TypeScript accepts
- * `{ devices, error: undefined }`, and drivers in JavaScript are unchecked.
+ * Returns the error of a claim that was not prepared or unprepared, from the driver's result. Checks values, not keys:
+ * TypeScript accepts `{ devices, error: undefined }`, and drivers in JavaScript are unchecked.
  * @returns `undefined` for success, and without a result
  */
 export function failureOf(result: PrepareResult | UnprepareResult | null): Error | undefined {
@@ -32,7 +32,10 @@ export function hasSucceeded(results: Results<PrepareResult | UnprepareResult>, 
   return results.has(uid) && failureOf(results.get(uid)) === undefined;
 }
 
-/** @throws the driver's error; KubeletPluginError `driver-contract` without a result, or with an impossible one */
+/**
+ * Returns a driver's result for a claim that it prepared. @throws the driver's error; KubeletPluginError `driver-contract` for
+ * a missing or invalid result
+ */
 export function preparedIn(results: Results<PrepareResult>, { identity }: AllocatedClaim): PreparedClaim {
   const result = results.get(identity.uid);
   const failure = failureOf(result);
@@ -42,7 +45,7 @@ export function preparedIn(results: Results<PrepareResult>, { identity }: Alloca
   return result;
 }
 
-/** @throws as `preparedIn` */
+/** Returns the last step of an unprepared claim, if any. @throws as `preparedIn` */
 export function unpreparedIn(results: Results<UnprepareResult>, { uid }: ClaimIdentity): Partial<UnpreparedClaim> {
   const result = results.get(uid);
   const failure = failureOf(result);
@@ -52,14 +55,14 @@ export function unpreparedIn(results: Results<UnprepareResult>, { uid }: ClaimId
   return (result as UnpreparedClaim | null | undefined) ?? {};
 }
 
-/** @throws KubeletPluginError `driver-contract` if the driver did not return a Map */
+/** Checks the type of a driver's results. @throws KubeletPluginError `driver-contract` if the driver did not return a Map */
 export function checkResults<Result>(results: Results<Result>): Results<Result> {
   const methods = (results ?? {}) as Partial<Results<Result>>;
   if (['get', 'has', 'keys'].every((name) => typeof methods[name as 'get'] === 'function')) return results;
   throw broken('the driver did not return a Map with a result for each claim');
 }
 
-/** Checks types, since one device of a wrong type would make the encoding of the whole answer fail. */
+/** Checks the types in a device: one wrong type would make the encoding of the whole answer fail. */
 function checkTypes(claim: ClaimIdentity, device: PreparedDevice): void {
   const refuse = (what: string) =>
     broken(`the driver returned a wrong result for claim ${claimName(claim)}: ${what}`, claim);

@@ -19,16 +19,16 @@ export class GrpcServer implements Disposable {
   /** Channelz is off: grpc-js would update its statistics at each call, and nothing reads them. */
   readonly #server = new Server({ 'grpc.enable_channelz': 0 });
   #closed: Promise<void> | undefined;
-  /** Address that the server is bound to: the name before the socket file is moved to its path. */
+  /** Address of the server: the hidden name that the socket file had before it was moved to its path. */
   #bound: string | undefined;
-  /** Inode of the socket file; `undefined`: it was removed, or is not there yet. */
+  /** Inode of the socket file; `undefined` before the file exists and after its removal. */
   #inode: number | undefined;
 
   private constructor(path: string) {
     this.path = path;
   }
 
-  /** @throws KubeletPluginError `socket-unavailable` */
+  /** Starts a server on a socket at a path. @throws KubeletPluginError `socket-unavailable` */
   static async start(path: string, services: GrpcService[]): Promise<GrpcServer> {
     using stack = new DisposableStack();
     const server = stack.use(new GrpcServer(path));
@@ -66,9 +66,11 @@ export class GrpcServer implements Disposable {
     if (earlier !== undefined) this.#server.unbind(earlier);
   }
 
-  /** Removes the socket at once and waits for running calls. @returns whether all of them ended in time */
+  /**
+   * Removes the socket file at once and waits for running calls. @returns `false` if some are still running after `timeoutMs`
+   */
   async drain(clock: Clock, timeoutMs: number): Promise<boolean> {
-    // Removed while we still listen, so that a successor's socket is never removed.
+    // Removed while the server still listens, so that a successor's socket is never removed.
     this.#removeFile();
     this.#closed ??= new Promise<void>((resolve) => this.#server.tryShutdown(() => resolve()));
     return await resolvesWithin(clock, timeoutMs, this.#closed);
@@ -80,11 +82,12 @@ export class GrpcServer implements Disposable {
   }
 
   /**
-   * Moves the socket to its path only once it accepts connections: the kubelet connects within a millisecond, and after a
-   * refusal waits a second before it retries.
+   * Listens under a hidden name and moves the socket to its path once it accepts connections: the kubelet connects within a
+   * millisecond, and waits a second after a refusal.
    */
   async #listen(): Promise<void> {
-    // Kubelets ignore names that start with a dot. As short as our other names: a socket path has at most 107 bytes.
+    // Kubelets ignore names that start with a dot. The name is as short as the other socket names: a socket path has at most
+    // 107 bytes.
     const hidden = join(dirname(this.path), `.${randomBytes(3).toString('hex')}`);
     const bind = promisify(this.#server.bindAsync.bind(this.#server));
     const address = `unix:${hidden}`;

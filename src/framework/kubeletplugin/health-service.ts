@@ -15,13 +15,13 @@ export type HealthVersion = (typeof healthVersions)[number];
 interface HealthServiceOptions {
   board: HealthBoard;
   clock: Clock;
-  /** Aborts all streams. */
+  /** Signal whose abort ends all streams. */
   signal: AbortSignal;
   logger: Logger;
   protoDir?: string | undefined;
 }
 
-/** Creates gRPC service and handler of one version. Source: kubelet dra-health. */
+/** Creates the gRPC service of one version and its handler. Source: kubelet dra-health. */
 export function createHealthService(version: HealthVersion, options: HealthServiceOptions) {
   const service = `${version}.DRAResourceHealth`;
   const methods = { NodeWatchResources: { streams: true } };
@@ -35,9 +35,9 @@ export function createHealthService(version: HealthVersion, options: HealthServi
 }
 
 /**
- * Sends the complete list when the stream opens, at each report of the driver, and when a report expires. Nothing is
- * repeated in between: the kubelet of 1.37 stamps the time of receipt, so that a hung monitor would stay healthy. A kubelet
- * that reads slowly gets only the newest list.
+ * Sends the complete list when the stream opens, at each report of the driver, and when a report expires. Nothing is repeated
+ * in between: the kubelet of 1.37 dates a health by the time of receipt, so that the devices of a hung monitor would stay
+ * healthy. A kubelet that reads slowly gets only the newest list.
  */
 async function watch(stream: HealthStream, { board, clock, signal }: HealthServiceOptions): Promise<void> {
   using stack = new DisposableStack();

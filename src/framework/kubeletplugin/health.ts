@@ -12,7 +12,7 @@ export interface DeviceHealth {
   poolName: string;
   deviceName: string;
   health: HealthState;
-  /** Reason, shown in the status of pods. Cut to 1024 bytes. */
+  /** Reason of the health, shown in the status of pods. Cut to 1024 bytes. */
   message?: string;
   /** Time of the driver's last check; default: now. The health becomes unknown `timeoutSeconds` (default 30) later. */
   checkedAt?: Date;
@@ -23,13 +23,13 @@ export interface DeviceHealth {
 export interface WireDeviceHealth {
   device: { poolName: string; deviceName: string };
   health: string;
-  /** Seconds since 1970. */
+  /** Time of the driver's last check, in seconds since 1970. */
   lastUpdatedTime: number;
   healthCheckTimeoutSeconds: number;
   message: string;
 }
 
-/** The driver's last health report, which the streams read. */
+/** The driver's last health report. All streams to the kubelet read it. */
 export class HealthBoard {
   readonly #now: () => Date;
   #devices: readonly (DeviceHealth & { checkedAt: Date })[] | undefined;
@@ -39,7 +39,7 @@ export class HealthBoard {
     this.#now = now;
   }
 
-  /** Replaces the previous report: pass all devices. @throws KubeletPluginError `health-invalid` */
+  /** Replaces the previous report; pass all devices. @throws KubeletPluginError `health-invalid` */
   set(devices: readonly DeviceHealth[]): void {
     const seen = new Set<string>();
     for (const device of devices) {
@@ -53,19 +53,19 @@ export class HealthBoard {
     for (const listener of this.#listeners) listener();
   }
 
-  /** Calls back at each new report, until disposed of. */
+  /** Calls `listener` at each new report, until the result is disposed of. */
   onChange(listener: () => void): Disposable {
     this.#listeners.add(listener);
     return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
   }
 
-  /** Returns the time until the next device becomes unknown, ms; `undefined` if all are. */
+  /** Returns the time until the next device's health becomes unknown, ms; `undefined` if all are unknown. */
   expiresInMs(): number | undefined {
     const lefts = (this.#devices ?? []).map((device) => this.#leftMs(device)).filter((leftMs) => leftMs > 0);
     return lefts.length === 0 ? undefined : Math.min(...lefts);
   }
 
-  /** Returns the complete list; `undefined` until the driver's first report. */
+  /** Returns the health of all devices; `undefined` until the driver's first report. */
   snapshot(): WireDeviceHealth[] | undefined {
     return this.#devices?.map((device) => {
       const { poolName, deviceName, health, checkedAt, message = '' } = device;
@@ -88,7 +88,7 @@ export class HealthBoard {
 
 function check(device: DeviceHealth): void {
   const refuse = (reason: string) => new KubeletPluginError('health-invalid', `health of a device: ${reason}`);
-  // Drivers in JavaScript are unchecked, and the encoder would throw only when the kubelet is sent the report.
+  // Drivers in JavaScript are unchecked, and the encoder would fail only later, when the report is sent to the kubelet.
   if (typeof device !== 'object' || device === null) throw refuse('it is not an object');
   const texts: unknown[] = [device.poolName, device.deviceName, device.message ?? ''];
   if (!texts.every((text) => typeof text === 'string')) throw refuse('poolName, deviceName or message is not a string');
@@ -112,7 +112,7 @@ function cutToBytes(text: string, maxBytes: number): string {
   const bytes = Buffer.from(text);
   if (bytes.length <= maxBytes) return text;
   let end = maxBytes - 3;
-  // 10xxxxxx: inside a character.
+  // A byte 10xxxxxx continues a character.
   while (((bytes[end] ?? 0) & 0xc0) === 0x80) end--;
   return `${bytes.toString('utf8', 0, end)}...`;
 }

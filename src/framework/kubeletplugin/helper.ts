@@ -19,42 +19,48 @@ import { ServedSockets } from './served-sockets.ts';
 import { type MetadataFiles, restoreEach, shareMetadataFiles } from './shared-files.ts';
 import { chooseSocketPaths, type SocketPaths } from './socket-paths.ts';
 
-/** Less than a pod's default grace period of 30 s, to leave time for a clean stop. */
+/**
+ * Time for running calls when the helper stops, ms. Less than a pod's default grace period of 30 s, to leave time for a clean
+ * stop.
+ */
 const defaultDrainMs = 20_000;
 /** Time for a driver to end its aborted calls, ms. */
 const abortGraceMs = 2_000;
 
 export interface KubeletPluginOptions {
   driver: string;
-  /** The driver's directory below the kubelet's `plugins`, with the DRA socket. The kubelet must see it under the same path. */
+  /** The driver's directory below the kubelet's `plugins`, with the DRA socket. The kubelet must see it under this path. */
   dataDir: string;
-  /** The kubelet's `plugins_registry`. */
+  /** The kubelet's directory `plugins_registry`. */
   registryDir: string;
   claims: ClaimReader;
-  /** Absent: device metadata is off, without CDI specs and files. */
+  /** Metadata files and CDI specs of claims. Absent: device metadata is off. */
   metadata?: ClaimMetadata;
-  /** Called with each error that keeps metadata or CDI specs of a prepared claim from being written. The claim fails with it. */
+  /**
+   * Called with each error that keeps metadata or CDI specs of a prepared claim from being written. The prepare of the claim
+   * fails with the error.
+   */
   onMetadataError?: (error: Error) => void;
   /**
-   * `metadata.uid` of the driver's own pod, for rolling updates (kubelet 1.33 and later): the new instance serves beside
-   * the old one, on its own sockets, and locks keep them from preparing at once. Absent: a second instance is refused.
+   * `metadata.uid` of the driver's own pod, for rolling updates (kubelet 1.33 and later): the new instance serves beside the
+   * old one, on its own sockets, and locks keep the two from working on a claim at once. Absent: a second instance is refused.
    */
   podUid?: string | undefined;
-  /** Reports the health of devices to the kubelet: see `setHealth`. Default false. */
+  /** Whether the health of devices is reported to the kubelet: see `setHealth`. Default false. */
   health?: boolean;
   /**
-   * Whether calls run one at a time, as in the Go helper. `false`: only calls about the same claim do, so that a slow
-   * device or server delays only its own pod. In a rolling update this covers the calls of both instances. Default true.
+   * Whether calls run one at a time, as in the Go helper. `false`: only calls about the same claim do, so that a slow device or
+   * server delays only its own pod. In a rolling update this applies to the calls of both instances together. Default true.
    */
   serialize?: boolean;
   /**
-   * Locks of a driver that locks each claim, by its `claimKey`, whenever it works on it; its instances share them. Prepare
-   * and unprepare are called with the claims' locks held, and the driver calls the methods about metadata with the claim's
-   * lock held. Only `endGate` may be called without it, if the records of `ClaimMetadata` support `together`. Absent: locks
-   * in `dataDir`, which calls about metadata take by themselves.
+   * Locks of a driver that locks each claim, by its `claimKey`, whenever it works on the claim; the driver's instances share
+   * the locks. Prepare and unprepare are called with the claims' locks held, and the driver must hold a claim's lock when it
+   * calls the methods about metadata. Only `endGate` may be called without it, if the records of `ClaimMetadata` support
+   * `together`. Absent: locks in `dataDir`, which calls about metadata acquire by themselves.
    */
   locks?: Locks;
-  /** How long stopping waits for running calls, ms. Default 20 s, less than a pod's grace period. */
+  /** Time for which stopping waits for running calls, ms. Default 20 s, less than a pod's grace period. */
   drainMs?: number;
   clock?: Clock;
   logger: Logger;
@@ -66,8 +72,8 @@ export interface KubeletPluginOptions {
   /** Called each time the kubelet accepts or refuses the registration. The kubelet retries after a refusal. */
   onRegistration?: (status: RegistrationStatus) => void;
   /**
-   * Called when something has removed or replaced a socket, after which the kubelet forgets the driver, or does not reach it.
-   * The helper checks every minute and listens again, so that `onRegistration` follows.
+   * Called when another program has removed or replaced a socket: the kubelet then forgets the driver, or no longer reaches it.
+   * The helper checks its sockets every minute and listens again, after which `onRegistration` is called.
    */
   onSocketLost?: (problem: string) => void;
 }
@@ -76,15 +82,15 @@ export interface KubeletPluginOptions {
 export interface MetadataUpdater {
   /**
    * Replaces the metadata of a request's devices. The first call creates the file. With `sandboxId`, the gate opens for that
-   * sandbox after the call for the last request; without, it stays as it is.
+   * sandbox after the call for the last request; without, the gate stays as it is.
    */
   updateRequestMetadata: ClaimMetadata['update'];
 }
 
 /**
- * Controls the gate of a `ClaimMetadata` that has one: containers of claims with deferred requests wait in an OCI hook
+ * Controls the start gate of a `ClaimMetadata` that has one: containers of claims with deferred requests wait in an OCI hook
  * until their sandbox is served, and fail when the hook times out. For a claim without a gate, `openGate` still records the
- * sandbox and completes the claim's files; the other two do nothing. Without `ClaimMetadata` no call does anything.
+ * sandbox and completes the claim's files; `holdGate` and `endGate` do nothing. Without `ClaimMetadata` no call does anything.
  */
 export interface StartGate {
   openGate: ClaimMetadata['openGate'];
@@ -106,34 +112,34 @@ export interface KubeletPluginHelper extends MetadataUpdater, StartGate, AsyncDi
    */
   whenRegistered(signal: AbortSignal): Promise<void>;
   /**
-   * Reports the health of all devices, after each check of them. The kubelet gets it at once, and again on each new
-   * connection; it appears in the status of pods (feature gate `ResourceHealthStatus`). Without a further report in time
-   * the health becomes unknown.
+   * Reports the health of all devices; call it after each check of the devices. The kubelet gets the report at once, and again
+   * on each new connection; it appears in the status of pods (feature gate `ResourceHealthStatus`). A device's health becomes
+   * unknown if its next report is late (`timeoutSeconds`).
    * @throws KubeletPluginError `health-invalid`, also without the option `health`
    */
   setHealth(devices: readonly DeviceHealth[]): void;
   /**
-   * Hides the content of a claim's files until the next update, and closes its gate, so that no container starts. Call it
-   * when the content no longer holds, since the devices have left the pod's sandbox.
+   * Hides the content of a claim's files until the next update, and closes the claim's gate, so that no container starts. Call
+   * it when the content is obsolete, since the devices have left the pod's sandbox.
    */
   withdrawMetadata: ClaimMetadata['withdraw'];
   /**
-   * Recreates files and CDI specs from the records of claims, and closes gates that the records do not open. Call it when
-   * the driver starts.
-   * @returns the failures of single claims, which it does not throw
+   * Recreates files and CDI specs from the records of claims, and closes gates that should be closed according to the records.
+   * Call it when the driver starts.
+   * @returns the failures of single claims, which are not thrown
    */
   restoreMetadata(): Promise<Error[]>;
   /**
    * Unprepares a claim that no kubelet knows any more, as the kubelet's call would, and removes its files and CDI specs.
    * Failures are logged.
-   * @param isOver returns whether the claim is really over; called while no instance runs a call about the claim
+   * @param isOver returns whether the claim has really ended; called while no instance runs a call about the claim
    * @returns whether the claim was unprepared
    */
   reclaim: PluginCalls['reclaim'];
   /**
-   * Prepares a claim again as the kubelet's call would: for a prepared claim that passes to another pod, about which the
-   * kubelet makes no call. The driver's answer for the claim is logged.
-   * @param isDue returns whether it must be prepared; called while no instance runs a call about the claim
+   * Prepares a claim again as the kubelet's call would. Needed when a prepared claim passes to another pod, since the kubelet
+   * then makes no call. The driver's answer for the claim is logged.
+   * @param isDue returns whether the claim must be prepared; called while no instance runs a call about the claim
    * @returns whether the claim was prepared
    * @throws KubeletPluginError `claim-unavailable`
    */
@@ -230,7 +236,7 @@ class Running {
       logger,
       onStatus: (status) => {
         notify(logger, 'onRegistration', options.onRegistration, status);
-        // Loaded now, while nothing waits for it, rather than at the first pod.
+        // Loaded after the registration, while nothing waits for it, rather than at the first pod.
         if (status.registered) setImmediate(() => this.#loadContract?.());
       },
     });
@@ -248,7 +254,7 @@ class Running {
     this.#health.set(devices);
   }
 
-  /** @returns `undefined` without device metadata */
+  /** Runs a task with the metadata files. @returns `undefined` without device metadata */
   async withFiles<T>(task: (files: MetadataFiles) => Promise<T>): Promise<T | undefined> {
     return this.#metadata === undefined ? undefined : await this.tracked(task(this.#metadata));
   }
@@ -289,7 +295,7 @@ class Running {
     return [...services, ...healthVersions.map((version) => createHealthService(version, options))];
   }
 
-  /** Waits for calls of the kubelet and of the driver. @returns whether all of them ended in time */
+  /** Waits for calls of the kubelet and of the driver. @returns `false` if some are still running after `timeoutMs` */
   async #end(timeoutMs: number): Promise<boolean> {
     const ends = [this.#served.drain(timeoutMs), resolvesWithin(this.#clock, timeoutMs, Promise.all(this.#updates))];
     return (await Promise.all(ends)).every(Boolean);

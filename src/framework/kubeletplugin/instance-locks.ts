@@ -7,15 +7,15 @@ import { KubeletPluginError } from './errors.ts';
 
 /** Locks of one driver instance; disposing releases them. */
 export interface InstanceLocks extends Disposable {
-  /** Locks of claims, by `claimKey`, and of files. */
+  /** Locks of claims, by `claimKey`, and of their metadata files. */
   locks: Locks;
   /** Lock that makes calls run one at a time in all instances. */
   turns: Locks;
 }
 
 /**
- * Opens the locks of an instance. With a pod UID they are files in the data directory, and calls also take the Go helper's
- * lock, so that either helper may follow the other in a rolling update.
+ * Opens the locks of an instance. With a pod UID the locks are files in the data directory, and calls also take the Go helper's
+ * lock, so that in a rolling update a driver may switch between the Go helper and this one.
  * Source: k8s.io/dynamic-resource-allocation/kubeletplugin, `RollingUpdate`: a lock of the whole file `serialize.lock`.
  * @throws KubeletPluginError `lock-unavailable`
  */

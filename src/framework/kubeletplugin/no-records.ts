@@ -1,7 +1,10 @@
 import { Batch } from '../../lib/batch.ts';
 import type { MetadataFiles } from './shared-files.ts';
 
-/** Replaces the metadata of a driver without any: claims have neither files nor records; only the driver's own last steps run. */
+/**
+ * Stands in for the metadata of a driver without metadata: claims have neither files nor records. Runs only the driver's last
+ * steps, `commit` and `discard`.
+ */
 export const noRecords: Pick<MetadataFiles, 'prepareAll' | 'unprepareAll'> = {
   async prepareAll(claims) {
     const batch = new Batch(claims.map(({ record, commit }) => ({ uid: record.claim.uid, commit })));

@@ -15,23 +15,23 @@ import { type ResolvedClaim, resolvePreparedClaim } from './prepared-claim.ts';
 import type { MetadataFiles } from './shared-files.ts';
 import { toWire } from './wire-devices.ts';
 
-/** The kubelet waits 45 s for an answer; ours comes earlier, so that the user sees our error. */
+/** Time limit of a call, ms. The kubelet waits 45 s for an answer; a limit below that lets the user see this driver's error. */
 const longestCallMs = 42_000;
-/** Share of a shorter timeout after which a call is answered. */
+/** Share of the kubelet's timeout after which a call is answered, if that is shorter than the limit. */
 const shareOfTimeout = 14 / 15;
-/** Limit for waiting calls; the kubelet retries refused ones. A node has some hundred pods. */
+/** Number of calls that may wait; the kubelet retries refused ones. A node has some hundred pods. */
 const maxWaiting = 1_000;
-/** Key of calls that run one at a time. No claim has such a key. */
+/** Key of the lock for calls that run one at a time. No claim has this key. */
 const allCalls = 'all';
 
 export interface PluginCallsOptions {
   driver: string;
   claims: ClaimReader;
-  /** Absent: device metadata is off, without CDI specs and files. */
+  /** Metadata files and CDI specs of claims; `undefined`: device metadata is off. */
   metadata: MetadataFiles | undefined;
   /** Locks of claims, by `claimKey`, held while a call works on them. */
   locks: Locks;
-  /** Lock of calls that run one at a time. Absent: only calls about the same claim wait for each other. */
+  /** Lock of calls that run one at a time. Absent: a call waits only for other calls about the same claim. */
   turns?: Locks;
   clock: Clock;
   logger: Logger;
@@ -50,18 +50,18 @@ interface Progress {
 }
 
 interface Signals {
-  /** Aborts when the caller is gone. */
+  /** Aborts when the caller cancels the call, or when time is up. */
   call: AbortSignal;
   /** Aborts only when time is up. */
   work: AbortSignal;
 }
 
-/** The kubelet's calls, and the driver's own. Answers are by claim UID; an exception fails a whole call. */
+/** Calls of the kubelet, and the same calls made by the driver. Answers are by claim UID; an exception fails a whole call. */
 export class PluginCalls {
   readonly #plugin: DraPlugin;
   readonly #options: PluginCallsOptions;
   readonly #stopping = new AbortController();
-  /** By the UID of a claim, the request that has prepared it. */
+  /** IDs of the calls that last prepared a claim, by the claim's UID. */
   readonly #preparedBy = new Map<string, number>();
   #lastRequestId = 0;
 
@@ -78,7 +78,7 @@ export class PluginCalls {
   async nodePrepareResources(claims: ClaimIdentity[], context: CallContext) {
     const refs = unique(claims);
     return await this.#call('NodePrepareResources', refs, context, async (facts, { call, work }, progress) => {
-      // Outside the queue: other calls need not wait for a slow API server.
+      // Fetched before the call waits for its turn, so that a slow API server does not delay other calls.
       const claims = await failWith('get resource claims', () => fetchClaims(this.#options, refs, call));
       return await this.#inTurn(refs, call, progress, () => this.#prepare(facts, claims, work));
     });
@@ -168,8 +168,9 @@ export class PluginCalls {
   }
 
   /**
-   * Whether the claim was prepared by a later call while this one waited for its turn. The kubelet may have two calls to unprepare
-   * a claim under way, by a pod's worker and by its own reconciliation, and prepares it again when one of them is answered.
+   * Returns whether a later call prepared the claim while this one waited for its turn. The kubelet may have two calls to
+   * unprepare a claim under way, from a pod's worker and from its own reconciliation, and prepares the claim again when one of
+   * them is answered.
    */
   #isOvertaken(facts: CallFacts, claim: ClaimIdentity): boolean {
     if ((this.#preparedBy.get(claim.uid) ?? 0) < facts.requestId) return false;
@@ -200,9 +201,9 @@ export class PluginCalls {
   }
 
   /**
-   * Runs a call within its time limit. `call` ends with the caller; `work`, which the driver gets, does not: the driver
-   * should finish what it began, and the kubelet's next call finds the result. If a driver ignores the signal, the call is
-   * answered without it, and the driver keeps the lock until it ends.
+   * Runs a call within its time limit. `task` gets two signals. `call` aborts when the caller cancels. `work`, which is for the
+   * driver, does not: the driver should finish what it began, and the kubelet's next call finds the result. If a driver ignores
+   * the signal, the call is answered without it, and the driver keeps the lock until it ends.
    */
   async #call<T>(
     method: string,
@@ -232,7 +233,9 @@ export class PluginCalls {
     }
   }
 
-  /** Logs the outcome for a claim. @param task returns more to log @returns the failure to report to the kubelet */
+  /**
+   * Logs the outcome for a claim. @param task returns further fields for the log @returns the failure to report to the kubelet
+   */
   async #logged(
     facts: CallFacts,
     claim: ClaimIdentity,
@@ -249,7 +252,9 @@ export class PluginCalls {
     }
   }
 
-  /** Writes CDI specs and the metadata known so far. @returns by UID: the answer for a claim, or why it is not prepared */
+  /**
+   * Writes CDI specs and the metadata known so far. @returns by UID: the answer for a claim, or the error with which it failed
+   */
   async #writeFiles(claims: AllocatedClaim[], results: Results<PrepareResult>) {
     const { metadata = noRecords, driver, logger, onMetadataError } = this.#options;
     const answers = new Map<string, WireDevice[] | Error>();
@@ -279,7 +284,9 @@ export class PluginCalls {
     return answers;
   }
 
-  /** Logs answers for claims that were not asked for: a driver bug, for which the kubelet would refuse the whole call. */
+  /**
+   * Logs results for claims that the call did not name: a bug in the driver, for which the kubelet would refuse the whole call.
+   */
   #reportUnexpected(facts: CallFacts, claims: ClaimIdentity[], results: Results<unknown>): void {
     const unexpectedClaims = [...results.keys()].filter((uid) => !claims.some((claim) => claim.uid === uid));
     if (unexpectedClaims.length === 0) return;
@@ -290,7 +297,7 @@ export class PluginCalls {
   }
 }
 
-/** Removes repeated claims of a call, which get one answer. Claims are equal only if namespace, name and UID are. */
+/** Removes repeated claims of a call, which get a single answer. Claims are equal if namespace, name and UID are. */
 function unique(claims: ClaimIdentity[]): ClaimIdentity[] {
   return [...new Map(claims.map((claim) => [JSON.stringify([claimName(claim), claim.uid]), claim])).values()];
 }
@@ -313,7 +320,10 @@ async function answerEach<T>(
   return new Map(claims.map(({ uid }, index) => [uid, answers[index]!]));
 }
 
-/** Returns the error of a call that ran out of time. If the call was still waiting, the error says so: another call hangs. */
+/**
+ * Returns the error of a call that ran out of time. The error says whether the call was still waiting, because another one
+ * hangs.
+ */
 function tooLate(method: string, { step }: Progress, cause: unknown): KubeletPluginError {
   if (step === 'waits for its turn') return stillWaiting(cause);
   const more = step === 'reads its claims' ? ', while it read its claims from the API server' : '';
@@ -330,7 +340,7 @@ function aborted(message: string, cause?: unknown): KubeletPluginError {
   return new KubeletPluginError('call-aborted', message, { cause, retriable: true });
 }
 
-/** Runs a step and prefixes its error, in the Go helper's words. */
+/** Runs a step of a call. Prefixes its error, in the Go helper's words. */
 async function failWith<T>(step: string, task: () => Promise<T>): Promise<T> {
   try {
     return await task();

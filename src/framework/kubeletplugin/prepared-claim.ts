@@ -13,7 +13,7 @@ import {
 import { KubeletPluginError } from './errors.ts';
 import type { AllocatedClaim, PreparedClaim, PreparedDevice } from './plugin.ts';
 
-/** `vendor/class=name`. Source: Container Device Interface specification, "Kind" and device names. */
+/** Fully qualified CDI name, `vendor/class=name`. Source: Container Device Interface specification, "Kind" and device names. */
 const cdiDeviceId = /^[A-Za-z]([\w.-]*[A-Za-z0-9])?\/[A-Za-z]([\w.-]*[A-Za-z0-9])?=[A-Za-z0-9]([\w.:-]*[A-Za-z0-9])?$/;
 
 /** A claim's record, and its devices for the kubelet. */
@@ -22,8 +22,8 @@ export interface ResolvedClaim extends PreparedRecord {
 }
 
 /**
- * Converts the driver's devices to the contents of requests. Allocated devices that the driver leaves out are deferred, and
- * with them their requests.
+ * Converts the devices that a driver prepared to the contents of requests. Allocated devices that the driver leaves out are
+ * deferred, and their requests with them.
  * @throws KubeletPluginError `driver-contract` if a device lacks a name, is not allocated to the driver, names a request that
  * the claim does not have, or has an invalid CDI device ID
  */
@@ -32,7 +32,7 @@ export function resolvePreparedClaim(driver: string, claim: AllocatedClaim, prep
   const returned = prepared.devices.map((device) => withShare(driver, claim, device));
   const leftOut = allocated.filter((result) => !returned.some((device) => isFor(device, result)));
   const devices = [...returned, ...leftOut.map(deferredDevice)];
-  // Without a prototype: `constructor` is a valid name of a request.
+  // No prototype, since `constructor` is a valid name of a request.
   const requests: Record<string, RequestRecord> = Object.create(null);
   const contents = new Map<string, PreparedContent>();
   for (const device of devices) {
@@ -54,7 +54,7 @@ export function resolvePreparedClaim(driver: string, claim: AllocatedClaim, prep
   return { record: { claim: identity, requests, ...names }, contents, devices, commit: () => prepared.commit?.() };
 }
 
-/** Returns whether the driver's device is this allocated one, for its request. */
+/** Returns whether the driver's device is the allocated device, and serves the request of the allocation. */
 function isFor(device: PreparedDevice, result: AllocatedDevice): boolean {
   const bases = device.requests.map(baseRequest);
   return (
@@ -69,7 +69,9 @@ function deferredDevice(result: AllocatedDevice): PreparedDevice {
   return { requests, poolName, deviceName, cdiDeviceIds: [], metadata: 'deferred', ...defined({ shareId }) };
 }
 
-/** Checks a device of the driver, and adds the share that the driver may omit if the claim has only one of the device. */
+/**
+ * Checks a device of the driver. Adds its share ID, which the driver may omit if the claim has only one share of the device.
+ */
 function withShare(driver: string, claim: AllocatedClaim, device: PreparedDevice): PreparedDevice {
   if (device.poolName === '' || device.deviceName === '') throw wrongResult(claim, 'a device has no pool or no name');
   const badId = device.cdiDeviceIds.find((id) => !cdiDeviceId.test(id));
@@ -105,7 +107,10 @@ function allocatedName({ pool, device: name, shareID: shareId }: AllocatedDevice
   return { pool, name, ...defined({ shareId }) };
 }
 
-/** One deferred device defers its whole request: without it the file would be incomplete. */
+/**
+ * Adds a device to the content of a request. One deferred device defers the whole request: without it the file would be
+ * incomplete.
+ */
 function withDevice(content: PreparedContent | undefined, driver: string, device: PreparedDevice): PreparedContent {
   const { metadata = {} } = device;
   if (content === 'deferred' || metadata === 'deferred') return 'deferred';

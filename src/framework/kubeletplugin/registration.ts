@@ -19,8 +19,8 @@ export interface RegistrationOptions {
 }
 
 /**
- * The service on the registration socket, and its result. After a refusal the kubelet retries at growing intervals, and a
- * restarted kubelet finds the socket by itself. Source: kubelet pluginregistration v1.
+ * The service on the registration socket, and the kubelet's last answer. After a refusal the kubelet retries at growing
+ * intervals; a restarted kubelet finds the socket by itself. Source: kubelet pluginregistration v1.
  */
 export class Registration {
   readonly #options: RegistrationOptions;

@@ -11,10 +11,10 @@ const registrationDrainMs = 1_000;
 const lockMs = 10_000;
 /** Pause between checks of the sockets, ms. */
 const checkMs = 60_000;
-/** Key for the sockets of all instances. No claim's key contains a space. */
+/** Key of the lock for the sockets of all instances. No claim's key contains a space. */
 const socketsKey = 'all sockets';
 
-/** Most are as in `KubeletPluginOptions`. */
+/** Options of the sockets; most are as in `KubeletPluginOptions`. */
 export interface ServedSocketsOptions {
   driver: string;
   dataDir: string;
@@ -28,14 +28,14 @@ export interface ServedSocketsOptions {
 }
 
 /**
- * The DRA socket of an instance, and the registration socket that points to it. The kubelet forgets a driver whose
- * registration socket is removed, so that both are checked every minute. Disposing removes them and cancels all calls.
+ * The DRA socket of an instance, and the registration socket that points to it. Both are checked every minute, since the
+ * kubelet forgets a driver whose registration socket is removed. Disposing removes the sockets and cancels all calls.
  */
 export class ServedSockets implements Disposable {
   readonly #options: ServedSocketsOptions;
   readonly #stack = new DisposableStack();
   readonly #stop = new AbortController();
-  /** The DRA server first: the kubelet connects to it when it sees the other one. */
+  /** The gRPC servers, that of the DRA socket first: the kubelet connects to it when it sees the registration socket. */
   #servers: GrpcServer[] = [];
   #checking: Promise<void> | undefined;
 
@@ -43,10 +43,10 @@ export class ServedSockets implements Disposable {
     this.#options = options;
   }
 
-  /** @throws KubeletPluginError `socket-unavailable`, `lock-unavailable` */
+  /** Listens on both sockets. @throws KubeletPluginError `socket-unavailable`, `lock-unavailable` */
   async listen(services: { dra: GrpcService[]; registration: GrpcService[] }): Promise<void> {
     const { clock, paths } = this.#options;
-    // While one instance removes sockets without a listener, no other may be about to listen on its own.
+    // While one instance removes sockets without a listener, no other instance may be about to listen on its socket.
     using _ = await this.#lock();
     await this.#removeLeftovers();
     for (const name of ['dra', 'registration'] as const) {
@@ -55,14 +55,14 @@ export class ServedSockets implements Disposable {
     this.#checking = repeat(clock, checkMs, this.#stop.signal, () => this.#check());
   }
 
-  /** Ends the registration with the kubelet, which turns to another instance. */
+  /** Ends the registration. The kubelet then turns to another instance, if there is one. */
   async deregister(): Promise<void> {
     this.#stop.abort();
     await this.#checking;
     await this.#servers[1]?.drain(this.#options.clock, registrationDrainMs);
   }
 
-  /** Waits for calls of the kubelet. @returns whether all of them ended in time */
+  /** Waits for calls of the kubelet. @returns `false` if some are still running after `timeoutMs` */
   async drain(timeoutMs: number): Promise<boolean> {
     return (await this.#servers[0]?.drain(this.#options.clock, timeoutMs)) ?? true;
   }
@@ -78,7 +78,7 @@ export class ServedSockets implements Disposable {
     return await locks.acquireAll([socketsKey], deadline.signal);
   }
 
-  /** Listens on both again if one was lost: the kubelet connects anew when it sees a new registration socket. */
+  /** Listens on both sockets again if one was lost: the kubelet connects anew when it sees a new registration socket. */
   async #check(): Promise<void> {
     const { driver, logger, onSocketLost } = this.#options;
     const lost = this.#servers.filter((server) => !server.isInPlace).map(({ path }) => path);
@@ -94,7 +94,7 @@ export class ServedSockets implements Disposable {
     }
   }
 
-  /** Removes sockets of killed instances: a kubelet would keep trying to register them. */
+  /** Removes the sockets of killed instances: a kubelet would keep trying to register them. */
   async #removeLeftovers(): Promise<void> {
     const { podUid, dataDir, registryDir, driver, logger } = this.#options;
     if (podUid === undefined) return;

@@ -4,12 +4,15 @@ import type { Locks } from '../../lib/keyed-mutex.ts';
 import type { ClaimMetadata } from '../metadata/index.ts';
 import { KubeletPluginError } from './errors.ts';
 
-/** No claim's key contains a space. */
+/** Key of the lock for the files of all claims. No claim's key contains a space. */
 const filesKey = 'all files';
-/** A hook that updates metadata has 2 s in all, and a start should not wait for another instance's work on a claim. */
+/**
+ * Time limit for the lock, ms: an NRI hook that updates metadata has 2 s in all, and a starting driver should not wait for
+ * another instance's work on a claim.
+ */
 const timeoutMs = 1_500;
 
-/** Calls about the files of claims that serving a driver needs. */
+/** The methods of `ClaimMetadata` that the framework calls. */
 export type MetadataFiles = Pick<
   ClaimMetadata,
   | 'isNamePrepared'
@@ -24,8 +27,9 @@ export type MetadataFiles = Pick<
 >;
 
 /**
- * Lets two instances of a driver that does not lock its claims share files: a lock makes reading a generation and writing
- * the next one atomic. It is one for all claims, separate from their own: a driver may update metadata within its prepare.
+ * Lets two instances of a driver that does not lock its claims share metadata files: each call holds a lock, so that an
+ * instance reads a generation and writes the next one without interruption. All claims have one lock, separate from the locks
+ * of calls: a driver may update metadata within its prepare.
  */
 export function shareMetadataFiles(files: MetadataFiles, locks: Locks, clock: Clock): MetadataFiles {
   return intercept(files, async ({ next }) => {
@@ -33,7 +37,7 @@ export function shareMetadataFiles(files: MetadataFiles, locks: Locks, clock: Cl
   });
 }
 
-/** Recreates the files of each claim with its lock held, for a driver that locks its claims. @returns the failures */
+/** Recreates the files of each claim while holding its lock, for a driver that locks its claims. @returns the failures */
 export async function restoreEach(files: MetadataFiles, locks: Locks, clock: Clock): Promise<Error[]> {
   return await files.restore((key, task) => inTime(locks, key, clock, task));
 }

@@ -34,8 +34,8 @@ export async function clearSocketPath(path: string): Promise<void> {
 }
 
 /**
- * Removes sockets of killed instances. A socket with a listener stays.
- * @returns `problems` lists what could not be checked or removed
+ * Removes the sockets of killed instances. A socket with a listener stays.
+ * @returns `problems` has an error for each file that could not be checked or removed
  */
 export async function removeDeadSockets(
   dir: string,
@@ -47,7 +47,7 @@ export async function removeDeadSockets(
     try {
       await task();
     } catch (cause) {
-      // It was removed meanwhile, or was never there.
+      // The file was removed meanwhile, or never existed.
       if (errnoCode(cause) === 'ENOENT') return;
       const message = `cannot look for sockets of killed instances at ${path}`;
       const hint =
@@ -68,7 +68,7 @@ export async function removeDeadSockets(
   return { removed, problems };
 }
 
-/** Returns whether a process listens: the connection is accepted, or at least not refused. */
+/** Returns whether a process listens on a socket: it accepts the connection, or at least does not refuse it. */
 async function isListening(path: string): Promise<boolean> {
   return await new Promise((resolve) => {
     const socket = connect(path);

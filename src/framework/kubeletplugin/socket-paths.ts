@@ -5,10 +5,13 @@ import { KubeletPluginError } from './errors.ts';
 /** `sizeof(sockaddr_un.sun_path)` minus the terminating zero byte: linux/un.h. */
 const maxSocketPathBytes = 107;
 
-/** The kubelet parses `unix:` and the path as a URL, and from 1.38 on refuses plugins whose path has such characters. */
+/**
+ * Characters that change when a path is parsed as a URL. The kubelet parses `unix:` and the path as a URL, and from 1.38 on
+ * refuses plugins whose path has such characters.
+ */
 const changedByUrls = /[%?#\p{Cc}]/u;
 
-/** As in `KubeletPluginOptions`. */
+/** Options that determine the sockets' paths; see `KubeletPluginOptions`. */
 interface SocketPlace {
   driver: string;
   dataDir: string;
@@ -22,8 +25,8 @@ export interface SocketPaths {
 }
 
 /**
- * Chooses a driver's socket paths: the first names that fit into a socket address. With a pod UID these are the names that
- * the Go helper uses in its rolling update, so that either can follow the other.
+ * Chooses a driver's socket paths: the first names that fit into a socket address. With a pod UID these are the names that the
+ * Go helper uses for rolling updates, so that a driver may switch between the Go helper and this one.
  * @throws KubeletPluginError `invalid-options`, `socket-unavailable`
  */
 export function chooseSocketPaths(place: SocketPlace): SocketPaths {
@@ -51,8 +54,9 @@ export function isInstanceDraSocket(name: string): boolean {
 }
 
 /**
- * Returns whether a file in the registry is the socket of an instance of this driver, with its pod's UID or a hash of it.
- * Strict, since other drivers' sockets look alike. The shortest names do not show their owner.
+ * Returns whether a file in the registry is the registration socket of an instance of this driver, by its pod's UID or a hash
+ * of the UID in the name. Strict, since the names of other drivers' sockets are similar. The shortest names do not show their
+ * driver and do not match.
  */
 export function isInstanceRegistrationSocket(driver: string, name: string): boolean {
   const ofPod = /^([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[\w-]{11})$/;

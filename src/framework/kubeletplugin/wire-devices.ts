@@ -4,9 +4,9 @@ import type { WireDevice } from './dra-service.ts';
 import type { PreparedDevice } from './plugin.ts';
 
 /**
- * Converts a device for the kubelet. A request's metadata mount is needed only once: the first device of the request
- * carries its id, which is then removed from `ids`. A device of several requests goes to the containers of each, so that the
- * mounts get entries of their own: a container must see only the metadata of its own requests.
+ * Converts a device for the kubelet. The first device of a request carries the CDI ID that mounts the request's metadata; the
+ * ID is then removed from `ids`. A device that serves several requests goes to the containers of all of them. Its metadata
+ * mounts become entries of their own, one for each request: a container must see only the metadata of its own requests.
  */
 export function toWire(device: PreparedDevice, ids: Map<string, string>): WireDevice[] {
   const { poolName, deviceName, shareId, cdiDeviceIds } = device;

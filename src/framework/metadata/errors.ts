@@ -1,13 +1,13 @@
 import { NetdraError } from '../../lib/errors.ts';
 
 export type MetadataErrorCode =
-  /** The text is not a stream of JSON objects, or an object lacks what every version has. */
+  /** The text is not a stream of JSON objects, or an object lacks a field that every version requires. */
   | 'metadata-malformed'
-  /** Objects were found, but none in a version that we know; or a newer version has written a claim's record. */
+  /** No object has a version that this package knows; or a newer version of the driver has written a claim's record. */
   | 'metadata-version-unknown'
-  /** A reader finds no file for the claim and request of its query. */
+  /** The reader finds no file for the claim and request of its query. */
   | 'metadata-not-found'
-  /** resource.k8s.io/v1 does not allow a name, a value or a number of values: consumers need not accept it. */
+  /** A name, a value or a number of values is not allowed by resource.k8s.io/v1: consumers need not accept it. */
   | 'metadata-invalid'
   /** A name cannot be used in a path: it is empty, `.` or `..`, contains a slash or a NUL byte, or is too long. */
   | 'metadata-name-invalid'

@@ -2,9 +2,9 @@ import type { Device, Pool, SliceContent } from './model.ts';
 import { maxSliceSize, sliceLimits } from './validate.ts';
 
 /**
- * Splits a pool into slices: those with counters, then those with devices; at least one, since a pool without a slice does
- * not exist. Devices stay in their present slice if that needs no additional slice, so that adding or removing one does not
- * shift all those behind it.
+ * Splits a pool into slices: those with counters, then those with devices. Returns at least one, since a pool without a slice
+ * does not exist. Devices stay in their present slice unless this would need an additional slice: adding or removing a device
+ * then does not move all following devices.
  * @param published present content of the pool's slices, in order
  */
 export function cutPool(pool: Pool, published: SliceContent[]): SliceContent[] {
@@ -27,8 +27,8 @@ function cut<T>(items: T[], size: number): T[][] {
 }
 
 /**
- * Leaves devices in place; a new one joins the slice of the device before it. @returns `undefined` if a slice would be too
- * large
+ * Leaves devices in their slices; a new device joins the slice of the device before it.
+ * @returns `undefined` if a slice would be too large
  */
 function cutInPlace(devices: Device[], places: ReadonlyMap<string, number>, size: number): Device[][] | undefined {
   const chunks: Device[][] = Array.from({ length: Math.ceil(devices.length / size) }, () => []);
@@ -36,7 +36,7 @@ function cutInPlace(devices: Device[], places: ReadonlyMap<string, number>, size
   for (const device of devices) {
     let place = places.get(device.name) ?? last;
     while (chunks[place]?.length === size) place++;
-    // The order matters more than the place.
+    // The order of devices matters more than their slices.
     if (place < last || chunks[place] === undefined) return undefined;
     chunks[place]?.push(device);
     last = place;

@@ -3,22 +3,22 @@ import type { SliceProblem } from './errors.ts';
 import type { Device, DeviceTaint, SliceSpec } from './model.ts';
 import { parseQuantity } from './quantity.ts';
 
-/** Tolerance for times: the server keeps whole seconds. */
+/** Tolerance for times, ms: the API server keeps whole seconds. */
 const timeToleranceMs = 1_000;
 
 /**
- * Returns whether a server has the wanted spec, apart from notation: quantities in another form, times that it added to
- * taints, omitted empty lists.
+ * Returns whether the API server has the wanted spec. Ignores differences in notation: quantities in another form, times that
+ * the API server added to taints, omitted empty lists.
  */
 export function isSameSpec(actual: SliceSpec, wanted: SliceSpec): boolean {
   const fitting = { ...wanted, devices: copyTaintTimes(wanted.devices ?? [], actual.devices ?? []) };
-  // Most servers keep our notation: nothing needs rewriting then.
+  // Most API servers keep the notation of the request: nothing needs rewriting then.
   return isDeepStrictEqual(actual, fitting) || isDeepStrictEqual(canonical(actual), canonical(fitting));
 }
 
 /**
- * Gives taints without a time, or with nearly the server's time, exactly the time that the server has: a rewritten slice
- * must not make an old taint look new.
+ * Copies the API server's times to taints without a time, or with nearly the same time: a rewritten slice must not make an old
+ * taint look new.
  */
 export function copyTaintTimes(devices: Device[], published: Device[]): Device[] {
   const byName = new Map(published.map((device) => [device.name, device.taints ?? []]));
@@ -39,7 +39,7 @@ function copyTime(taint: DeviceTaint, known: DeviceTaint[]): DeviceTaint {
   return isOther ? taint : { ...taint, timeAdded };
 }
 
-/** Returns a form in which equal specs are deeply equal. */
+/** Returns a canonical form of a spec: equal specs have deeply equal forms. */
 function canonical(spec: SliceSpec): unknown {
   const { devices = [], sharedCounters = [], ...rest } = spec;
   return prune({
@@ -54,7 +54,7 @@ function canonical(spec: SliceSpec): unknown {
 }
 
 /**
- * Replaces every quantity by a text that is the same for equal values. Leaves names alone: they are keys, or the values of
+ * Replaces every quantity by a text that is the same for equal values. Does not change names, which are keys or the values of
  * `name` and `counterSet`.
  */
 function canonicalQuantities(value: unknown): unknown {
@@ -70,7 +70,7 @@ function canonicalQuantities(value: unknown): unknown {
   );
 }
 
-/** Omits what Go's encoder omits: empty lists, maps and strings, `false` and undefined values. */
+/** Omits the values that Go's encoder omits: empty lists, maps and strings, `false` and undefined values. */
 function prune(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(prune);
   if (typeof value !== 'object' || value === null) return value;
@@ -87,7 +87,7 @@ function isEmpty(value: unknown): boolean {
 }
 
 /**
- * Returns what a server dropped from the slice that was sent: fields that it does not know, or whose feature is off.
+ * Compares a slice with its stored form. The API server drops fields that it does not know, or whose feature is off.
  * @returns one problem for each field that a device has lost
  */
 export function findDroppedFields(sent: SliceSpec, stored: SliceSpec): SliceProblem[] {

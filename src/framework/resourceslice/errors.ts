@@ -7,15 +7,15 @@ export type SliceErrorCode =
   | 'slice-fields-dropped'
   /** The API server refuses attributes in list form; nothing was published. */
   | 'slice-lists-refused'
-  /** There is no Node of the name of this one, which owns the slices. */
+  /** The Node that owns the slices does not exist. */
   | 'slice-node-unknown'
-  /** The driver does not know yet what other drivers offer on the node; nothing was published. */
+  /** The driver does not know yet which devices other drivers offer on the node; nothing was published. */
   | 'slice-others-unknown';
 
 export interface SliceProblem {
   /** Name of the device; absent for a problem of the pool. */
   device?: string;
-  /** Field as in the API: `attributes[mtu].int`. */
+  /** Path of the field as in the API: `attributes[mtu].int`. */
   field: string;
   message: string;
 }
@@ -25,7 +25,7 @@ interface SliceErrorDetails extends ErrorDetails {
   problems?: SliceProblem[];
 }
 
-/** Why a pool is not published as the driver wants. */
+/** A failure to publish a pool as the driver wants. */
 export class SliceError extends NetdraError<SliceErrorCode, SliceErrorDetails> {
   declare readonly pool: string | undefined;
   declare readonly problems: readonly SliceProblem[];
@@ -42,8 +42,8 @@ export function dropsTaints(error: Error): boolean {
 }
 
 /**
- * Returns whether the API server has refused attributes in list form. With the feature gate `DRAListTypeAttributes` off, it
- * drops the lists, and then refuses attributes without a value.
+ * Returns whether the API server has refused attributes in list form. If its feature gate `DRAListTypeAttributes` is off, it
+ * drops the lists, and then refuses the attributes since they have no value.
  */
 export function refusesLists(error: Error): boolean {
   return error instanceof SliceError && error.code === 'slice-lists-refused';
@@ -51,7 +51,7 @@ export function refusesLists(error: Error): boolean {
 
 const maxListed = 5;
 
-/** Formats the first problems in one line, with the number of further ones. */
+/** Formats the first problems in one line, followed by the number of further problems. */
 export function formatProblems(problems: readonly SliceProblem[]): string {
   const texts = problems.slice(0, maxListed).map(({ device, field, message }) => {
     const place = device === undefined ? field : `device ${device}: ${field}`;

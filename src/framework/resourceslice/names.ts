@@ -1,16 +1,16 @@
-/** Kinds of names in ResourceSlices. Each function returns what is wrong with a name, or `undefined`. */
+/** Checks of names in ResourceSlices. Functions named `…Problem` return the fault of a name, or `undefined`. */
 
 const identifier = /^[A-Za-z_][A-Za-z0-9_]*$/;
 const number = '(0|[1-9]\\d*)';
 const preRelease = `(${number}|\\d*[A-Za-z-][0-9A-Za-z-]*)`;
-/** Source: semver.org 2.0.0, the regular expression of its FAQ, rewritten. */
+/** Pattern of a semantic version. Source: semver.org 2.0.0, the regular expression of its FAQ, rewritten. */
 const semanticVersion = new RegExp(
   `^${number}\\.${number}\\.${number}(-${preRelease}(\\.${preRelease})*)?(\\+[0-9A-Za-z-]+(\\.[0-9A-Za-z-]+)*)?$`,
 );
-/** Source: github.com/blang/semver, with which the API server parses versions. */
+/** Highest number in a version. Source: github.com/blang/semver, with which the API server parses versions. */
 const maxVersionNumber = 2n ** 64n - 1n;
 const label = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/;
-/** Part of a label key after the slash; also label values. */
+/** Pattern of a label key's part after the slash, and of label values. */
 const qualifiedPart = /^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$/;
 
 export function isDnsSubdomain(text: string): boolean {
@@ -23,8 +23,8 @@ export function dnsLabelProblem(text: string): string | undefined {
 }
 
 /**
- * Name of an attribute or a capacity: `id`, or `domain/id`.
- * @param driver newer servers refuse a name that is qualified with it, since an unqualified name means the same
+ * Checks the name of an attribute or a capacity: `id`, or `domain/id`.
+ * @param driver name of the driver. Newer API servers refuse it as a domain, since a name without a domain means the same
  * Source: resource.k8s.io/v1 `QualifiedName`, `DeviceMaxDomainLength`, `DeviceMaxIDLength`.
  */
 export function attributeNameProblem(text: string, driver: string): string | undefined {

@@ -4,7 +4,7 @@ import { copyTaintTimes, isSameSpec } from './compare.ts';
 import type { Pool, ResourceSlice, SliceContent, SliceSpec } from './model.ts';
 import { sliceName } from './slice-name.ts';
 
-/** A slice that the server stored in a form other than the one sent. */
+/** A slice that the API server stored in another form than it was sent. */
 interface KeptSlice {
   sent: SliceSpec;
   stored: SliceSpec;
@@ -26,7 +26,7 @@ export interface PoolPlanInput {
   published: PublishedPool | undefined;
 }
 
-/** Writes and deletions for a pool. The pool is up to date if there are none. */
+/** Writes and deletions for a pool. Without any, the pool is up to date. */
 export interface PoolPlan {
   generation: number;
   contents: SliceContent[];
@@ -34,17 +34,17 @@ export interface PoolPlan {
   writes: { name: string; spec: SliceSpec; existing?: ResourceSlice }[];
   /** Names of slices that the server has exactly as wanted. */
   exact: string[];
-  /** Whether the plan reverts changes by others to what this process published. */
+  /** Whether the plan reverts changes by other clients to slices that this process published. */
   isRepair: boolean;
 }
 
 interface Place {
   name: string;
-  /** The wanted spec, in the generation of the existing slice. */
+  /** Wanted spec, in the generation of the existing slice. */
   spec: SliceSpec;
   existing: ResourceSlice | undefined;
   isSame: boolean;
-  /** Whether it differs at most in the taints of its devices. */
+  /** Whether the existing slice differs from the wanted one at most in the taints of its devices. */
   hasSameDevices: boolean;
 }
 
@@ -93,9 +93,9 @@ export function planPool(input: PoolPlanInput): PoolPlan {
 }
 
 /**
- * Returns the generation to publish; slices with the same generation belong together. The generation stays if they do so in
- * whatever order the writes are seen: when one slice changes and others change only their taints, or when slices are
- * restored. Unlike here, the Go helper's controller increments it for restored slices, too.
+ * Returns the generation to publish. Readers combine slices of the same generation. The generation therefore stays only if each
+ * order of the writes gives valid combinations: when at most one slice changes more than the taints of its devices, or when
+ * slices are restored. The Go helper's controller, in contrast, also increments it for restored slices.
  */
 function nextGeneration(
   places: Place[],
@@ -128,7 +128,7 @@ function withTaintTimes({ devices, sharedCounters }: SliceContent, actual: Resou
 function isInPlace(existing: SliceSpec, spec: SliceSpec, kept: KeptSlice | undefined): boolean {
   if (isSameSpec(existing, spec)) return true;
   if (kept === undefined) return false;
-  // Another instance that publishes the same devices may have raised the generation since.
+  // Another instance that publishes the same devices may have raised the generation.
   const now = (each: SliceSpec) => ({ ...each, pool: { ...each.pool, generation: spec.pool.generation } });
   return isSameSpec(now(kept.sent), spec) && isSameSpec(existing, now(kept.stored));
 }

@@ -6,7 +6,7 @@ import type { Pool, ResourceSlice, SliceSpec } from './model.ts';
 import { type PoolPlan, type PublishedPool, planPool } from './pool-plan.ts';
 import type { SliceApi } from './slice-api.ts';
 
-/** Limit for remembered writes, ample for recent ones whose events are still on their way. */
+/** Number of remembered writes: ample for recent writes whose watch events have not arrived yet. */
 const maxRemembered = 1_000;
 
 export interface PoolWriterOptions {
@@ -16,12 +16,12 @@ export interface PoolWriterOptions {
   report: (error: SliceError) => void;
 }
 
-/** Writes single pools to the API server with as few writes as possible, and remembers its writes. */
+/** Writes single pools to the API server with as few requests as possible, and remembers its writes. */
 export class PoolWriter {
   readonly #api: SliceApi;
   readonly #options: PoolWriterOptions;
   readonly #published = new Map<string, PublishedPool>();
-  /** Resource versions that resulted from our writes, and UIDs of the slices that we deleted. */
+  /** Resource versions that resulted from this writer's writes, and UIDs of the slices that it deleted. */
   readonly #ours = new Set<string>();
   readonly #reported = new Set<string>();
 
@@ -35,9 +35,9 @@ export class PoolWriter {
   }
 
   /**
-   * Writes the differences.
+   * Writes the differences between a pool and its slices.
    * @param actual existing slices of the pool
-   * @returns whether it had to revert changes by others
+   * @returns whether the write reverted changes by other clients
    * @throws KubeError, SliceError
    */
   async write(name: string, pool: Pool, actual: ResourceSlice[], signal: AbortSignal): Promise<boolean> {
@@ -47,7 +47,8 @@ export class PoolWriter {
     const { generation, contents, obsolete, writes, exact } = plan;
     const hasWork = obsolete.length + writes.length > 0;
     const kept = new Map(published?.kept);
-    // Fields that the server once dropped are tried again when they are wanted again.
+    // Forgets slices that the API server has exactly as wanted: fields that it once dropped are sent again when they are wanted
+    // again.
     for (const each of exact) kept.delete(each);
     if (hasWork) {
       await this.#delete(obsolete, signal);
@@ -57,7 +58,7 @@ export class PoolWriter {
         if (!isSameSpec(stored, spec)) kept.set(name, { sent: withTimesOf(stored, spec), stored });
       }
     }
-    // Only now: after a failure in between, the existing slices are not what we published.
+    // Set after all writes: if one fails, the existing slices are not the published ones.
     this.#published.set(name, { generation, contents, kept });
     this.#reportDropped(name, kept);
     if (!hasWork) return false;
@@ -102,7 +103,10 @@ export class PoolWriter {
     return written;
   }
 
-  /** Reads the owner at every write: a node that was deleted and recreated has another UID, and its old slices are deleted. */
+  /**
+   * Reads the owner at every write: if the Node was deleted and created again, it has another UID, and its old slices are
+   * deleted.
+   */
   async #owner(signal: AbortSignal): Promise<OwnerReference> {
     const uid = await this.#api.nodeUid(signal);
     return { apiVersion: 'v1', kind: 'Node', name: this.#options.nodeName, uid, controller: true };
@@ -131,7 +135,7 @@ export class PoolWriter {
   }
 }
 
-/** @returns `undefined` if the slice is refused for a reason other than lists */
+/** Returns the error for refused lists; `undefined` if the slice is refused for another reason. */
 function listsRefusal(error: unknown, { pool: { name: pool }, devices = [] }: SliceSpec): SliceError | undefined {
   if (!isKubeError(error, 'api-invalid')) return undefined;
   const attributes = devices.flatMap((device) => Object.entries(device.attributes ?? {}));
@@ -150,12 +154,12 @@ function listsRefusal(error: unknown, { pool: { name: pool }, devices = [] }: Sl
   );
 }
 
-/** Returns the spec to want from now on: with the times that the server has added to taints. */
+/** Returns the wanted spec with the times that the API server has added to taints. */
 function withTimesOf({ devices: stored = [] }: SliceSpec, { devices, ...spec }: SliceSpec): SliceSpec {
   return { ...spec, ...(devices && { devices: copyTaintTimes(devices, stored) }) };
 }
 
-/** Returns a key by kind of field: the same field of another device is not reported again. */
+/** Returns a key of a kind of field: the same field of another device is not reported again. */
 function dropKey(pool: string, { field }: SliceProblem): string {
   return `${pool} ${field.split(/[[.]/, 1)[0]}`;
 }

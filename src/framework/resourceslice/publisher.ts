@@ -15,7 +15,10 @@ import { SliceWatch } from './slice-watch.ts';
 import { validatePool } from './validate.ts';
 
 const quietConflicts = 3;
-/** Jitter: nodes that started, or lost the API server, at the same moment must not all return at the same moment. */
+/**
+ * Jitter of waits, as shares of them: nodes that started, or lost the API server, at the same moment must not all return at the
+ * same moment.
+ */
 const jitter = { wait: 1, recheck: 0.2 };
 
 export interface PublisherOptions {
@@ -26,8 +29,8 @@ export interface PublisherOptions {
   /** Returns numbers from 0 up to 1, for the jitter of each wait; default `Math.random`. */
   random?: () => number;
   /**
-   * Receives errors that keep the devices from being published as wanted: `slice-invalid` once for each publication,
-   * `slice-fields-dropped` once for the fields of a pool, and every failure to write. All are already logged.
+   * Called with errors that keep the devices from being published as wanted, after they were logged: `slice-invalid` once for
+   * each call of `publish`, `slice-fields-dropped` once for the fields of a pool, and every failure to write.
    */
   onError?: (error: Error) => void;
   /** Called after each check in which the API server has all pools as wanted. */
@@ -35,9 +38,9 @@ export interface PublisherOptions {
 }
 
 /**
- * Publishes the devices of one driver on one node as ResourceSlices and reconciles them: reverts changes and deletions by
- * others and leaves correct slices alone. Failures are logged, reported and retried. Slices stay at the end: the next
- * instance finds them, otherwise the kubelet removes them.
+ * Publishes the devices of one driver on one node as ResourceSlices and reconciles them: reverts changes and deletions by other
+ * clients and leaves correct slices alone. Failures are logged, reported and retried. Slices stay when the publisher ends: the
+ * next instance takes them over; without one, the kubelet removes them.
  */
 export class SlicePublisher implements AsyncDisposable {
   readonly #api: SliceApi;
@@ -65,8 +68,8 @@ export class SlicePublisher implements AsyncDisposable {
   }
 
   /**
-   * Sets the devices to offer from now on. A pool that the API server would refuse is reported and keeps its published
-   * slices; the others are published.
+   * Sets the devices to offer from now on. A pool that the API server would refuse is reported, and its published slices stay;
+   * the other pools are published.
    */
   publish(resources: DriverResources): void {
     // Copied, since drivers may change their objects.
@@ -79,8 +82,8 @@ export class SlicePublisher implements AsyncDisposable {
   }
 
   /**
-   * Looks up a device's published attributes as text: numbers in decimal, `true` and `false`, lists with commas. Uses the
-   * last valid `publish`, whether or not the API server can be reached.
+   * Looks up a device's published attributes as text: numbers in decimal, `true` and `false`, lists with commas. Uses the last
+   * valid `publish`, whether or not the API server can be reached.
    * @returns `undefined` for a device that is not offered
    * Source: KEP-5304 of October 2025, `LookupDeviceAttributes`
    */
@@ -135,7 +138,7 @@ export class SlicePublisher implements AsyncDisposable {
         if (![...this.#pools.values()].includes(undefined))
           notify(this.#options.logger, 'onSynced', this.#options.onSynced);
         await this.#pause(this.#longer(periods.sliceRecheck, jitter.recheck), () => this.#asked || this.#changed);
-        // Others often make several changes in a row, for example when they delete all slices of a node.
+        // Other clients often make several changes in a row, for example when they delete all slices of a node.
         if (this.#changed)
           await this.#pause(this.#longer(pauseMs(repairs, pauses.sliceRepair), jitter.wait), () => this.#asked);
       } catch (error) {
@@ -162,7 +165,10 @@ export class SlicePublisher implements AsyncDisposable {
     }
   }
 
-  /** @returns whether it reverted changes by others @throws the first error that kept a pool from publication */
+  /**
+   * Publishes all pools once. @returns whether it reverted changes by other clients @throws the first error that kept a pool
+   * from publication
+   */
   async #sync(signal: AbortSignal): Promise<boolean> {
     const { slices, resourceVersion } = await this.#api.list(signal);
     this.#watch.follow(resourceVersion);
@@ -196,7 +202,7 @@ export class SlicePublisher implements AsyncDisposable {
   }
 }
 
-/** Returns whether only a change in the cluster can end the failure. A 401 ends with the next token. */
+/** Returns whether only a change in the cluster can end the failure. A 401 is none: it ends with the next token. */
 function isRefusal(error: unknown): boolean {
   return isKubeError(error) && !error.retriable && error.code !== 'api-unauthorized';
 }

@@ -1,16 +1,16 @@
 /** Exponents of ten or two, by suffix. Source: apimachinery `resource.Quantity`. */
 const decimalExponents: Record<string, number> = { n: -9, u: -6, m: -3, '': 0, k: 3, M: 6, G: 9, T: 12, P: 15, E: 18 };
 const binaryExponents: Record<string, number> = { Ki: 10, Mi: 20, Gi: 30, Ti: 40, Pi: 50, Ei: 60 };
-/** Far beyond the range of a Quantity; keeps a typing error from allocating gigabytes. */
+/** Limit for exponents, far beyond the range of a Quantity: it keeps a typing error from allocating gigabytes. */
 const maxExponent = 30;
 const nano = 1_000_000_000n;
 
 const pattern = /^([+-]?)(\d*)(?:\.(\d*))?(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?\d+)?$/;
 
 /**
- * Parses a Kubernetes quantity (`1500`, `1.5G`, `64Mi`, `100m`, `1e3`) into a number of billionths, so that `1024Mi` and
- * `1Gi` compare as equal: the API server stores the canonical text, whatever it was sent. Rounds finer values up, as the
- * API server does.
+ * Parses a Kubernetes quantity (`1500`, `1.5G`, `64Mi`, `100m`, `1e3`) into a number of billionths. Equal quantities such as
+ * `1024Mi` and `1Gi` give equal numbers, which matters since the API server stores the canonical text. Rounds finer values up,
+ * as the API server does.
  * @returns `undefined` if the text is not a quantity
  */
 export function parseQuantity(text: string): bigint | undefined {

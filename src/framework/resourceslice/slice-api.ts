@@ -2,14 +2,14 @@ import { isKubeError, type KubeRequests, type ObjectMeta, type ResourceApi, type
 import { SliceError } from './errors.ts';
 import type { ResourceSlice } from './model.ts';
 
-/** API server calls for publishing the slices of one driver on one node. */
+/** Calls of the API server for publishing the slices of one driver on one node. */
 export interface SliceApi {
-  /** @throws SliceError `slice-node-unknown` */
+  /** Returns the UID of the Node. @throws SliceError `slice-node-unknown` */
   nodeUid(signal: AbortSignal): Promise<string>;
   list(signal: AbortSignal): Promise<{ slices: ResourceSlice[]; resourceVersion: string }>;
-  /** Yields changes of the slices after that version. */
+  /** Yields changes of the slices after a version of the list. */
   watch(resourceVersion: string, signal: AbortSignal): AsyncIterable<WatchEvent<ResourceSlice>>;
-  /** @returns the slice as stored by the server */
+  /** Creates a slice. @returns the slice as stored by the API server */
   create(slice: ResourceSlice, signal: AbortSignal): Promise<ResourceSlice>;
   /** Replaces the slice only if it is still at its `resourceVersion`. */
   replace(slice: ResourceSlice, signal: AbortSignal): Promise<ResourceSlice>;

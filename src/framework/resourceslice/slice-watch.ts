@@ -13,12 +13,12 @@ interface SliceWatchOptions {
 }
 
 /**
- * Reports changes of our slices by others. It may miss some, since the slices are read every few minutes anyway, and may
- * report too many, since reading them costs one request.
+ * Reports changes of the driver's slices by other clients. May miss a change, since the slices are read every few minutes
+ * anyway, and may report too many, since reading the slices costs only one request.
  */
 export class SliceWatch extends ListWatch<ResourceSlice> {
   readonly #onChange: () => void;
-  /** Changes seen during a write. */
+  /** Changes seen while reports are held back. */
   #held: ResourceSlice[] | undefined;
   #isOurs: (slice: ResourceSlice) => boolean = () => false;
 
@@ -34,8 +34,8 @@ export class SliceWatch extends ListWatch<ResourceSlice> {
   }
 
   /**
-   * Holds all reports back until disposed, and then reports changes that are not ours: the events of our own writes arrive
-   * before their responses.
+   * Holds all reports back until the result is disposed of, and then reports changes that are not the driver's own: the events
+   * of its writes arrive before their responses.
    */
   hold(isOurs: (slice: ResourceSlice) => boolean): Disposable {
     this.#isOurs = isOurs;

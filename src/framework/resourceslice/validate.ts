@@ -36,9 +36,10 @@ function isAdvanced({ taints = [], consumesCounters = [], attributes = {} }: Dev
 }
 
 /**
- * Finds what the API server would refuse, before anything is sent: the server's errors name a whole slice and the device's
- * index.
- * @param driver its name must not qualify its own attributes; the API does that
+ * Finds faults for which the API server would refuse the pool, before anything is sent. The API server's own errors name only a
+ * slice and the index of a device.
+ * @param driver name of the driver, which must not be the domain of an attribute: names without a domain belong to the driver
+ * already
  */
 export function validatePool(name: string, pool: Pool, driver: string): SliceProblem[] {
   const problems: SliceProblem[] = [];
@@ -123,7 +124,10 @@ function validateAttribute(report: Report, field: string, attribute: DeviceAttri
   for (const each of valuesOf(attribute)) reportIf(report, `${field}.${kind}`, valueProblem(kind ?? '', each));
 }
 
-/** @param kind member of the attribute; the values of a list have the kind without its `s` */
+/**
+ * Returns the fault of an attribute's value, if any. @param kind member of the attribute; for the values of a list, without its
+ * `s`
+ */
 function valueProblem(kind: string, value: unknown): string | undefined {
   switch (kind.replace(/s$/, '')) {
     case 'int':

@@ -1,12 +1,12 @@
 import type { DeviceAttribute, DeviceAttributes } from './document.ts';
 
-/** Members of the union, in Go's order. */
+/** Kinds of attribute values: the members of the union in Go's order. */
 export const attributeKinds = ['int', 'bool', 'string', 'version', 'ints', 'bools', 'strings', 'versions'] as const;
 export type AttributeKind = (typeof attributeKinds)[number];
 
 export type PlainValue = string | boolean | number | bigint | (string | boolean | number | bigint)[];
 
-/** Returns the value of an attribute; `undefined` if none of the known members is set. */
+/** Returns the value of an attribute; `undefined` for an attribute of an unknown kind. */
 export function plainValue(attribute: DeviceAttribute): PlainValue | undefined {
   for (const kind of attributeKinds) if (attribute[kind] !== undefined) return attribute[kind];
   return undefined;
@@ -14,7 +14,7 @@ export function plainValue(attribute: DeviceAttribute): PlainValue | undefined {
 
 /**
  * Formats attributes as text, sorted by name: numbers in decimal, `true` and `false`, lists with commas between the values.
- * Source: KEP-5304 of October 2025, whose helper gives "device attributes (stringified)"; it knows no lists.
+ * Source: KEP-5304 of October 2025, "device attributes (stringified)", which does not mention lists.
  */
 export function formatAttributeStrings(attributes: DeviceAttributes): Record<string, string> {
   return mapAttributes(attributes, (value) => (Array.isArray(value) ? value.join(',') : String(value)));
@@ -30,7 +30,10 @@ export function mapAttributes<T>(attributes: DeviceAttributes, turn: (value: Pla
   );
 }
 
-/** Compares without destructuring, which makes two iterators for each comparison, of every write of every pod. */
+/**
+ * Returns the attributes sorted by name. Compares without destructuring, which would make two iterators for each comparison, in
+ * every write of every pod.
+ */
 export function sortedAttributes(attributes: DeviceAttributes): [string, DeviceAttribute][] {
   return Object.entries(attributes).sort((one, other) => (one[0] < other[0] ? -1 : 1));
 }

@@ -7,11 +7,17 @@ import { formatGoJson } from './json-stream.ts';
 export const apiGroup = 'metadata.resource.k8s.io';
 export const documentKind = 'DeviceMetadata';
 
-/** Versions that we write and read, newest first. Their fields are the same (Kubernetes 1.37). */
+/**
+ * Versions of metadata.resource.k8s.io that the framework writes and reads, newest first. Their fields are the same (Kubernetes
+ * 1.37).
+ */
 export const metadataVersions = ['v1beta1', 'v1alpha1'] as const;
 export type MetadataVersion = (typeof metadataVersions)[number];
 
-/** Field names of resource.k8s.io/v1, in the Go helper's order; empty fields are left out, as with `omitempty`. */
+/**
+ * Formats network data with the field names of resource.k8s.io/v1, in the Go helper's order. Leaves out empty fields, like
+ * `omitempty`.
+ */
 export const formatNetworkData = ({
   interfaceName,
   ips,
@@ -24,8 +30,8 @@ export const formatNetworkData = ({
   });
 
 /**
- * Encodes the document in these versions, by default all, in their order. Serializes it only once, since all versions have
- * the same fields.
+ * Encodes the document as a stream of the given versions, by default all, in their order. Serializes the document only once,
+ * since all versions have the same fields.
  */
 export function encodeVersions(
   document: MetadataDocument | DecodedMetadata,
@@ -33,13 +39,13 @@ export function encodeVersions(
 ): string {
   const [first = metadataVersions[0], ...others] = versions;
   const text = encodeObject(document, first);
-  // The API version precedes all foreign content, so that its first occurrence is the real one.
+  // The API version precedes all text from other sources, so that its first occurrence is the real one.
   return [text, ...others.map((version) => text.replace(`${apiGroup}/${first}`, `${apiGroup}/${version}`))].join('');
 }
 
 /**
- * Encodes the document as one versioned JSON object and a line feed, byte for byte as the Go helper. `generation` comes
- * before the long parts: a torn read shows the newer one first.
+ * Encodes the document as one versioned JSON object and a line feed, with the same bytes as the Go helper. `generation` comes
+ * before the long parts: if a reader sees a half-written file, the newer generation is in it.
  */
 export function encodeObject(document: MetadataDocument | DecodedMetadata, version: MetadataVersion): string {
   const { name, namespace, uid } = document.claim;
@@ -69,10 +75,10 @@ function formatDevice(device: DeviceMetadata): Record<string, unknown> {
   });
 }
 
-/** Kinds in Go's order. */
+/** Formats an attribute; its kinds are in Go's order. */
 function formatAttribute(attribute: DeviceAttribute): Record<string, unknown> {
   const value: Record<string, unknown> = {};
-  // An iterator would make an object for each kind of each attribute.
+  // An iterator would create an object for each kind of each attribute.
   attributeKinds.forEach((kind) => {
     if (attribute[kind] !== undefined) value[kind] = attribute[kind];
   });

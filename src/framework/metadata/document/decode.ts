@@ -13,7 +13,7 @@ import type {
 } from './document.ts';
 import { parseJsonStream } from './json-stream.ts';
 
-/** One metadata object of any version. We write one request into each object; the type allows more. */
+/** One metadata object of any version. netdra writes one request into each object; the format allows more. */
 export interface DecodedMetadata {
   claim: ClaimIdentity;
   generation: number;
@@ -22,10 +22,12 @@ export interface DecodedMetadata {
 }
 
 /**
- * Decodes the first object of a stream whose version is known; ignores unknown fields and reads absent ones as empty, like
- * the Go helper 0.37.2. The rest must be well-formed, too: a file that is being overwritten is not.
- * @throws MetadataError `metadata-malformed` for anything that is not an object with a version, even after or before a
- * valid one, or is of a known version and another kind; `metadata-version-unknown` if every object has another version
+ * Decodes the first object of a stream that has a known version. Like the Go helper 0.37.2, ignores unknown fields and reads
+ * absent fields as empty. Requires the rest of the stream to be well-formed, too: in a file that is being overwritten it is
+ * not.
+ * @throws MetadataError `metadata-malformed` if anything in the stream is not a JSON object, if an object before the first
+ * known version lacks version or kind, or if the object of the known version has another kind; `metadata-version-unknown` if no
+ * object has a known version
  */
 export function decodeMetadata(text: string): DecodedMetadata {
   const objects = parseJsonStream(text);
@@ -63,7 +65,7 @@ export function decodeStream(text: string): MetadataDocument {
   return { ...rest, request: request.name, devices: request.devices };
 }
 
-/** @returns `undefined` for a missing, blank or damaged file */
+/** Decodes a file. @returns `undefined` for a missing, blank or damaged file */
 export function decodeIfWhole(text: string | undefined): MetadataDocument | undefined {
   try {
     return text === undefined || text.trim() === '' ? undefined : decodeStream(text);
@@ -84,7 +86,7 @@ export function decodeUtf8(bytes: Uint8Array): string {
 
 type Decode<T> = (value: unknown, path: string) => T;
 
-/** @param zero result for an absent or null value, as in Go */
+/** Returns a decoder that checks the type of a value. @param zero result for an absent or null value, as in Go */
 function decoder<T>(expected: string, zero: T, isOfKind: (value: unknown) => boolean): Decode<T> {
   return (value, path) => {
     if (value === undefined || value === null) return zero;

@@ -1,8 +1,8 @@
 import type { DeviceKey } from './device-key.ts';
 
 /**
- * One attribute value: exactly one member is set. Shape of resource.k8s.io/v1 `DeviceAttribute`, list kinds included.
- * Integers have 64 bits in the API: a `number` where that is exact (up to 2^53 - 1 either way), a `bigint` beyond.
+ * One attribute value: exactly one member is set. Shape of resource.k8s.io/v1 `DeviceAttribute`, including lists. Integers have
+ * 64 bits in the API: they are a `number` up to 2^53 - 1 in absolute value, and a `bigint` beyond.
  */
 export interface DeviceAttribute {
   int?: number | bigint;
@@ -27,7 +27,7 @@ export interface NetworkDeviceData {
   hardwareAddress?: string;
 }
 
-/** Metadata of one device of a request, as a container gets it: without the share, for which KEP-5304 has no field. */
+/** Metadata of one device of a request, as a container gets it. Without the share ID, for which KEP-5304 has no field. */
 export interface DeviceMetadata extends DeviceKey {
   attributes?: DeviceAttributes;
   networkData?: NetworkDeviceData;
@@ -39,7 +39,7 @@ export interface ClaimName {
   name: string;
 }
 
-/** Identifies a claim; the UID distinguishes successive claims of the same name. */
+/** Identity of a claim; the UID distinguishes successive claims of the same name. */
 export interface ClaimIdentity extends ClaimName {
   uid: string;
 }
@@ -50,21 +50,24 @@ export function claimName({ namespace, name }: ClaimName): string {
 }
 
 /**
- * One metadata document: the devices of one request of one claim, from one driver. Version-independent; the layouts encode
- * it. Source: KEP-5304, "Metadata file schema".
+ * One metadata document: the devices of one request of one claim, from one driver. Independent of versions; layouts encode it.
+ * Source: KEP-5304, "Metadata file schema".
  */
 export interface MetadataDocument {
   claim: ClaimIdentity;
-  /** 1 for the first write, incremented with every change, never decremented. */
+  /** Generation of the document: 1 for the first write, incremented with every change, never decremented. */
   generation: number;
   /** Name of the claim in its pod, if it came from a template: annotation `resource.kubernetes.io/pod-claim-name`. */
   podClaimName?: string;
-  /** The full reference, `request` or `request/subrequest`. */
+  /** Full reference to the request, `request` or `request/subrequest`. */
   request: string;
   devices: DeviceMetadata[];
 }
 
-/** Returns the part before the slash of `request/subrequest`, which paths, CDI names and the kubelet use. */
+/**
+ * Returns the base name of a request: the part of `request/subrequest` before the slash, which paths, CDI names and the kubelet
+ * use.
+ */
 export function baseRequest(request: string): string {
   return request.split('/', 1)[0] ?? request;
 }

@@ -1,13 +1,13 @@
 import { maxJsonDepth } from '../../../lib/json-depth.ts';
 import { MetadataError } from '../errors.ts';
 
-/** In Node.js since 21, but not yet in the type library. */
+/** `JSON.rawJSON`, which Node.js has since 21 and TypeScript's library does not declare yet. */
 const { rawJSON } = JSON as typeof JSON & { rawJSON(text: string): unknown };
 type SourceReviver = (this: unknown, key: string, value: unknown, context: { source?: string }) => unknown;
 
 /**
- * Serializes like Go's `json.MarshalIndent` with two spaces, so that our bytes equal the Go helper's: escapes `<`, `>`, `&`
- * and the two Unicode line separators, which `JSON.stringify` does not.
+ * Serializes with the same bytes as Go's `json.MarshalIndent` with two spaces. Unlike `JSON.stringify`, this escapes `<`, `>`,
+ * `&` and the two Unicode line separators.
  */
 export function formatGoJson(value: unknown): string {
   return formatExactJson(value).replace(
@@ -21,7 +21,7 @@ export function formatExactJson(value: unknown): string {
   try {
     return JSON.stringify(value, undefined, 2);
   } catch {
-    // The value contains a `bigint`, which is rare; checking every value for one would take as long as everything else.
+    // The value contains a `bigint`, which is rare. Checking every value for one would take as long as the rest.
     const exact = (_key: string, each: unknown) => (typeof each === 'bigint' ? rawJSON(each.toString()) : each);
     return JSON.stringify(value, exact, 2);
   }
@@ -29,7 +29,7 @@ export function formatExactJson(value: unknown): string {
 
 /** Parses one JSON value; whole numbers that a `number` cannot hold exactly become a `bigint`. @throws SyntaxError */
 export function parseExactJson(text: string): unknown {
-  // The reviver makes parsing slow, and such long numbers are rare.
+  // The reviver makes parsing slow, and is needed only for numbers with 16 digits or more, which are rare.
   return /\d{16}/.test(text) ? JSON.parse(text, reviveExact as Parameters<typeof JSON.parse>[1]) : JSON.parse(text);
 }
 
@@ -37,7 +37,7 @@ const reviveExact: SourceReviver = (_key, value, { source = '' }) =>
   typeof value === 'number' && !Number.isSafeInteger(value) && /^-?\d{1,19}$/.test(source) ? BigInt(source) : value;
 
 /**
- * Splits a stream of JSON objects, separated only by white space, and parses each.
+ * Splits a stream of JSON objects that only white space separates, and parses each object.
  * @throws MetadataError `metadata-malformed` with the offset of the invalid object
  */
 export function parseJsonStream(text: string): Record<string, unknown>[] {
@@ -61,7 +61,9 @@ function skipSpace(text: string, from: number): number {
   return at;
 }
 
-/** Returns the offset after the bracket that closes the object at `start`. JSON.parse checks the content. */
+/**
+ * Returns the offset after the bracket that closes the object at `start`. Does not check the content, which JSON.parse does.
+ */
 function endOfObject(text: string, start: number): number {
   if (text[start] !== '{') throw new MetadataError('metadata-malformed', `no JSON object at offset ${start}`);
   let depth = 0;

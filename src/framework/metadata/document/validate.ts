@@ -11,9 +11,9 @@ import {
 } from './document.ts';
 
 /**
- * Limits in the validation of metadata.resource.k8s.io/v1beta1, which strict consumers run. Lengths are in bytes.
- * Source: k8s.io/dynamic-resource-allocation 0.37.2, api/metadata/v1beta1, and k8s.io/api/resource/v1 `DeviceAttribute`. It
- * limits neither the names of attributes nor single values: a ResourceSlice does.
+ * Limits of metadata.resource.k8s.io/v1beta1, which strict consumers check. Lengths are in bytes. Source:
+ * k8s.io/dynamic-resource-allocation 0.37.2, api/metadata/v1beta1, and k8s.io/api/resource/v1 `DeviceAttribute`. Unlike a
+ * ResourceSlice, v1beta1 limits neither the names of attributes nor single values.
  */
 export const limits = {
   attributes: 32,
@@ -31,7 +31,7 @@ const driverName = new RegExp(`^${label}(\\.${label})*$`, 'i');
 const poolName = new RegExp(`^${label}(\\.${label})*(/${label}(\\.${label})*)*$`);
 const deviceName = new RegExp(`^${label}$`);
 /**
- * Checks a driver's report on the devices of a request, before anything is written.
+ * Checks the devices that a driver reports for a request, before anything is written.
  * @throws MetadataError `metadata-invalid` naming claim, request, device, and the attribute or field
  */
 export function validateDevices(claim: ClaimIdentity, request: string, devices: readonly DeviceMetadata[]): void {
@@ -121,7 +121,10 @@ function textProblem(field: string, text: unknown, maxBytes = Number.POSITIVE_IN
   return bytes > maxBytes ? `${field} has ${bytes} bytes, but at most ${maxBytes} are allowed` : undefined;
 }
 
-/** Returns whether the API server accepts the form: host bits may be set, no leading zeros, IPv6 as RFC 5952 writes it. */
+/**
+ * Returns whether the API server accepts an interface address in this form: host bits may be set; no leading zeros; IPv6 as RFC
+ * 5952 writes it.
+ */
 function isCanonicalInterfaceAddress(text: unknown): boolean {
   if (typeof text !== 'string') return false;
   const [address = '', prefix = '', ...more] = text.split('/');

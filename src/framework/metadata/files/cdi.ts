@@ -5,11 +5,11 @@ import { checkEdits } from './check-edits.ts';
 import { createFile, type HostFile, hasText, listDir, readFileIfThere, removeFile } from './host-file.ts';
 import { removeUnknownIn, uidAfter } from './unknown-files.ts';
 
-/** Edits of a container by a CDI device. Source: Container Device Interface specification, `containerEdits`. */
+/** Changes to a container by a CDI device. Source: Container Device Interface specification, `containerEdits`. */
 export interface ContainerEdits {
-  /** `type` is that of a file system, by default `bind`; only then is `hostPath` a path. */
+  /** Mounts. `type` is a type of file system, by default `bind`. `hostPath` is a path only with `bind`. */
   mounts?: { type?: string; hostPath: string; containerPath: string; options: string[] }[];
-  /** `fileMode` is a number as in Node's `fs`, such as 0o660. */
+  /** Device nodes. `fileMode` is a number as in Node's `fs`, such as 0o660. */
   deviceNodes?: {
     path: string;
     hostPath?: string;
@@ -20,7 +20,9 @@ export interface ContainerEdits {
   }[];
   /** Environment variables, each `NAME=value`. */
   env?: string[];
-  /** OCI hooks: programs of the host, run by the runtime. `args` starts with the program's name; `timeout` in seconds. */
+  /**
+   * OCI hooks, which the runtime runs as programs of the host. `args` starts with the program's name; `timeout` is in seconds.
+   */
   hooks?: { hookName: string; path: string; args: string[]; timeout: number }[];
 }
 
@@ -28,9 +30,9 @@ export interface ContainerEdits {
 export const metadataClass = 'metadata';
 
 /**
- * CDI specs of claims, of one class: one file with one device for each name, kind `{driver}/{class}`, device name
- * `{claimUID}_{name}`. Ids depend on nothing else, so that preparing a claim again gives the same ones. Source: KEP-5304
- * "Generate CDI spec", whose class is `metadata` and whose names are requests.
+ * CDI specs of one class for claims. Each spec is a file with one device, of kind `{driver}/{class}` and name
+ * `{claimUID}_{name}`. IDs depend on nothing else, so that preparing a claim again gives the same ones. Source: KEP-5304
+ * "Generate CDI spec", where the class is `metadata` and the names are requests.
  */
 export class ClaimSpecs {
   readonly #dir: string;
@@ -43,25 +45,27 @@ export class ClaimSpecs {
     this.#class = options.class;
   }
 
-  /** Returns the id that the kubelet passes to the runtime. */
+  /** Returns the CDI ID that the kubelet passes to the runtime. */
   deviceId(claimUid: string, name: string): string {
     return `${this.#driver}/${this.#class}=${deviceName(claimUid, name)}`;
   }
 
-  /** Writes a spec unless it is already right. @throws MetadataError `metadata-io`, `metadata-name-invalid` */
+  /**
+   * Writes a spec, unless the file has the same content already. @throws MetadataError `metadata-io`, `metadata-name-invalid`
+   */
   write(claimUid: string, name: string, containerEdits: ContainerEdits): void {
     const spec = {
-      // Device names may start with a digit, as most UIDs do, only since 0.5.0.
+      // Since this version, device names may start with a digit, as most UIDs do.
       cdiVersion: '0.5.0',
       kind: `${this.#driver}/${this.#class}`,
       devices: [{ name: deviceName(claimUid, name), containerEdits }],
     };
     const [file, text] = [this.#file(claimUid, name), formatGoJson(spec)];
-    // Each change makes runtimes read all specs of the node again.
+    // Each written spec makes runtimes read all specs of the node again.
     if (!hasText(file, text)) createFile(file, text);
   }
 
-  /** Returns whether a spec is there and has its device. @throws MetadataError `metadata-io`, `metadata-name-invalid` */
+  /** Returns whether a spec exists and has its device. @throws MetadataError `metadata-io`, `metadata-name-invalid` */
   has(claimUid: string, name: string): boolean {
     const text = readFileIfThere(this.#file(claimUid, name));
     try {
@@ -71,14 +75,16 @@ export class ClaimSpecs {
     }
   }
 
-  /** Removes specs of a claim by name, without listing those of other claims. @throws MetadataError `metadata-io` */
+  /**
+   * Removes the specs of a claim for these names, without listing those of other claims. @throws MetadataError `metadata-io`
+   */
   remove(claimUid: string, names: readonly string[]): void {
     for (const name of names) removeFile(this.#file(claimUid, name));
   }
 
   /**
-   * Removes all specs of claims, and temporary files of a killed process. A UID that cannot be part of a path has no spec
-   * and does not block the others.
+   * Removes all specs of claims, and temporary files of a killed process. Ignores UIDs that cannot be part of a path: they have
+   * no specs.
    */
   removeClaims(claimUids: readonly string[]): void {
     const prefixes = claimUids.filter(isPathPart).map((uid) => this.#prefix(uid));
@@ -111,9 +117,11 @@ export class ClaimSpecs {
   }
 }
 
-/** CDI specs of the driver's own, of one class other than `metadata`, whose specs the framework overwrites and removes. */
+/** CDI specs of the driver's own class. The class cannot be `metadata`: the framework overwrites and removes its specs. */
 export class CdiSpecs extends ClaimSpecs {
-  /** @throws MetadataError `metadata-name-invalid` for the class `metadata`, or an invalid class */
+  /**
+   * Creates the specs of a class. @throws MetadataError `metadata-name-invalid` for the class `metadata`, or an invalid class
+   */
   constructor(options: { dir: string; driver: string; class: string }) {
     const { class: name } = options;
     const refuse = (reason: string, hint: string) =>
@@ -129,7 +137,7 @@ export class CdiSpecs extends ClaimSpecs {
   }
 
   /**
-   * Writes a spec unless it is already right.
+   * Writes a spec, unless the file has the same content already.
    * @param name part of the device's name: letters, digits and `_.:-`, with a letter or digit at the end
    * @throws MetadataError `metadata-io`, `metadata-name-invalid`; `metadata-invalid` for edits that no runtime accepts
    */

@@ -4,8 +4,8 @@ import type { ContainerEdits } from './cdi.ts';
 const hookNames = ['prestart', 'createRuntime', 'createContainer', 'startContainer', 'poststart', 'poststop'];
 
 /**
- * Checks for what runtimes refuse, together with every container that uses the device, and for paths that they would look
- * for in a container's bundle. Source: Container Device Interface specification, `containerEdits`.
+ * Checks edits for faults with which runtimes refuse every container that uses the device, and for relative paths, which
+ * runtimes look up in the container's bundle. Source: Container Device Interface specification, `containerEdits`.
  * @throws MetadataError `metadata-invalid`
  */
 export function checkEdits(deviceId: string, edits: ContainerEdits): void {

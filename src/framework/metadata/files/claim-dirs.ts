@@ -20,56 +20,59 @@ export interface ClaimMetadataOptions extends Partial<SharedDirs> {
   /** The driver's directory below the kubelet's `plugins`: files go to its `dra-device-metadata/`. */
   dataDir: string;
   cdiDir: string;
-  /** Store of claim records. Default: files beside those of the claims. */
+  /** Store of claim records. Default: files beside the directories of claims. */
   records?: ClaimRecords;
   /**
-   * Layouts of claims that are prepared from now on. A claim keeps its earlier layouts until it is unprepared: another
-   * instance may have prepared it.
+   * Layouts for claims that are prepared from now on. A claim keeps the layouts of earlier prepares until it is unprepared:
+   * another instance may have prepared it.
    */
   layouts: readonly Layout[];
-  /** Versions of the layout `v1`, with the same rule. Default: all that this package writes. */
+  /** Versions of the layout `v1`. A claim keeps earlier versions as it keeps layouts. Default: all that this package writes. */
   versions?: readonly MetadataVersion[];
   /**
    * Whether claims that are prepared from now on get files, CDI specs and mounts. Default: `false`, as for the flag of
-   * KEP-5304. Claims that have files keep them. A claim always gets a spec if its containers must wait at its gate.
+   * KEP-5304. Claims that have files keep them. Even with `false`, a claim gets a spec if its containers must wait at its gate.
    */
   enabled?: boolean;
   /**
-   * With a gate, containers of a claim with deferred requests wait in this hook until `openGate` names their sandbox, with
-   * any layout and also without files. Absent: their files are missing until the first update, and the runtime refuses the
-   * containers. A claim switches between the two when it is prepared again, and loses its gate with its hook.
+   * Hook in which containers of a claim with deferred requests wait until `openGate` names their sandbox, with any layout and
+   * also without files. Absent: no gate; metadata files are missing until the first update, and the runtime refuses the
+   * containers. A claim switches between the two when it is prepared again, and loses its gate if its hook is lost.
    */
   gate?: GateHook;
   /**
-   * Prefix of an environment variable that containers get with the files of each request without a gate, so that `isUsedBy`
-   * recognizes them. Absent: no such variable.
+   * Prefix of an environment variable by which `isUsedBy` recognizes the containers of a claim. Containers get the variable
+   * with the metadata of each request that has no gate. Absent: no such variable.
    */
   marker?: string;
   /** Returns a device's attributes in its ResourceSlice, for layouts that show them; `undefined` if it is not published. */
   attributesOf?: (device: DeviceName) => DeviceAttributes | undefined;
-  /** ID of the current boot, by which a prepare recognizes content of an earlier one, and hides it. Default: the kernel's. */
+  /** ID of the current boot. A prepare hides content that an update wrote before this boot. Default: the kernel's. */
   bootId?: string;
   /**
-   * Called at the end of each prepare after which containers of the claim wait for an update and `openGate`. A pod's
-   * sandbox that was served before must be served again.
+   * Called at the end of each prepare after which containers of the claim wait for an update and `openGate`. A sandbox that was
+   * served before must be served again.
    */
   onPending?: (claim: ClaimIdentity) => void;
   /** Called when a prepare rewrites a claim's damaged record. */
   onRecovered?: (claim: ClaimIdentity, problem: MetadataError) => void;
-  /** Runs the removal of a claim's files later, and may ignore its errors. Default: unprepare waits for it. */
+  /**
+   * Schedules a task for later, which removes a claim's files and may ignore errors. Default: unprepare removes the files
+   * itself.
+   */
   later?: Later;
   /** Clock for `lastTransitionTime` in the layout `downward-api`. Default: the system's clock. */
   now?: () => Date;
 }
 
-/** The parts of a container that show which claims it has: its variables and OCI hooks. */
+/** The variables and OCI hooks of a container, which show the claims that it uses. */
 export interface ContainerParts {
   /** Environment variables, as `NAME=value`. */
   env: readonly string[];
   createRuntimeHooks: readonly { args: readonly string[] }[];
 }
 
-/** More claims than any container has: a container with more marks counts as a user of every claim. */
+/** Number of marks above which a container counts as a user of every claim. No container has so many claims. */
 const mostMarks = 256;
 
 /** Files of claims on the host, whichever instance prepared them. Methods throw MetadataError `metadata-io`. */
@@ -77,10 +80,10 @@ export class ClaimDirs {
   protected readonly options: ClaimMetadataOptions & { bootId: string };
   protected readonly hostDirs: HostDirs;
   protected readonly states: ClaimStates;
-  /** Caches, by a container's variables, the names that begin with the marker. Tenants write variables, too. */
+  /** Names that begin with the marker, cached by the variables of a container. Tenants write variables, too. */
   readonly #marks = new WeakMap<readonly string[], readonly string[]>();
 
-  /** @throws NetdraError `boot-id-unknown` */
+  /** Reads the ID of the boot unless it is given. @throws NetdraError `boot-id-unknown` */
   constructor(options: ClaimMetadataOptions) {
     const { dataDir, records = new RecordFiles(dataDir) } = options;
     const { attributesDir = defaultHostDirs.attributesDir, downwardApiDir = defaultHostDirs.downwardApiDir } = options;
@@ -94,7 +97,7 @@ export class ClaimDirs {
     return this.options.driver;
   }
 
-  /** Beginnings of the paths on the host of all files that containers mount: by these `isRequestUsedBy` finds requests. */
+  /** Prefixes of the host paths of all files that containers mount. `isRequestUsedBy` recognizes requests by these paths. */
   get mountSources(): string[] {
     const { dataDir, attributesDir, downwardApiDir } = this.hostDirs;
     return [join(dataDir, metadataDirName), attributesDir, downwardApiDir].map((dir) => join(dir, '/'));
@@ -105,8 +108,8 @@ export class ClaimDirs {
   }
 
   /**
-   * Returns the names of claims' directories in the driver's own directory, of records, and of directories that are being
-   * removed.
+   * Returns the names of directories in the driver's metadata directory: of claims, of claims with only a record, and of
+   * directories that are being removed.
    */
   dirs(): string[] {
     const { claims, removed } = this.states.dirs();
@@ -126,30 +129,30 @@ export class ClaimDirs {
     return isMarked || this.hasGateOf(claim, container);
   }
 
-  /** Returns whether a container has a request of any claim: a cheap check for containers without any. */
+  /** Returns whether a container uses a request of any claim: a cheap check to skip the other containers. */
   isAnyUsedBy(container: ContainerParts): boolean {
     const isMarked = this.#claimMarksOf(container).length > 0;
     return isMarked || container.createRuntimeHooks.some(({ args }) => isGateOf(this.options.dataDir, undefined, args));
   }
 
-  /** Returns whether containers of a sandbox may start with the claim. @throws MetadataError as the record cannot be read */
+  /** Returns whether containers of a sandbox may start with the claim. @throws MetadataError if the record cannot be read */
   isServedFor(claim: ClaimIdentity, sandboxId: string): boolean {
     const state = this.states.read(claim);
     return state?.claim.uid === claim.uid && state.servedBy === sandboxId;
   }
 
-  /** Returns whether containers show that they use a claim that is prepared now: by its gate, or by the mount of a file. */
+  /** Returns whether containers show that they use a prepared claim: by its gate, or by the mount of a file. */
   isShownByContainers(claim: ClaimIdentity): boolean {
     if (this.options.enabled === true || this.options.gate !== undefined) return true;
-    // Files from before metadata was switched off stay.
+    // A claim keeps the files that it had when metadata was switched off.
     const kept = this.states.readForRemoval(claim);
     return typeof kept === 'object' && kept.claim.uid === claim.uid && kept.layouts.length > 0;
   }
 
   /**
-   * Returns the mounts of a container that has several requests for one extended resource, in place of CDI's mount for each
-   * of them. Drivers add them over NRI. Returns none for any other container.
-   * @throws MetadataError as the record cannot be read
+   * Returns the mounts of a container that has several requests for one extended resource. They replace CDI's mounts for these
+   * requests, and drivers add them over NRI. Returns none for any other container.
+   * @throws MetadataError if the record cannot be read
    */
   mountsFor(claim: ClaimIdentity, container: string): NonNullable<ContainerEdits['mounts']> {
     const state = this.states.read(claim);
@@ -164,7 +167,10 @@ export class ClaimDirs {
     );
   }
 
-  /** Reads the variables of a container once, since they are compared with every claim of the node. */
+  /**
+   * Returns the claims' markers among a container's variables. Reads the variables once, since the markers are compared with
+   * every claim of the node.
+   */
   #claimMarksOf({ env }: ContainerParts): readonly string[] {
     const { marker } = this.options;
     const known = this.#marks.get(env);
@@ -184,12 +190,15 @@ export class ClaimDirs {
     return typeof state === 'object' && state.claim.uid === claim.uid;
   }
 
-  /** Returns whether a claim of this name is prepared, as far as its record can be read. @throws errors of the driver's own records */
+  /**
+   * Returns whether a claim of this name is prepared. An unreadable record counts as prepared. @throws errors of the driver's
+   * own records
+   */
   async isNamePrepared(claim: ClaimName): Promise<boolean> {
     try {
       return this.states.read(claim) !== undefined;
     } catch (error) {
-      // Another error is reported by the calls that need the record.
+      // The calls that need the record report any other error.
       if (error instanceof MetadataError) return error.code !== 'metadata-name-invalid';
       throw error;
     }
@@ -201,7 +210,7 @@ export class ClaimDirs {
     this.options.records?.remove(dir);
   }
 
-  /** Returns the number of requests whose file is visible to containers, as far as records can be read. */
+  /** Returns the number of requests whose file is visible to containers. Ignores claims with an unreadable record. */
   async countFiles(): Promise<number> {
     const withFiles = this.states.readable().filter(({ layouts }) => layouts.length > 0);
     const requests = withFiles.flatMap((state) => Object.values(state.requests));
@@ -209,9 +218,9 @@ export class ClaimDirs {
   }
 
   /**
-   * Returns the sandboxes whose containers wait at a gate, each with the claim whose directory announces it. Cheap while
-   * there are none.
-   * @returns `problems` lists announcements, or their claims, that could not be read
+   * Returns the sandboxes whose containers wait at a gate, each with the claim in whose directory its announcement is. Cheap if
+   * no container waits.
+   * @returns `problems` has an error for each announcement, or its claim, that could not be read
    */
   async waiting(): Promise<{ sandboxes: WaitingSandbox[]; problems: MetadataError[] }> {
     const sandboxes: WaitingSandbox[] = [];
@@ -232,10 +241,7 @@ export class ClaimDirs {
   }
 }
 
-/**
- * Returns the layouts of prepared claims, as far as their records can be read.
- * @throws MetadataError `metadata-io`
- */
+/** Returns the layouts of prepared claims. Ignores claims with an unreadable record. @throws MetadataError `metadata-io` */
 export function readLayoutsInUse(records: ClaimRecords, dataDir: string): Set<LayoutName> {
   const states = new ClaimStates(records, dataDir);
   return new Set(states.readable().flatMap(({ layouts }) => layouts));

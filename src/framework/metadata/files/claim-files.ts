@@ -27,7 +27,10 @@ import { removeUnknownIn, uidAfter } from './unknown-files.ts';
 
 export type ClaimFilesOptions = Pick<ClaimMetadataOptions, 'driver' | 'cdiDir' | 'gate' | 'later' | 'marker'>;
 
-/** Files of claims on the host besides gates: metadata files and CDI specs. All of them follow from the claims' states. */
+/**
+ * Metadata files and CDI specs of claims on the host. The gate files are in `ClaimGate`. All content follows from the claims'
+ * states.
+ */
 export class ClaimFiles {
   readonly #options: ClaimFilesOptions;
   readonly #dirs: HostDirs;
@@ -48,14 +51,14 @@ export class ClaimFiles {
     containerFilesOf(state, this.#dirs, this.#options.driver);
   }
 
-  /** Writes the specs that have the hook. Call it before a file can be blank. */
+  /** Writes the CDI specs with the gate's hook. Call it before a file can be blank. */
   writeHooks(state: ClaimState): void {
     this.#writeSpecs(state, true);
   }
 
   /**
-   * Returns whether a spec with a hook is lost that this driver, which has no gate, cannot write again. Without a hook a spec
-   * needs files to mount.
+   * Returns whether the spec with the gate's hook is missing and cannot be written again, since this driver has no gate.
+   * `false` for a claim without layouts, whose spec has no files to mount.
    */
   isHookLost(state: ClaimState): boolean {
     if (this.#options.gate !== undefined || state.layouts.length === 0) return false;
@@ -63,7 +66,7 @@ export class ClaimFiles {
     return gated.some(([base]) => !this.#cdi.has(state.claim.uid, base));
   }
 
-  /** Writes files and the other specs. Call it after the state is recorded. */
+  /** Writes files, and the CDI specs without the hook. Call it after the state is recorded. */
   writeFiles(state: ClaimState): void {
     for (const base of Object.keys(state.requests)) this.writeRequest(state, base);
     this.#writeSpecs(state, false);
@@ -81,8 +84,8 @@ export class ClaimFiles {
   }
 
   /**
-   * Makes the files of a request match the state. Without content they are blank if containers wait at the gate, and
-   * otherwise withdrawn. Leaves files alone that are already right.
+   * Makes the files of a request match the state. Without content, they are blank if containers wait at the gate, and otherwise
+   * withdrawn. Does not write files that have the right content.
    * @returns whether a file was written
    */
   writeRequest(state: ClaimState, base: string): boolean {
@@ -102,7 +105,10 @@ export class ClaimFiles {
     return isWritten;
   }
 
-  /** Removes all files of a claim. The caller removes the state afterwards, so that remains of a crash can still be found. */
+  /**
+   * Removes all files of a claim. The caller removes the state afterwards: if a crash interrupts this, the state shows which
+   * files to remove.
+   */
   remove(state: ClaimState): void {
     const claimDir = hostPath(claimDirectory(this.#dirs.dataDir, state.claim));
     this.#cdi.remove(state.claim.uid, Object.keys(state.requests));
@@ -115,7 +121,7 @@ export class ClaimFiles {
     this.removeClaimDir(state.claim);
   }
 
-  /** Removes files that a claim loses when it is prepared again: those of pods that have ended. */
+  /** Removes the files that a claim no longer has after it is prepared again: those of pods that have ended. */
   removeOver(before: ClaimState, next: ClaimState): void {
     for (const base of Object.keys(before.requests)) {
       const stay = this.pathsOf(next, base);
@@ -131,7 +137,7 @@ export class ClaimFiles {
     else takeTreeAway(dir, later);
   }
 
-  /** Removes a claim's files outside its own directory when no state names them. */
+  /** Removes a claim's files outside its own directory if there is no state that names them. */
   removeStrays(claim: ClaimIdentity): void {
     const { attributesDir, downwardApiDir } = this.#dirs;
     this.#cdi.removeClaims([claim.uid]);
@@ -151,9 +157,9 @@ export class ClaimFiles {
   }
 
   /**
-   * Removes specs, and files outside of claims' own directories, that belong to unknown claims. A blank or withdrawn
-   * file in the directory of a pod stays: its content does not show its claim.
-   * @param known returns UIDs; called after the files are listed
+   * Removes CDI specs, and files outside of claims' own directories, that belong to unknown claims. A blank or withdrawn file
+   * in the directory of a pod stays: its content does not show its claim.
+   * @param known returns the UIDs of existing claims; called after the files are listed
    * @returns paths of removed files
    */
   removeUnknown(known: () => ReadonlySet<string>): string[] {
@@ -176,22 +182,22 @@ export class ClaimFiles {
   #writeSpecs(state: ClaimState, gated: boolean): void {
     for (const base of Object.keys(state.requests)) {
       if ((requestOf(state, base).isGated === true) !== gated) continue;
-      // Its containers keep waiting until it is prepared without the gate.
+      // The claim's containers keep waiting until the claim is prepared without the gate.
       if (gated && this.#options.gate === undefined) continue;
       const { uid } = state.claim;
-      // The kubelet makes no call for a pod that takes a prepared claim over: its containers get the device that is there.
+      // The kubelet makes no call for a pod that takes over a prepared claim: its containers use the existing CDI device.
       const edits = this.#containerEdits(state, base) ?? (this.#cdi.has(uid, base) ? this.#mark(state) : undefined);
       if (edits !== undefined) this.#cdi.write(uid, base, edits);
     }
   }
 
-  /** @returns edits that only name the claim: CDI refuses a device without edits */
+  /** Returns edits with only the variable that names the claim: CDI refuses a device without edits. */
   #mark({ claim }: ClaimState): ContainerEdits {
     const { marker = 'DRA_CLAIM_' } = this.#options;
     return { env: [`${variableOf(marker, claim)}${claim.namespace}/${claim.name}`] };
   }
 
-  /** @returns `undefined` if a container gets nothing with this request */
+  /** Returns the edits of a request's CDI device; `undefined` if containers get nothing with it. */
   #containerEdits(state: ClaimState, base: string): ContainerEdits | undefined {
     const { gate, marker } = this.#options;
     const place = this.#placeOf(state, base);
@@ -229,7 +235,7 @@ export class ClaimFiles {
   }
 }
 
-/** Returns the beginning of the variable that containers of a claim have, up to its value. */
+/** Returns a claim's environment variable in its containers, up to the value. */
 export function variableOf(marker: string, { uid }: ClaimIdentity): string {
   return `${marker}${uid.replaceAll(/\W/g, '_')}=`;
 }

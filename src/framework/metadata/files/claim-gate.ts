@@ -10,9 +10,9 @@ import { makeDirectory } from './host-file.ts';
 import { findUnwritten } from './ownership.ts';
 
 /**
- * Decides which sandbox a claim is served for: the only writer of `servedBy` in the claim's record and of the gate file,
- * which follows from it. The gate is never open longer than the record says: it opens after the record is written, and
- * closes before.
+ * Decides for which sandbox a claim is served. Only this class writes `servedBy` in the claim's record, and the gate file,
+ * which follows from it. The gate is never open longer than the record says: it opens after the record is written, and closes
+ * before.
  */
 export class ClaimGate {
   readonly #dataDir: string;
@@ -26,8 +26,8 @@ export class ClaimGate {
   }
 
   /**
-   * Returns the state of a claim that is being prepared. It stays served only if its gate is open and all requests have
-   * content; otherwise its sandbox must be checked first.
+   * Returns the state of a claim that is being prepared. The claim remains served only if its gate is open and all requests
+   * have content; otherwise its sandbox must be checked first.
    */
   prepared(state: ClaimState): ClaimState {
     const isOpen = !hasGate(state) || openFor(this.#dataDir, state.claim) === state.servedBy;
@@ -35,20 +35,22 @@ export class ClaimGate {
     return isOpen && findUnwritten(state) === undefined ? state : { ...state, servedBy: null };
   }
 
-  /** Closes a gate that is open for another sandbox than the served one. Call it before a file can be blank. */
+  /**
+   * Closes a gate that is open for another sandbox than the served one. Creates the claim's directory if it has a gate. Call it
+   * before a file can be blank.
+   */
   writeRequest(state: ClaimState): void {
     const isGated = hasGate(state);
-    // Containers wait only in an existing directory, whether it has files or not.
+    // Containers wait only in an existing directory, whether or not the directory has files.
     if (isGated) makeDirectory(claimDirectory(this.#dataDir, state.claim));
-    // Keeps the gate's text for containers that wait or have ended. It is opened only by an update or `open`, for a sandbox
-    // that was looked at.
+    // Other content of the gate stays, for containers that wait or have ended. Only an update and `open` open a gate, for a
+    // sandbox that was checked.
     const open = isGated ? openFor(this.#dataDir, state.claim) : undefined;
     if (open !== null && open !== state.servedBy) closeGate(this.#dataDir, state.claim);
   }
 
   /**
-   * Writes new content of a request. The gate opens once all requests that containers wait for were updated for the
-   * sandbox.
+   * Writes new content of a request. The gate opens when all requests for which containers wait were updated for the sandbox.
    * @param sandboxId absent: the gate stays as it is
    * @returns whether a file was written
    */
@@ -71,8 +73,8 @@ export class ClaimGate {
 
   /**
    * Closes the gate, and blanks or removes the files of requests.
-   * @param bases default: all
-   * @param endedId the sandbox whose end is the reason: its containers fail at once
+   * @param bases base names of the requests; default: all
+   * @param endedId ID of the sandbox whose end is the reason: its containers fail at once
    */
   withdraw(claim: ClaimIdentity, bases: readonly string[] | undefined, endedId?: string): void {
     const state = this.#readOrClose(claim);
@@ -91,8 +93,8 @@ export class ClaimGate {
   }
 
   /**
-   * Tells the containers of a sandbox that they must wait, or that the sandbox has ended. A gate that is open for another
-   * sandbox stays open.
+   * Tells the containers of a sandbox to wait, or that the sandbox has ended. A gate that is open for another sandbox stays
+   * open.
    */
   keepOut(claim: ClaimIdentity, gate: Gate): void {
     const state = this.#states.read(claim);
@@ -100,7 +102,8 @@ export class ClaimGate {
     if (state.servedBy && state.servedBy !== gate.sandboxId) return;
     writeGate(this.#dataDir, claim, gate);
     if (closedFor(state, gate.sandboxId) === state) return;
-    // Read again: the end of a sandbox does not wait for the lock of its claims, which another instance may hold.
+    // Read again within the step: the call for the end of a sandbox holds no lock of the claim, and another instance may be
+    // working on it.
     this.#states.together(() => {
       const current = this.#states.read(claim);
       if (current?.claim.uid === claim.uid) this.#write(current, closedFor(current, gate.sandboxId));
@@ -111,22 +114,24 @@ export class ClaimGate {
     if (next !== before && !isDeepStrictEqual(next, before)) this.#states.write(next);
   }
 
-  /** Opens the gate. Call it after the state is recorded. @param written a request whose files were just written */
+  /**
+   * Opens the gate. Call it after the state is recorded. @param written base name of a request whose files were just written
+   */
   #letIn(state: ClaimState, sandboxId: string, written?: string): void {
     const others = Object.entries(state.requests).filter(([base]) => base !== written);
     const isOpen = others.length > 0 && openFor(this.#dataDir, state.claim) === sandboxId;
-    // No update writes files whose content is known since prepare: they may have been removed or damaged since. Other files lack
-    // what is recorded if the write of an earlier update failed.
+    // Writes the files of the other requests. Files with content from prepare get no update and may have been removed or
+    // damaged since; other files are out of date if an earlier update failed to write them.
     for (const [base, { isGated }] of others) {
       if (!isOpen || isGated !== true) this.#files.writeRequest(state, base);
     }
-    // Containers of before the driver was started without the gate may still wait.
+    // Containers that started while the driver still had a gate may be waiting.
     if (hasGate(state) || isAwaited(this.#dataDir, state.claim, sandboxId))
       writeGate(this.#dataDir, state.claim, { state: 'served', sandboxId });
   }
 
   /**
-   * Reads the state, or closes the gate: while a claim's record is unreadable, its files stay and no container may start
+   * Reads the state of a claim. Closes the gate if the record is unreadable: the claim's files stay, and no container may start
    * with them.
    */
   #readOrClose(claim: ClaimIdentity): ClaimState | undefined {
@@ -139,14 +144,14 @@ export class ClaimGate {
   }
 }
 
-/** Returns the state in which containers of this sandbox, and of no other, may start. */
+/** Returns the state in which only containers of this sandbox may start. */
 function servedFor({ opening: _over, ...state }: ClaimState, sandboxId: string): ClaimState {
   return { ...state, servedBy: sandboxId };
 }
 
 /**
- * Returns the state after an update of a request for a sandbox: served once all requests that containers wait for are
- * updated.
+ * Returns the state after an update of a request for a sandbox. The claim is served once all requests for which containers wait
+ * are updated.
  */
 function updatedFor(state: ClaimState, base: string, sandboxId: string): ClaimState {
   if (state.servedBy === sandboxId) return state;
@@ -156,7 +161,7 @@ function updatedFor(state: ClaimState, base: string, sandboxId: string): ClaimSt
   return isComplete ? servedFor(state, sandboxId) : { ...state, opening: { sandboxId, requests } };
 }
 
-/** Returns the state with which containers of the sandbox may not start; `state` itself if that is so already. */
+/** Returns the state in which containers of the sandbox may not start; `state` itself if they may not already. */
 function closedFor(state: ClaimState, sandboxId: string): ClaimState {
   const { opening, ...rest } = state;
   const isOpening = opening?.sandboxId === sandboxId;

@@ -38,9 +38,9 @@ interface ClaimPlan {
 
 /**
  * The metadata files and CDI specs of one driver's claims. Rules, all kept across restarts: before generation 1 a deferred
- * request has no file, or an empty one and a closed gate, so that no container starts without it; generation never
- * decreases for the same claim UID; files that a container may have mounted are changed in place; another UID under the
- * same name starts from nothing. Calls other than `restore` take effect in the order in which they are made: each works
+ * request has no file, or an empty file and a closed gate, so that no container starts without metadata; the generation never
+ * decreases for a claim UID; files that a container may have mounted are changed in place; a claim with another UID under the
+ * same name starts afresh. Calls other than `restore` take effect in the order in which they are made: each works
  * synchronously.
  */
 export class ClaimMetadata extends ClaimDirs {
@@ -63,10 +63,10 @@ export class ClaimMetadata extends ClaimDirs {
   }
 
   /**
-   * Creates the files that the containers of a prepared claim will mount, and their gate. Content from earlier updates of
-   * the same claim stays.
+   * Creates the files that the containers of a prepared claim will mount, and their gate. Content from earlier updates of the
+   * same claim stays.
    * @param contents by base request name; a request without an entry is deferred
-   * @returns the CDI device id of each request that has a spec, by base name; none while metadata is off without a gate
+   * @returns the CDI ID of each request that has a spec, by base name; none while metadata is off and the claim has no gate
    * @throws MetadataError `metadata-invalid`, `metadata-name-invalid` before anything is written; `metadata-io`
    */
   async prepare(record: ClaimRecord, contents: ReadonlyMap<string, PreparedContent>): Promise<Map<string, string>> {
@@ -77,7 +77,7 @@ export class ClaimMetadata extends ClaimDirs {
 
   /**
    * Prepares several claims at once, with their records in one step. A failed claim does not affect the others.
-   * @returns by UID: what `prepare` returns or throws
+   * @returns by UID: the result or the error of `prepare`
    * @throws errors of the driver's own records, which concern all claims
    */
   async prepareAll(claims: readonly PreparedRecord[]): Promise<Map<string, Map<string, string> | Error>> {
@@ -103,10 +103,10 @@ export class ClaimMetadata extends ClaimDirs {
   }
 
   /**
-   * Recreates CDI specs and files of all claims from their records, and closes gates that are open for another sandbox, as
-   * a crash may leave them. Leaves alone what is already right. A claim whose hook is lost, and cannot be written again, is
-   * recorded as prepared without the gate: otherwise the runtime would refuse its containers until it is prepared again.
-   * @param locked runs the task for one claim, by its `claimKey`
+   * Recreates CDI specs and files of all claims from their records, and closes gates that are open for another sandbox, which a
+   * crash can cause. Does not touch correct files. A claim whose hook is lost and cannot be written again is recorded as
+   * prepared without the gate: otherwise the runtime would refuse its containers until it is prepared again.
+   * @param locked runs the task while holding the lock of one claim, by its `claimKey`
    * @returns the failures of claims
    * @throws MetadataError `metadata-io`; errors of the driver's own records
    */
@@ -127,13 +127,14 @@ export class ClaimMetadata extends ClaimDirs {
   }
 
   /**
-   * Writes the current state of a request's devices; the list replaces the previous one as a whole. Writes nothing if the
-   * file already has this content.
+   * Writes the current state of a request's devices. The list replaces the previous list as a whole. Writes nothing if the file
+   * already has this content.
    * @param request base name or full `request/subrequest`
-   * @param sandboxId the runtime's ID of the sandbox that has the devices. The gate opens for it once every request that
-   * containers wait for was updated for it since the gate was last closed. Absent: the gate stays as it is.
-   * @throws MetadataError `metadata-not-prepared` if claim UID, request or devices are not what was prepared,
-   * `metadata-invalid` if consumers need not accept it, `metadata-name-invalid` for an invalid sandbox id, `metadata-io`
+   * @param sandboxId the runtime's ID of the sandbox that has the devices. The gate opens for the sandbox when every request
+   * for which containers wait was updated for it since the gate was last closed. Absent: the gate stays as it is.
+   * @throws MetadataError `metadata-not-prepared` if claim UID, request or devices differ from the prepared ones,
+   * `metadata-invalid` if consumers need not accept the content, `metadata-name-invalid` for an invalid sandbox ID,
+   * `metadata-io`
    */
   async update(
     claim: ClaimIdentity,
@@ -156,12 +157,12 @@ export class ClaimMetadata extends ClaimDirs {
   }
 
   /**
-   * Opens the gate of a claim without an update: for a sandbox whose content is already recorded, and for claims whose
-   * metadata was complete at prepare. From then on containers of the sandbox can start, also after restarts and while the
-   * driver is not running; those of any other sandbox cannot.
+   * Opens the gate of a claim without an update: for a sandbox whose content is already recorded, and for claims whose metadata
+   * was complete at prepare. From then on containers of the sandbox can start, also after restarts and while the driver is not
+   * running; containers of any other sandbox cannot.
    * @param sandboxId the runtime's ID of the sandbox
    * @throws MetadataError `metadata-not-prepared`; `metadata-not-written` if a request of the claim has no content yet;
-   * `metadata-name-invalid` for an invalid sandbox id; `metadata-io`
+   * `metadata-name-invalid` for an invalid sandbox ID; `metadata-io`
    */
   async openGate(claim: ClaimIdentity, sandboxId: string): Promise<void> {
     checkSandboxId(sandboxId);
@@ -176,9 +177,9 @@ export class ClaimMetadata extends ClaimDirs {
 
   /**
    * Closes the gate of a claim and blanks its files, or removes them if it has no gate: no container starts before the next
-   * update and `openGate`. Generations are kept. For a pod that gets a new sandbox, which makes the content obsolete. Files
-   * of the layout `attributes-json` stay: their content still holds.
-   * @param requests whose files, by base name or full reference; default all
+   * update and `openGate`. Call it when a pod gets a new sandbox, which makes the content obsolete. Generations are kept. Files
+   * of the layout `attributes-json` stay: their content does not depend on the sandbox.
+   * @param requests requests whose files are blanked or removed, by base name or full reference; default all
    * @param endedId the runtime's ID of a sandbox that is being stopped: its containers fail at once, as after `endGate`
    */
   async withdraw(claim: ClaimIdentity, requests?: readonly string[], endedId?: string): Promise<void> {
@@ -187,33 +188,33 @@ export class ClaimMetadata extends ClaimDirs {
   }
 
   /**
-   * Tells the containers of a sandbox that they must wait, and why: they fail with this reason when they time out. A gate
-   * that is open for another sandbox stays open until `withdraw`.
+   * Tells the containers of a sandbox that they must wait, and why: if they time out, they fail with this reason. A gate that
+   * is open for another sandbox stays open until `withdraw`.
    * @param reason turned into one line of at most 512 characters
-   * @throws MetadataError `metadata-name-invalid` for an invalid sandbox id, `metadata-io`
+   * @throws MetadataError `metadata-name-invalid` for an invalid sandbox ID, `metadata-io`
    */
   async holdGate(claim: ClaimIdentity, sandboxId: string, reason: string): Promise<void> {
     holdDirectories(() => this.#gate.keepOut(claim, { state: 'waiting', sandboxId, reason }));
   }
 
   /**
-   * Makes containers of a sandbox that is being stopped fail at once. A gate open for another sandbox stays open.
-   * @throws MetadataError `metadata-name-invalid` for an invalid sandbox id, `metadata-io`
+   * Makes containers of a sandbox that is being stopped fail at once. A gate that is open for another sandbox stays open.
+   * @throws MetadataError `metadata-name-invalid` for an invalid sandbox ID, `metadata-io`
    */
   async endGate(claim: ClaimIdentity, sandboxId: string): Promise<void> {
     holdDirectories(() => this.#gate.keepOut(claim, { state: 'ended', sandboxId }));
   }
 
-  /** Removes what `prepare` and `update` created. Does nothing for an unknown claim, or one known under a newer UID. */
+  /** Removes all files and the record of a claim. Does nothing for an unknown claim, or one known under a newer UID. */
   async unprepare(claim: ClaimIdentity): Promise<void> {
     const error = (await this.unprepareAll([{ claim }])).get(claim.uid);
     if (error !== undefined) throw error;
   }
 
   /**
-   * Unprepares several claims at once. The records are removed last, in one step, so that after a crash they show what is
-   * left.
-   * @returns by UID: why a claim is still there
+   * Unprepares several claims at once. The records are removed last, in one step: if a crash interrupts this, they show which
+   * files are left.
+   * @returns by UID: the error of a claim that is still prepared
    * @throws errors of the driver's own records, which concern all claims
    */
   async unprepareAll(claims: readonly UnpreparedRecord[]): Promise<Map<string, Error>> {
@@ -231,8 +232,8 @@ export class ClaimMetadata extends ClaimDirs {
   }
 
   /**
-   * Removes CDI specs, and files outside of claims' own directories, whose claims no longer exist: their record is lost, or
-   * a killed driver left them.
+   * Removes CDI specs, and files outside of claims' own directories, whose claims are unknown: their records are lost, or a
+   * killed driver left the files.
    * @param known returns UIDs of all claims that may have files; called after the files are listed
    * @returns paths of removed files
    * @throws MetadataError `metadata-io`
@@ -242,9 +243,8 @@ export class ClaimMetadata extends ClaimDirs {
   }
 
   /**
-   * Returns the document of a request, also while metadata is off and there are no files; `undefined` before its first
-   * content.
-   * @throws MetadataError as the record cannot be read
+   * Returns the document of a request, even if there are no files since metadata is off; `undefined` before its first content.
+   * @throws MetadataError if the record cannot be read
    */
   read(claim: ClaimIdentity, request: string): MetadataDocument | undefined {
     const base = baseRequest(request);
@@ -253,22 +253,22 @@ export class ClaimMetadata extends ClaimDirs {
     return contentOf(state, base, this.options.driver).document;
   }
 
-  /** Returns whether all containers of a prepared claim wait at the gate until they may start. */
+  /** Returns whether all requests of a prepared claim make containers wait at the gate. */
   isGated(claim: ClaimIdentity): boolean {
     try {
       const state = this.states.read(claim);
       if (state?.claim.uid !== claim.uid || !hasGate(state)) return false;
-      // A request that the claim no longer has keeps its generation, without devices.
+      // A request that the claim no longer has remains, without devices, to keep its generation.
       return Object.values(state.requests).every(({ isGated, devices }) => isGated === true || devices.length === 0);
     } catch {
-      // Calls that need an unreadable record report it.
+      // The calls that need the record report that it is unreadable.
       return false;
     }
   }
 
   /**
-   * Returns whether a container that uses a claim has the request: it has the request's file, or none of the claim, as while
-   * metadata is off. Then it may have all requests.
+   * Returns whether a container that uses a claim uses the request: the container has mounted the request's file. Also `true`
+   * if it has mounted no file of the claim, as while metadata is off: it may then use all requests.
    */
   isRequestUsedBy(
     claim: ClaimIdentity,
@@ -283,7 +283,7 @@ export class ClaimMetadata extends ClaimDirs {
       const hasFileOf = (each: string) => this.#files.pathsOf(state, each).some((path) => sources.has(path));
       return hasFileOf(base) || !Object.keys(state.requests).some(hasFileOf);
     } catch {
-      // Calls that need an unreadable record report it.
+      // The calls that need the record report that it is unreadable.
       return true;
     }
   }
@@ -292,7 +292,7 @@ export class ClaimMetadata extends ClaimDirs {
     return this.options.enabled ?? false;
   }
 
-  /** @returns whether to remove the record, too: it may belong to another claim of the name */
+  /** Removes a claim's files. @returns `false` if the record must stay, since it is that of another claim of the same name */
   #removeFiles(claim: ClaimIdentity): boolean {
     const state = this.states.readForRemoval(claim);
     if (typeof state === 'object' && state.claim.uid === claim.uid) {
@@ -305,7 +305,7 @@ export class ClaimMetadata extends ClaimDirs {
     return true;
   }
 
-  /** Plans a claim's files. Checks everything before anything is written. */
+  /** Plans a claim's files. Checks all input before any file of the new state is written. */
   #plan({ record, contents, commit }: PreparedRecord): ClaimPlan {
     const { driver, attributesOf = () => undefined, bootId, gate, records, versions = metadataVersions } = this.options;
     const recovery = { driver, dirs: this.hostDirs, now: this.now() };
@@ -317,13 +317,13 @@ export class ClaimMetadata extends ClaimDirs {
     const preparation = { record, contents, layouts, versions, isGated, bootId, attributesOf, now: this.now() };
     const state = this.#gate.prepared(prepareState(preparation, kept));
     this.#files.check(state);
-    // Before the record forgets them.
+    // Removed before the record of these files is overwritten.
     if (kept !== undefined) this.#files.removeOver(kept, state);
     if (found !== undefined && kept === undefined) {
       this.#files.remove(found);
       this.states.remove(found.claim);
     }
-    // While metadata is off, only a driver with its own records records each claim.
+    // While metadata is off, a claim is recorded only in a driver's own records.
     const isNothing = kept === undefined && state.layouts.length === 0 && !hasGate(state) && records === undefined;
     return {
       uid: state.claim.uid,

@@ -3,10 +3,10 @@ import type { ClaimIdentity, DeviceMetadata } from '../document/document.ts';
 
 /** One request of a prepared claim. */
 export interface RequestRecord {
-  /** The full reference, `request` or `request/subrequest`. */
+  /** Full reference to the request, `request` or `request/subrequest`. */
   name: string;
   devices: DeviceName[];
-  /** Extended resource names under which containers may have requested it, instead of by a claim. */
+  /** Extended resource names under which containers may have asked for the request, instead of by a claim. */
   extendedResources?: readonly string[];
   /** Containers that have another request for the same resource, too: see `ContainerFile`. */
   sharers?: readonly string[];
@@ -17,23 +17,23 @@ export interface ClaimRecord {
   claim: ClaimIdentity;
   /** Name of the claim in its pod, if it came from a template; empty if the annotation exists and is empty. */
   podClaimName?: string;
-  /** Whether its pod also uses a claim whose own name is `podClaimName`. */
+  /** Whether the claim's pod also uses a claim whose own name is `podClaimName`. */
   hasNamesake?: true;
   /** UID of the pod that the claim is reserved for; the first one if there are several. */
   podUid?: string;
-  /** UIDs of the other pods. */
+  /** UIDs of the other pods for which the claim is reserved. */
   otherPodUids?: readonly string[];
   /** Requests by base name. */
   requests: Record<string, RequestRecord>;
 }
 
-/** What is known about a request when its claim is prepared: its devices, or that they follow in an update. */
+/** Content of a request at the prepare of its claim: its devices, or `deferred` if an update will supply them. */
 export type PreparedContent = DeviceMetadata[] | 'deferred';
 
-/** A claim whose files are to be created: the driver's record, and what is known about each request. */
+/** A claim whose files are to be created: the driver's record, and the content of its requests. */
 export interface PreparedRecord {
   record: ClaimRecord;
-  /** By base name; a request without an entry is deferred. */
+  /** Contents by base name; a request without an entry is deferred. */
   contents: ReadonlyMap<string, PreparedContent>;
   /**
    * Called in the step that writes the record, for data that is stored with it. From then on, files and gate follow from

@@ -2,31 +2,32 @@ import { metadataDirName } from '../layouts/layout-v1.ts';
 import { createFile, type HostFile, hostPath, readFileIfThere, removeFile } from './host-file.ts';
 
 /**
- * Store of the records of prepared claims, each a text under the name of its claim's directory. A driver with its own store
- * keeps them there, so that its facts and these cannot contradict each other. All methods are synchronous: a call about a
- * claim reads and writes in one step.
+ * Store of the records of prepared claims. Each record is a text under the name of its claim's directory. A driver with a store
+ * of its own keeps the records there, so that they cannot contradict its other data. All methods are synchronous: a call about
+ * a claim reads and writes in one step.
  */
 export interface ClaimRecords {
   /**
+   * Reads a record.
    * @returns `undefined` if there is none
-   * @throws if it cannot be read: an unreadable record never counts as "nothing prepared"
+   * @throws an error if the record cannot be read: an unreadable record never counts as "nothing prepared"
    */
   read(dir: string): string | undefined;
-  /** Makes all writes and removals of a task one step. Absent: each is a step of its own. */
+  /** Runs a task whose writes and removals become one step. Absent: each write or removal is a step of its own. */
   together?(task: () => void): void;
   /** Replaces a record as a whole, or creates it. */
   write(dir: string, record: string): void;
-  /** Removes a record. Called when everything else of the claim, including its directory, is removed. */
+  /** Removes a record. Called after the rest of the claim, including its directory, is removed. */
   remove(dir: string): void;
-  /** Returns the names under which records exist, also of claims without a directory. */
+  /** Returns the names of all records, also of claims without a directory. */
   names(): string[];
-  /** Returns where a record is, for messages. */
+  /** Returns the place of a record, for messages. */
   locate(dir: string): string;
 }
 
 /**
- * Records in files, for drivers without a store. They lie beside the directories of the claim's requests. Only single files are
- * mounted, so no container sees them. Methods throw MetadataError `metadata-io`.
+ * Records in files, for drivers without a store. The files are beside the directories of the claim's requests, and no container
+ * sees them, since only single files are mounted. Methods throw MetadataError `metadata-io`.
  */
 export class RecordFiles implements ClaimRecords {
   readonly #dataDir: string;

@@ -13,32 +13,32 @@ import type { RequestRecord } from './claim-record.ts';
 
 /** A device of a prepared claim, with its attributes in the ResourceSlice. */
 interface RecordedDevice extends PublishedDevice {
-  /** Attributes that the driver gave at the last prepare, which override these. */
+  /** Attributes that the driver gave at the last prepare. They override those of the ResourceSlice. */
   given?: DeviceAttributes;
 }
 
 /** State of one request of a prepared claim. */
 export interface RequestState extends RequestRecord {
   devices: RecordedDevice[];
-  /** The highest generation that containers ever got; 0 if no file was written yet. */
+  /** Highest generation that a file ever had; 0 if no file was written yet. */
   generation: number;
-  /** Content of the files; absent while containers must find none. */
+  /** Content of the files; absent while containers must find no content. */
   content?: {
     devices: DeviceMetadata[];
-    /** The devices as the last update gave them, without what the last prepare has added; absent: as in `devices`. */
+    /** Devices as the last update gave them, without additions by the last prepare; absent: the same as `devices`. */
     updated?: DeviceMetadata[];
     since: string;
   };
   /**
-   * Whether its containers wait at the gate: then files without content are blank. Otherwise such files are missing, which
-   * keeps containers from starting.
+   * Whether containers of the request wait at the gate: then files without content are blank. Otherwise such files are missing,
+   * which keeps containers from starting.
    */
   isGated?: true;
 }
 
 /**
- * State of a prepared claim, the source of truth for its metadata files: some layouts have neither generation nor kinds of
- * values, and with deferred metadata there is no file yet.
+ * State of a prepared claim, from which its metadata files follow. The files cannot replace it: in some layouts they have
+ * neither generation nor kinds of values, and with deferred metadata there is no file yet.
  */
 export interface ClaimState {
   claim: ClaimIdentity;
@@ -46,23 +46,23 @@ export interface ClaimState {
   /** See `ClaimRecord`. */
   hasNamesake?: true;
   /**
-   * UID of the first pod that the claim was prepared for; the containers of all its pods mount the files in this pod's
+   * UID of the first pod for which the claim was prepared. The containers of all its pods mount the files in this pod's
    * directory.
    */
   podUid?: string;
   /** UIDs of the claim's other pods. */
   otherPodUids?: readonly string[];
-  /** ID of the boot in which it was last prepared. */
+  /** ID of the boot in which the claim was last prepared. */
   bootId?: string;
   /** All layouts in which files were ever created: containers may have them mounted. */
   layouts: LayoutName[];
-  /** Versions of files in the layout `v1`, with the same rule, newest first; absent: all. */
+  /** Versions of all files that were ever created in the layout `v1`, newest first; absent: all versions. */
   versions?: MetadataVersion[];
   /** Requests by base name. */
   requests: Record<string, RequestState>;
-  /** Runtime's ID of the sandbox whose containers may start; `null`: none may. The gate follows from it. */
+  /** The runtime's ID of the sandbox whose containers may start; `null`: none may. The gate follows from it. */
   servedBy: string | null;
-  /** ID of the sandbox to be served next, and the requests, by base name, that were updated for it since the gate was closed. */
+  /** Sandbox to be served next, by ID, and base names of the requests that were updated for it since the gate was closed. */
   opening?: { sandboxId: string; requests: string[] };
 }
 
@@ -116,7 +116,7 @@ const stateSchema = z.object({
   opening: z.object({ sandboxId: z.string(), requests: z.array(z.string()) }).optional(),
 });
 
-/** As in a metadata document, which does not have the share. */
+/** Decodes a device in the form of a metadata document, which does not have the share ID. */
 function decodeRecorded(value: unknown): DeviceMetadata {
   const { shareId } = z.object({ shareId: z.string().optional() }).parse(value);
   return { ...decodeDevice(value, 'device'), ...defined({ shareId }) };
@@ -124,20 +124,21 @@ function decodeRecorded(value: unknown): DeviceMetadata {
 
 export function formatClaimState(state: ClaimState): string {
   const text = `${formatGoJson({ schema, ...state })}\n`;
-  // It is read soon, and parsing takes several times as long as a copy.
+  // Remembered, since the state is read soon: parsing takes several times as long as a copy.
   remember(text, copyOf(state));
   return text;
 }
 
 /**
- * @param dir name of the claim's directory under which the record was found
- * @param where the record is, for messages
- * @throws MetadataError `metadata-malformed` for a damaged record, `metadata-version-unknown` for that of a newer version: an
- * unreadable state never counts as "nothing prepared"
+ * Parses a record.
+ * @param dir name of the claim's directory, under which the record was found
+ * @param where place of the record, for messages
+ * @throws MetadataError `metadata-malformed` for a damaged record, `metadata-version-unknown` for a record of a newer version:
+ * an unreadable state never counts as "nothing prepared"
  */
 export function parseClaimState(text: string, dir: string, where: string): ClaimState {
   const state = known.get(text) ?? parseRecord(text, where);
-  // The record decides what is removed with a claim: another claim's record must not pass for ours.
+  // The record decides what is removed with a claim: the record of another claim must be refused.
   if (isIn(state, dir)) return state;
   const cause = new Error(`the record is of claim ${claimName(state.claim)}`);
   throw damaged(where, 'is damaged', cause);
@@ -147,12 +148,15 @@ function isIn({ claim }: ClaimState, dir: string): boolean {
   try {
     return claimDirName(claim) === dir;
   } catch {
-    // A claim of such a name has no directory.
+    // No claim with such a name has a directory.
     return false;
   }
 }
 
-/** The latest records by text, since each is read several times while its pod starts. Frozen, since readers share them. */
+/**
+ * Latest states by the texts of their records: each record is read several times while its pod starts. The states are frozen,
+ * since readers share them.
+ */
 const known = new Map<string, ClaimState>();
 const knownAtMost = 64;
 
@@ -191,7 +195,7 @@ function damaged(path: string, problem: string, cause?: unknown): MetadataError 
   return new MetadataError('metadata-malformed', `claim record ${path} ${problem}`, { cause, path, hint });
 }
 
-/** Returns the facts of one request that layouts need. */
+/** Returns the data of one request that layouts need. */
 export function contentOf(state: ClaimState, base: string, driver: string): RequestContent & { podUid?: string } {
   const { name: request, devices, extendedResources, generation, content } = requestOf(state, base);
   const { claim, podClaimName, hasNamesake, podUid, versions } = state;
@@ -205,7 +209,9 @@ export function contentOf(state: ClaimState, base: string, driver: string): Requ
   return { ...identity, request, driver, published, ...more };
 }
 
-/** @throws TypeError for a base name that the claim does not have: callers have checked */
+/**
+ * Returns a request of the claim. @throws TypeError for a base name that the claim does not have, which callers have excluded
+ */
 export function requestOf(state: ClaimState, base: string): RequestState {
   const request = findRequest(state.requests, base);
   if (request === undefined) throw new TypeError(`request ${base} is not in the claim's state`);
@@ -217,13 +223,13 @@ export function hasGate({ requests }: ClaimState): boolean {
   return Object.values(requests).some(({ isGated }) => isGated === true);
 }
 
-/** Returns the state in which files without content are missing, instead of containers waiting at the gate. */
+/** Returns the state of the claim without a gate: files without content are missing, and no container waits. */
 export function withoutGate(state: ClaimState): ClaimState {
   const requests = Object.entries(state.requests).map(([base, { isGated: _over, ...request }]) => [base, request]);
   return { ...state, requests: Object.fromEntries(requests) };
 }
 
-/** Finds a request among own members only: `constructor` is a valid name of a request. */
+/** Finds a request among the object's own members only: `constructor` is a valid name of a request. */
 export function findRequest<T>(requests: Readonly<Record<string, T>>, base: string): T | undefined {
   return Object.hasOwn(requests, base) ? requests[base] : undefined;
 }

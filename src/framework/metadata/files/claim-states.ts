@@ -12,20 +12,21 @@ import { type HostFile, hostPath, listDir, listSubdirectories, readFileIfThere, 
 import { type Recovery, recoverState } from './recover-state.ts';
 
 /**
- * Reads the states of claims. Only a missing record means that a claim is not prepared; what cannot be read is an
- * error, except where a method says otherwise: MetadataError `metadata-io`, or an error of the driver's own records.
+ * Reads the states of claims. Only a missing record means that a claim is not prepared. A record that cannot be read is an
+ * error, unless a method says otherwise: MetadataError `metadata-io`, or an error of the driver's own records.
  */
 export class ClaimStates {
   readonly dataDir: string;
   readonly #records: ClaimRecords;
 
-  /** @param dataDir the driver's directory below the kubelet's `plugins` */
+  /** Creates the reader. @param dataDir the driver's directory below the kubelet's `plugins` */
   constructor(records: ClaimRecords, dataDir: string) {
     this.#records = records;
     this.dataDir = dataDir;
   }
 
   /**
+   * Reads the state of a claim.
    * @returns `undefined` if the claim is not prepared
    * @throws MetadataError `metadata-malformed`, `metadata-version-unknown`
    */
@@ -39,7 +40,7 @@ export class ClaimStates {
     return text === undefined ? undefined : parseClaimState(text, dir, this.#records.locate(dir));
   }
 
-  /** Returns the states of all claims, except unreadable ones, which the calls that need them report. */
+  /** Returns the states of all claims. Leaves out unreadable records, which the calls that need them report. */
   readable(): ClaimState[] {
     return this.dirs().claims.flatMap((dir) => {
       try {
@@ -51,7 +52,7 @@ export class ClaimStates {
     });
   }
 
-  /** Makes all writes and removals of a task one step, if the records support that. */
+  /** Runs a task whose writes and removals become one step, if the records support that. */
   together(task: () => void): void {
     if (this.#records.together === undefined) task();
     else this.#records.together(task);
@@ -61,14 +62,14 @@ export class ClaimStates {
     this.#records.write(claimDirName(state.claim), formatClaimState(state));
   }
 
-  /** Removes a record, after everything else of the claim. */
+  /** Removes the record of a claim. Call it after the rest of the claim is removed. */
   remove(claim: ClaimName): void {
     this.#records.remove(claimDirName(claim));
   }
 
   /**
-   * Returns the names of claims' directories, including claims with only a record left, and of removed directories that are
-   * not fully deleted yet.
+   * Returns the names of claims' directories, including those of claims with only a record, and the names of removed
+   * directories that are not fully deleted yet.
    */
   dirs(): { claims: string[]; removed: string[] } {
     const all = listDir(join(this.dataDir, metadataDirName));
@@ -78,9 +79,9 @@ export class ClaimStates {
   }
 
   /**
-   * Reads the state of a claim that is being prepared; if its record is damaged or missing, recovers from its files what
-   * they show.
-   * @returns `isRecorded`: whether the state comes from the record; `problem`: why the record cannot be read
+   * Reads the state of a claim that is being prepared. If the record is damaged or missing, recovers as much as the claim's
+   * files show.
+   * @returns `isRecorded`: whether the state comes from the record; `problem`: the reason why the record cannot be read
    * @throws MetadataError `metadata-version-unknown`: a newer version's record is not overwritten
    */
   readOrRecover(
@@ -90,7 +91,7 @@ export class ClaimStates {
     let problem: MetadataError | undefined;
     try {
       const state = this.read(record.claim);
-      // A claim without a directory, as most are at first, has no files.
+      // A claim without a directory has no files. Most claims have none when they are first prepared.
       const { base, parts } = claimDirectory(this.dataDir, record.claim);
       const hasFiles = holdDirectories((held) => held.find({ base, parts: [...parts, 'any'] })) !== undefined;
       if (state !== undefined || !hasFiles) return { state, isRecorded: true };
@@ -102,7 +103,10 @@ export class ClaimStates {
     return { state, isRecorded: false, problem };
   }
 
-  /** An unreadable record must not keep a claim from being unprepared: nothing else would ever remove it. */
+  /**
+   * Reads the state of a claim that is being unprepared. An unreadable record is no error here: the claim could never be
+   * removed.
+   */
   readForRemoval(claim: ClaimIdentity): ClaimState | 'unreadable' | undefined {
     try {
       return this.read(claim);
@@ -112,7 +116,7 @@ export class ClaimStates {
     }
   }
 
-  /** Returns whether the files of a directory without a readable record belong to another claim of the name. */
+  /** Returns whether the files in a directory without a readable record belong to another claim of the same name. */
   isOfOther(claim: ClaimIdentity): boolean {
     const documents = readDocuments(this.dataDir, claimDirName(claim));
     return documents.length > 0 && documents.every((document) => document.claim.uid !== claim.uid);

@@ -6,27 +6,30 @@ import type { ClaimState, RequestState } from './claim-state.ts';
 import type { HostFile } from './host-file.ts';
 
 /**
- * File of a container that has several requests for one extended resource: one document with all of them, under the name of
- * the resource. CDI cannot mount it, since its edits apply to a request, not to a container: the driver adds the mounts
- * over NRI. Only the layout `v1` shows files by resource names.
+ * File of a container that has several requests for one extended resource: one document with all of them, under the name of the
+ * resource. The driver adds its mounts over NRI, since CDI edits apply to a request and not to a container. Only the layout
+ * `v1` has files under resource names.
  */
 export interface ContainerFile {
   container: string;
-  /** Base names, in the order of the claim. */
+  /** Base names of the requests, in the order of the claim. */
   requests: string[];
   file: HostFile;
   /** Absolute paths inside the container. */
   containerPaths: string[];
 }
 
-/** @throws MetadataError `metadata-name-invalid` */
+/**
+ * Returns the files of a claim's containers that have several requests for one resource. @throws MetadataError
+ * `metadata-name-invalid`
+ */
 export function containerFilesOf(state: ClaimState, { dataDir }: HostDirs, driver: string): ContainerFile[] {
   if (!state.layouts.includes('v1')) return [];
   const uses = Object.entries(state.requests).flatMap(([base, { sharers = [], extendedResources: names = [] }]) =>
     names.slice(0, 1).flatMap((resource) => sharers.map((container) => ({ base, container, resource }))),
   );
   const groups = Map.groupBy(uses, ({ container, resource }) => `${container} ${resource}`);
-  // A request that another driver serves is not in the record.
+  // Requests that another driver serves are not in the record.
   return [...groups.values()].flatMap(([first, ...others]) => {
     if (first === undefined || others.length === 0) return [];
     const { base, container } = first;
@@ -45,7 +48,7 @@ export function containerFilesOf(state: ClaimState, { dataDir }: HostDirs, drive
 
 /**
  * Returns the text of such a file.
- * @returns empty while its container waits at the gate, `undefined` while there must be no file
+ * @returns an empty text while its container waits at the gate; `undefined` while there must be no file
  */
 export function encodeContainerFile(state: ClaimState, { requests: bases }: ContainerFile): string | undefined {
   const requests = bases.map((base) => state.requests[base] as RequestState);
@@ -54,7 +57,7 @@ export function encodeContainerFile(state: ClaimState, { requests: bases }: Cont
     content === undefined ? [] : [{ name, devices: content.devices }],
   );
   if (written.length < requests.length) return requests.some(({ isGated }) => isGated) ? '' : undefined;
-  // Grows with each request's generation, and is 1 when all of them are.
+  // This sum grows with each request's generation, and is 1 when all of them are.
   const generation = requests.reduce((sum, request) => sum + request.generation, 1 - requests.length);
   const names = { claim, generation, ...(podClaimName !== undefined && { podClaimName }) };
   return encodeVersions({ ...names, requests: written }, versions);

@@ -5,10 +5,12 @@ import type { HostFile } from './host-file.ts';
 const dirMode = 0o755;
 const { O_DIRECTORY, O_NOFOLLOW, O_RDONLY } = constants;
 
-/** Directories of the current task. */
+/** Open directories of the current task. */
 let current: HeldDirectories | undefined;
 
-/** Runs a synchronous task: directories that its operations open stay open until it ends. A nested task shares them. */
+/**
+ * Runs a synchronous task. Directories that its file operations open stay open until the task ends. A nested task shares them.
+ */
 export function holdDirectories<T>(task: (held: HeldDirectories) => T): T {
   if (current !== undefined) return task(current);
   using held = new HeldDirectories();
@@ -21,13 +23,13 @@ export function holdDirectories<T>(task: (held: HeldDirectories) => T): T {
 }
 
 /**
- * Directories that stay open between files: several operations on a claim's files open each directory on the way only once.
- * An absent directory is not looked up again, since only these operations put files of the claim there: creating an error
- * takes Node.js longer than the system call. Dispose of it at the end; it is then empty and can be used again.
+ * Directories that stay open, so that several operations on a claim's files open each directory only once. An absent directory
+ * is not looked up again: only these operations put files of the claim there, and creating an error takes Node.js longer than
+ * the system call. Disposing closes the directories; the object can then be used again.
  */
 export class HeldDirectories implements Disposable {
   readonly #open = new Map<string, OpenDirectory>();
-  /** Keys of directories that do not exist. */
+  /** Keys of directories that are known not to exist. */
   readonly #absent = new Set<string>();
 
   /** Returns the directory of a file; `undefined` if it does not exist. */
@@ -40,7 +42,7 @@ export class HeldDirectories implements Disposable {
     return this.#walk(file, true) as OpenDirectory;
   }
 
-  /** Closes a directory and those in it, before it is removed or moved away: its path may be reused. */
+  /** Closes a directory and its subdirectories, before it is removed or moved away: its path may be reused. */
   forget(directory: HostFile): void {
     const path = keyOf(directory.base, directory.parts);
     for (const [key, dir] of this.#open) {
@@ -58,7 +60,7 @@ export class HeldDirectories implements Disposable {
 
   #walk({ base, parts }: HostFile, create: boolean): OpenDirectory | undefined {
     const [first, ...others] = parts.slice(0, -1);
-    // The operator's directory may be a symbolic link; directories in it may not.
+    // The directory that the operator configured may be a symbolic link; directories below it may not.
     let key = keyOf(base, first === undefined ? [] : [first]);
     let dir = this.#hold(key, create, { path: key, flags: first === undefined ? 0 : O_NOFOLLOW, withParents: true });
     for (const name of others) {
@@ -86,9 +88,9 @@ export class HeldDirectories implements Disposable {
 interface DirectoryPlace {
   path: string;
   flags: number;
-  /** Whether its parents are created, too. */
+  /** Whether missing parent directories are created, too. */
   withParents?: boolean;
-  /** Whether it is known to be absent. */
+  /** Whether the directory is known to be absent. */
   isAbsent?: boolean;
 }
 
@@ -99,9 +101,11 @@ function keyOf(base: string, parts: readonly string[]): string {
 /** An open directory. */
 export class OpenDirectory implements Disposable {
   readonly #descriptor: number;
-  /** Whether this object created it: then a subdirectory exists only if it was opened, too. */
+  /**
+   * Whether this object created the directory: then it contains only subdirectories that were opened and files that were noted.
+   */
   readonly isNew: boolean;
-  /** Names of files created in it since it was opened. */
+  /** Names of files created in the directory, if it is new. */
   readonly #files = new Set<string>();
 
   constructor(path: string, flags: number, isNew = false) {
@@ -117,7 +121,7 @@ export class OpenDirectory implements Disposable {
     if (this.isNew) this.#files.add(name);
   }
 
-  /** Returns whether the directory can contain a file of ours. */
+  /** Returns whether the directory may contain a file with this name. */
   mayHave(name: string): boolean {
     return !this.isNew || this.#files.has(name);
   }
@@ -136,13 +140,14 @@ function openIfThere({ path, flags }: DirectoryPlace): OpenDirectory | undefined
   }
 }
 
-/** @returns `false` if the directory exists */
+/** Creates a directory. @returns `false` if the directory exists */
 function makeDir({ path, withParents: recursive = false }: DirectoryPlace): boolean {
-  // A strict umask would keep the users of containers out. A chmod afterwards would be lost if the process ended before it.
+  // A strict umask would make the directory unreadable for the users of containers. A chmod after the creation would be lost if
+  // the process ended in between.
   const umask = process.umask(0);
   try {
     const firstCreated = mkdirSync(path, { recursive, mode: dirMode });
-    // Only with `recursive` does Node.js report what it created, and accept what exists.
+    // Only with `recursive` does Node.js report the created directory and accept an existing one.
     return !recursive || firstCreated !== undefined;
   } catch (error) {
     if (errnoCode(error) !== 'EEXIST') throw error;

@@ -31,34 +31,34 @@ export const removedPrefix = '.removed-';
 const maxCreateAttempts = 5;
 
 /**
- * A file on the host. `base` comes from the operator and may contain symbolic links. The directories in `parts` are ours: a
- * link in place of one, or of the file, is refused. All operations are relative to an open directory
+ * A file on the host. `base` is configured by the operator and may contain symbolic links. The directories in `parts` are the
+ * driver's: a link in place of one of them, or of the file, is refused. All operations are relative to an open directory
  * (`/proc/self/fd/N/name` stands for `openat`), so that no link can be inserted in between.
  *
- * All operations are synchronous: each takes some microseconds in the kernel's cache, ten times less than a trip to the
- * thread pool, while a pod waits. A simulation can then decide the order of everything else. All throw MetadataError
+ * All operations are synchronous: each takes some microseconds in the kernel's cache, ten times less than a trip to the thread
+ * pool, while a pod waits. A simulation can then decide the order of all other steps. All operations throw MetadataError
  * `metadata-io`.
  */
 export interface HostFile {
   base: string;
-  /** Directories, then the file's name; at least the name. */
+  /** Names of the directories, then of the file; at least one name. */
   parts: readonly string[];
 }
 
-/** Matches paths that `join` would change: doubled slashes, dots, a slash at the end. */
+/** Matches paths that `join` would change: with doubled slashes, `.` or `..` as a component, or a slash at the end. */
 const notNormal = /\/\/|\/\.{1,2}(\/|$)|\/$/;
 
 export function hostPath({ base, parts }: HostFile): string {
-  // `join` reads its paths letter by letter: 2.7 % of the CPU time of prepare.
+  // `join` reads its paths letter by letter, which takes 2.7 % of the CPU time of prepare.
   return notNormal.test(base) ? join(base, ...parts) : [base, ...parts].join('/');
 }
 
 /**
- * Writes a whole file: temporary file in the same directory, then rename; an empty file is created at once. For files that
- * no container has mounted yet: a bind mount pins the inode and would keep showing the old content. The temporary name
- * starts with a dot and ends in `.tmp`, which CDI scanners ignore. It is always the same, so that the next write or removal
- * cleans up after a killed process. No fsync: after a power loss the kubelet prepares the claim again.
- * @param options.mode of the file from the start; default: readable by everybody
+ * Writes a whole file: first a temporary file in the same directory, then a rename; an empty file is created at once. Use it
+ * for files that no container has mounted yet: a bind mount pins the inode and would keep showing the old content. The
+ * temporary name starts with a dot and ends in `.tmp`, which CDI scanners ignore. It is always the same, so that the next write
+ * or removal cleans up after a killed process. There is no fsync: after a power loss the kubelet prepares the claim again.
+ * @param options.mode mode of the file from the start; default: readable by everybody
  */
 export function createFile(file: HostFile, text: string, { mode = fileMode }: { mode?: number } = {}): void {
   holdDirectories((held) => {
@@ -94,7 +94,7 @@ function createOnce(dir: OpenDirectory, file: HostFile, text: string, mode: numb
   }
 }
 
-/** Creates a file. First removes one that a killed process has left at its path. */
+/** Creates a file. First removes a file that a killed process has left at its path. */
 function openNew(path: string): number {
   try {
     return openSync(path, 'wx', fileMode);
@@ -109,7 +109,7 @@ function removeIfThere(path: string): void {
   try {
     unlinkSync(path);
   } catch {
-    // It was not created, or cannot be removed either: the first error says more.
+    // The file was not created, or cannot be removed either: the first error says more.
   }
 }
 
@@ -126,7 +126,7 @@ export function hasText(file: HostFile, text: string): boolean {
 
 /**
  * Reads a file that others write, and the time of its last change; `undefined` if it does not exist.
- * @throws MetadataError `metadata-io`, also if it is longer than `maxBytes`
+ * @throws MetadataError `metadata-io`, also if the file is longer than `maxBytes`
  */
 export function readSmallFile(file: HostFile, maxBytes: number): { text: string; modifiedMs: number } | undefined {
   return withFile(file, 'read', O_RDONLY, (descriptor, size) => {
@@ -150,7 +150,7 @@ export function removeFile(file: HostFile): void {
   });
 }
 
-/** Renames a file within its directory, over any other of that name; a missing file is no error. */
+/** Renames a file within its directory, replacing a file with that name; a missing file is no error. */
 export function renameFile(file: HostFile, name: string): void {
   try {
     holdDirectories((held) => {
@@ -164,7 +164,7 @@ export function renameFile(file: HostFile, name: string): void {
   }
 }
 
-/** Returns the temporary name of a file. The kernel allows 255 bytes. */
+/** Returns the temporary name of a file, at most 255 bytes, which is the kernel's limit. */
 export function temporaryName(name: string): string {
   return `.${name.slice(0, 240)}.tmp`;
 }
@@ -186,13 +186,13 @@ export function removeTree(file: HostFile): void {
   });
 }
 
-/** Runs a task some time later. */
+/** Schedules a task for later. */
 export type Later = (task: () => void) => void;
 
 /**
- * Moves a directory away at once and removes it later: freeing the inodes takes longer than everything else. Until then it
- * stands next to its old place, under a name that begins with {@link removedPrefix}. The search for directories without a
- * claim finds what a crash or an error leaves.
+ * Moves a directory away at once and schedules its removal: freeing the inodes takes longer than the rest of the work. Until
+ * then the directory has a name that begins with {@link removedPrefix}, beside its old place. If a crash or an error prevents
+ * the removal, the search for directories without a claim finds it.
  */
 export function takeTreeAway(file: HostFile, later: Later): void {
   const removed: HostFile = { ...file, parts: [...file.parts.slice(0, -1), `${removedPrefix}${randomUUID()}`] };
@@ -215,7 +215,7 @@ export function removeEmptyDir(file: HostFile): void {
   });
 }
 
-/** Returns the entries of a directory given by the operator; none if it does not exist. */
+/** Returns the entries of a directory that the operator configured; none if it does not exist. */
 export function listDir(path: string): string[] {
   try {
     return readdirSync(path);
@@ -248,6 +248,7 @@ function inDirectory(file: HostFile, task: (dir: OpenDirectory, held: HeldDirect
 }
 
 /**
+ * Opens a file for an operation.
  * @param verb the operation, for messages
  * @param options.isRare whether the file usually does not exist
  * @returns `undefined` if the file does not exist
@@ -281,15 +282,16 @@ export function withFile<T>(
 }
 
 /**
- * Checks for a file that usually does not exist: an error of Node.js takes longer than this check. Other files are opened
- * without it. A link counts as existing.
+ * Returns whether a file exists; a link counts as existing. Used only for files that usually do not exist: an error of Node.js
+ * takes longer than this check.
  */
 function isThere(path: string): boolean {
   return lstatSync(path, { throwIfNoEntry: false }) !== undefined;
 }
 
 export function writeAll(descriptor: number, content: Buffer, position: number): void {
-  // The kernel writes a regular file's buffer whole; a short write means a full disk, and the next write reports it.
+  // The kernel writes a buffer to a regular file as a whole. A short write means that the disk is full, which the next write
+  // reports.
   for (let done = 0; done < content.length; ) {
     done += writeSync(descriptor, content, done, content.length - done, position + done);
   }
@@ -306,7 +308,9 @@ function ioError(verb: string, file: HostFile, cause: unknown): MetadataError {
   return new MetadataError('metadata-io', `cannot ${verb} ${path}`, { cause, path, hint, retriable: true });
 }
 
-/** Returns the first link in place of one of our directories, or of the file: the kernel's error text does not name it. */
+/**
+ * Returns the first link in place of one of the driver's directories, or of the file: the kernel's error text does not name it.
+ */
 function firstLink({ base, parts }: HostFile): string | undefined {
   for (let count = 1; count <= parts.length; count++) {
     const path = join(base, ...parts.slice(0, count));

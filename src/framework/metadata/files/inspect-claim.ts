@@ -15,8 +15,9 @@ export interface InspectedFile {
   layout: LayoutName;
   path: string;
   /**
-   * `current`: it has the recorded content. `pending`: it has none yet, as intended. `missing`: it should have content, or
-   * should exist for containers to mount. `different`: it has other content, or exists too early.
+   * Comparison with the record. `current`: the file has the recorded content. `pending`: it has no content yet, as intended.
+   * `missing`: it should have content, or should exist for containers to mount. `different`: it has other content, or exists
+   * too early.
    */
   state: 'current' | 'pending' | 'missing' | 'different';
 }
@@ -26,10 +27,10 @@ export interface InspectedRequest {
   name: string;
   /** The part of the name before the slash. */
   base: string;
-  /** Generation of the content; 0: none was ever written. */
+  /** Generation of the content; 0: no content was ever written. */
   generation: number;
   devices: readonly PublishedDevice[];
-  /** Recorded metadata of its devices. */
+  /** Recorded metadata of the request's devices. */
   content?: DeviceMetadata[];
 }
 
@@ -65,7 +66,7 @@ export async function inspectClaim(
     claim: state.claim,
     ...defined({ podClaimName, podUid, gate }),
     requests: Object.entries(state.requests).map(([base, { name, generation, content }]) => ({
-      // Without layouts, containers got no file.
+      // Containers of a claim without layouts got no file.
       name,
       base,
       generation: state.layouts.length === 0 ? 0 : generation,
@@ -92,7 +93,7 @@ function inspectFile(
   return { request, layout: name, path: hostPath(file), state: compare(wanted, found) };
 }
 
-/** @param wanted `undefined`: no file; empty: a file without content yet */
+/** Compares a file with the record. @param wanted `undefined`: no file; empty: a file without content yet */
 function compare(wanted: string | undefined, found: string | undefined): InspectedFile['state'] {
   if (found === wanted) return wanted ? 'current' : 'pending';
   return found === undefined || (wanted !== undefined && found === '') ? 'missing' : 'different';

@@ -7,11 +7,11 @@ import { createFile, type HostFile, nameOf, removeFile, renameFile, withFile, wr
 const growthStepBytes = 256;
 
 /**
- * Gives a file this content, whether it exists or not. Containers may have it mounted, so that an existing file is
- * overwritten by one `pwrite` to the same inode, without truncation: a reader never finds it empty or cut off. Shorter
- * content is padded with blanks, which JSON ignores; for longer content the file is first extended with blanks. An empty
- * text leaves only blanks. A withdrawn file gets its name back after its content. A file that already has this content is
- * not written.
+ * Writes this content to a file, whether or not the file exists. Containers may have mounted an existing file: it is
+ * overwritten by one `pwrite` to the same inode, without truncation, so that a reader never finds it empty or cut off. Shorter
+ * content is padded with blanks, which JSON ignores; for longer content the file is first extended with blanks. An empty text
+ * leaves only blanks. A withdrawn file gets its content first and then its name. A file that already has this content is not
+ * written.
  * @returns whether anything was written
  */
 export function putFile(file: HostFile, text: string): boolean {
@@ -24,24 +24,24 @@ export function putFile(file: HostFile, text: string): boolean {
 }
 
 /**
- * Hides a file from new containers, and blanks it for those that have it mounted: they keep its inode, and see the content
- * that `putFile` gives it next. A missing file is no error.
+ * Hides a file from new containers, and blanks it for containers that have mounted it: they keep its inode, and see the content
+ * of the next `putFile`. A missing file is no error.
  */
 export function withdrawFile(file: HostFile): void {
   const withdrawn = withdrawnFile(file);
-  // First: no container may start with a blank file.
+  // The rename comes first: no container may start with a blank file.
   renameFile(file, nameOf(withdrawn));
-  // A process that was killed may have left content in it.
+  // A process that was killed may have left content in the hidden file.
   overwrite(withdrawn, '', { isRare: true });
 }
 
-/** Removes a file, and a withdrawn one in its place; missing files are no error. */
+/** Removes a file, or the withdrawn file in its place; missing files are no error. */
 export function removeMountedFile(file: HostFile): void {
   removeFile(file);
   removeFile(withdrawnFile(file));
 }
 
-/** Returns the place of a file that is withdrawn: a hidden name in the same directory, of which a long one is a digest. */
+/** Returns the place of a withdrawn file: a hidden name in the same directory, with a digest in place of a long name. */
 export function withdrawnFile(file: HostFile): HostFile {
   const [name, end] = [nameOf(file), '.withdrawn'];
   const fits = Buffer.byteLength(`.${name}${end}`) <= maxNameBytes;
@@ -49,7 +49,7 @@ export function withdrawnFile(file: HostFile): HostFile {
   return { ...file, parts: [...file.parts.slice(0, -1), `.${hidden}${end}`] };
 }
 
-/** @returns `undefined` if the file does not exist */
+/** Overwrites an existing file. @returns `undefined` if the file does not exist */
 function overwrite(file: HostFile, text: string, options: { isRare?: boolean } = {}) {
   return withFile(
     file,

@@ -6,15 +6,15 @@ import { type ClaimState, findRequest, type RequestState } from './claim-state.t
 /** Claim, request and devices of an update. */
 export interface UpdateTarget {
   claim: ClaimIdentity;
-  /** Base name, or the full `request/subrequest` that was allocated. */
+  /** Base name of the request, or the full `request/subrequest` that was allocated. */
   request: string;
   devices: readonly DeviceMetadata[];
   driver: string;
 }
 
 /**
- * Checks that a driver updates only what it prepared itself. Source: KEP-5304 `MetadataUpdater`, "the framework validates
- * that this request's devices belong to the calling driver".
+ * Checks that a driver updates only claims and devices that it prepared itself. Source: KEP-5304 `MetadataUpdater`, "the
+ * framework validates that this request's devices belong to the calling driver".
  * @throws MetadataError `metadata-not-prepared`
  */
 export function checkOwnership(state: ClaimState, target: UpdateTarget): void {
@@ -34,7 +34,7 @@ export function checkOwnership(state: ClaimState, target: UpdateTarget): void {
 }
 
 /**
- * Checks that every request that containers wait for has content, so that they may start.
+ * Checks that all requests for which containers wait have content, so that the containers may start.
  * @throws MetadataError `metadata-not-written`
  */
 export function checkAllWritten(state: ClaimState, claim: ClaimIdentity): void {
@@ -46,7 +46,7 @@ export function checkAllWritten(state: ClaimState, claim: ClaimIdentity): void {
   throw new MetadataError('metadata-not-written', message, { claim: subject, hint });
 }
 
-/** Returns a request that containers wait for because its files have no content yet; none if no layout has files. */
+/** Returns a request for which containers wait, since its files have no content yet; `undefined` if no layout has files. */
 export function findUnwritten({
   layouts,
   requests,
@@ -55,7 +55,7 @@ export function findUnwritten({
   return Object.values(requests).find(({ isGated, content }) => isGated === true && content === undefined);
 }
 
-/** @throws MetadataError `metadata-not-prepared` */
+/** Checks that a claim is prepared, with this UID. @throws MetadataError `metadata-not-prepared` */
 export function checkPrepared(state: ClaimState | undefined, claim: ClaimIdentity): ClaimState {
   if (state?.claim.uid === claim.uid) return state;
   const reason =

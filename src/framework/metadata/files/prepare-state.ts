@@ -25,8 +25,9 @@ export interface Preparation {
 
 /**
  * Returns the state of a claim that is being prepared, for the first time or again.
- * @param kept its state so far: generations continue, and content from updates stays, unless the node has booted since, or
- * the claim was allocated again with other devices, or a single later pod took it over and nothing makes that pod wait
+ * @param kept the claim's previous state. Its generations continue. Content from updates stays, except in three cases: the node
+ * has booted since; the claim was allocated again with other devices; a single new pod has taken over the claim and nothing
+ * makes that pod wait
  * @throws MetadataError `metadata-invalid`, `metadata-name-invalid`
  */
 export function prepareState(preparation: Preparation, kept: ClaimState | undefined): ClaimState {
@@ -50,7 +51,7 @@ export function prepareState(preparation: Preparation, kept: ClaimState | undefi
     const mustHide = isOver || (isHandedOver && !waits);
     requests.set(base, prepareRequest(preparation, request, content, before && { ...before, isOver: mustHide }));
   }
-  // Stays the first pod: the CDI spec of the containers names its directory.
+  // The first pod stays: the CDI specs that containers use name its directory.
   const podUid = kept?.podUid ?? record.podUid;
   const pods = podsOf(record).filter((uid) => uid !== podUid);
   const otherPodUids = pods.length === 0 ? undefined : pods;
@@ -70,8 +71,9 @@ function hasOtherDevices({ requests }: ClaimRecord, kept: ClaimState): boolean {
 }
 
 /**
- * Returns whether the claim was prepared for pods, and now only for one that is not among them, which therefore starts now.
- * Of several, some may run already and read the files: a pod that joins a prepared claim causes no call.
+ * Returns whether the claim was prepared for other pods before, and now for a single pod, which must therefore be starting. If
+ * there were several pods, some could be running and reading the files: the kubelet makes no call when a pod joins a prepared
+ * claim.
  */
 function hasOnlyNewPod(record: ClaimRecord, kept: ClaimState): boolean {
   const [[uid, ...others], before] = [podsOf(record), podsOf(kept)];
@@ -82,7 +84,10 @@ function podsOf({ podUid, otherPodUids = [] }: ClaimRecord | ClaimState): string
   return podUid === undefined ? [...otherPodUids] : [podUid, ...otherPodUids];
 }
 
-/** Keeps earlier versions, whose files containers may read. @returns the versions to write; `undefined` stands for all */
+/**
+ * Adds the versions of earlier prepares, whose files containers may read. @returns the versions to write; `undefined` stands
+ * for all
+ */
 function versionsOf(wanted: readonly MetadataVersion[], kept: ClaimState | undefined): MetadataVersion[] | undefined {
   const had = kept && (kept.versions ?? metadataVersions);
   const versions = metadataVersions.filter((version) => wanted.includes(version) || had?.includes(version));
@@ -111,17 +116,17 @@ function prepareRequest(
   if (prepared === 'deferred') {
     return { ...request, ...defined({ content: known, isGated: isGated || undefined }) };
   }
-  // What only an earlier prepare gave is over.
+  // Content that only an earlier prepare gave is obsolete.
   const updated = known?.updated ?? known?.devices ?? [];
   const merged = given.map((device) => mergeDevice(findDevice(updated, device), device));
   return withContent({ ...request, ...defined({ content: kept?.content }) }, merged, now, updated);
 }
 
 /**
- * Returns the request with this content, and the next generation unless its files would look the same; the request itself
- * if nothing changes.
+ * Returns the request with this content. Its generation is incremented, unless its files would look the same. Returns the
+ * request itself if nothing changes.
  * @param now start time of the content, if there was none before
- * @param updated the part of it that an update gave
+ * @param updated devices as the last update gave them
  */
 export function withContent(
   request: RequestState,
@@ -138,7 +143,7 @@ export function withContent(
   return isDeepStrictEqual(before, part.updated) ? request : { ...request, content: { ...rest, ...part } };
 }
 
-/** Merges a device: known values stay where the driver reports less at prepare than in an earlier update. */
+/** Merges two reports on a device. Known values stay if a prepare reports less than an earlier update. */
 function mergeDevice(known: DeviceMetadata | undefined, given: DeviceMetadata): DeviceMetadata {
   const attributes = { ...known?.attributes, ...given.attributes };
   return { ...known, ...given, ...(Object.keys(attributes).length === 0 ? {} : { attributes }) };
@@ -153,7 +158,7 @@ function areSame(some: readonly DeviceName[], others: readonly DeviceName[]): bo
   return some.length === others.length && some.every((device, index) => isSameDevice(device, others[index]!));
 }
 
-/** Returns a text that is equal for devices which look the same in a file. */
+/** Returns a text that is equal for devices that look the same in a file. */
 function textOf(request: string, devices: DeviceMetadata[]): string {
   return encodeObject({ claim: { namespace: '', name: '', uid: '' }, generation: 0, request, devices }, 'v1beta1');
 }

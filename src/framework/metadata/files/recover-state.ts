@@ -19,12 +19,11 @@ export interface Recovery {
 }
 
 /**
- * Recovers the state of a claim from its files, in place of a damaged or missing record: layouts, and generations to
- * continue from. It has no content: only an update can say whether old content still holds.
- * @param record what the driver prepares now
- * @param hadRecord whether the record is damaged rather than missing: then files may have had content that they no longer
- * show
- * @returns with the UID of the claim that the files belong to, which may be an earlier one of that name
+ * Recovers the state of a claim from its files, in place of a damaged or missing record: layouts, and generations to continue
+ * from. The state has no content: only an update can say whether old content is still right.
+ * @param record the record that the driver prepares now
+ * @param hadRecord whether the record is damaged rather than missing: then files may have had content that they no longer show
+ * @returns the state, with the UID of the claim to which the files belong, which may be an earlier claim of the same name
  * @throws MetadataError `metadata-io`
  */
 export function recoverState(record: ClaimRecord, recovery: Recovery, hadRecord: boolean): ClaimState {
@@ -53,8 +52,8 @@ export function recoverState(record: ClaimRecord, recovery: Recovery, hadRecord:
 }
 
 /**
- * Returns the generation to continue from. If the files may have had a generation that they no longer show, it is the time
- * in seconds, which is higher than any number of changes.
+ * Returns the generation to continue from. If the files may have had a generation that they no longer show, returns the time in
+ * seconds, which is higher than any number of changes.
  */
 function generationOf(
   written: readonly string[],
@@ -63,12 +62,14 @@ function generationOf(
   hadRecord: boolean,
 ): number {
   if (documents.length > 0) return Math.max(...documents.map(({ generation }) => generation));
-  // A file is created empty, and blanked in place when its content is withdrawn.
+  // A new file is empty; a file with withdrawn content has blanks.
   const isUnwritten = written.length === 0 ? !hadRecord : written.every((text) => text === '');
   return isUnwritten ? 0 : Math.floor(now.getTime() / 1000);
 }
 
-/** Returns the existing files of a request, by layout; a withdrawn one, too, in which containers may have read a generation. */
+/**
+ * Returns the existing files of a request, by layout, including withdrawn files: containers may have read a generation in them.
+ */
 function readTexts(place: RequestPlace, { dirs }: Recovery): Map<LayoutName, string> {
   const texts = new Map<LayoutName, string>();
   for (const name of layoutNames) {
@@ -79,7 +80,7 @@ function readTexts(place: RequestPlace, { dirs }: Recovery): Map<LayoutName, str
   return texts;
 }
 
-/** @returns `undefined` if this layout cannot name a file for the claim */
+/** Returns a file of a layout; `undefined` if the layout cannot name a file for the claim. */
 function fileIn(name: LayoutName, dirs: HostDirs, place: RequestPlace): HostFile | undefined {
   try {
     return layouts[name].hostFile(dirs, place);
@@ -89,7 +90,7 @@ function fileIn(name: LayoutName, dirs: HostDirs, place: RequestPlace): HostFile
   }
 }
 
-/** Returns the pods in whose directories the claim has files; if none has any, the pod that it was first prepared for. */
+/** Returns the pods in whose directories the claim has files. */
 function findPods({ claim, requests }: ClaimRecord, { dirs, driver }: Recovery): string[] {
   const hasFile = (podUid: string, request: string) => {
     const file = fileIn('downward-api', dirs, { claim, podUid, request, driver });

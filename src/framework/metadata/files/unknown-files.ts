@@ -1,6 +1,6 @@
 import { type HostFile, hostPath, listDir, removeFile } from './host-file.ts';
 
-/** A UUID, the API server's form of UIDs. Names without one belong to other programs. */
+/** A UUID, the API server's form of UIDs. Files without a UUID in their names belong to other programs. */
 const uid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?=[_-])/;
 
 /** Returns the UID that follows a prefix in the name of a file; `undefined` if there is none. */
@@ -10,8 +10,9 @@ export function uidAfter(prefix: string, name: string): string | undefined {
 
 /**
  * Removes the files of a directory that belong to unknown claims.
- * @param uidOf returns the claim's UID from a file's name; `undefined` for foreign files, which stay
- * @param known returns UIDs; called after the files are listed, since a claim is known before its first file
+ * @param uidOf returns the claim's UID from a file's name; `undefined` for files of other programs, which stay
+ * @param known returns the UIDs of existing claims; called after the files are listed, since a claim is known before its first
+ * file exists
  * @returns paths of removed files
  * @throws MetadataError `metadata-io`
  */

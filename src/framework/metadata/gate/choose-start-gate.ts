@@ -1,27 +1,27 @@
 import type { RuntimeHandlers } from './runtime-handlers.ts';
 
 /**
- * `hook`: containers wait in a hook until their devices are ready. `file`: their metadata file is missing until then,
- * and the runtime refuses them. `auto`: the hook, unless the node has a runtime handler that might not run it.
+ * Ways in which containers wait for their devices. `hook`: in an OCI hook. `file`: their metadata file is missing until then,
+ * and the runtime refuses to start them. `auto`: `hook`, unless the node has a runtime handler that might not run it.
  */
 export const startGateModes = ['auto', 'hook', 'file'] as const;
 export type StartGateMode = (typeof startGateModes)[number];
 
-/** gVisor and Kata Containers: they do not run the OCI hooks of CDI devices. `*` stands for any characters. */
+/** Runtime handlers that do not run the OCI hooks of CDI devices: gVisor and Kata Containers. `*` stands for any characters. */
 export const defaultHooklessHandlers: readonly string[] = ['runsc', 'runsc-*', 'gvisor', 'gvisor-*', 'kata', 'kata-*'];
 
 export interface StartGateChoice {
   gate: 'hook' | 'file';
   /** Reason of the choice, for the log. */
   reason: string;
-  /** Whether to warn the operator: the choice may not be the intended one. */
+  /** Whether to warn the operator, since the choice may not be the intended one. */
   isDoubtful: boolean;
 }
 
 /**
- * Chooses the start gate of a node. A container that starts without its devices is worse than one that fails, so that
- * `file` wins if hooks may be ignored, or nothing is known about the node. If only the runtime does not report its
- * handlers, the choice is the hook: NRI alone then keeps out pods of handlers without hooks, see `isHookless`.
+ * Chooses the start gate of a node. A container that starts without its devices is worse than one that fails: with `auto`, the
+ * choice is `file` if a runtime handler may ignore hooks, or if the Node cannot be read. If the runtime does not report its
+ * handlers, the choice is `hook`, and only NRI keeps out the pods of handlers without hooks: see `isHookless`.
  */
 export function chooseStartGate(
   mode: StartGateMode,
@@ -49,8 +49,8 @@ export function chooseStartGate(
 
 /**
  * Returns whether containers of a runtime handler may start without running their hooks.
- * @param handler as NRI reports it for a pod; empty for the default one
- * @param patterns names, in which `*` stands for any characters
+ * @param handler name of the handler as NRI reports it for a pod; empty for the default handler
+ * @param patterns names of handlers, in which `*` stands for any characters
  */
 export function isHookless(handler: string, patterns: readonly string[]): boolean {
   return patterns.some((pattern) => {

@@ -1,12 +1,12 @@
 import { NetdraError } from '../../../lib/errors.ts';
 
 export type GateErrorCode =
-  /** `netdra-gate` is not where it is expected. */
+  /** `netdra-gate` is missing in the image. */
   | 'gate-program-missing'
-  /** `netdra-gate` cannot be installed where the runtime finds it. */
+  /** `netdra-gate` cannot be installed in a directory where the runtime finds it. */
   | 'gate-not-installed'
   /** `netdra-gate` is installed, but the node does not run it. */
   | 'gate-not-executable';
 
-/** Why the driver cannot use a start gate. */
+/** A failure to set up the start gate. */
 export class GateError extends NetdraError<GateErrorCode> {}

@@ -8,7 +8,9 @@ import { claimDirectory, metadataDirName } from '../layouts/layout-v1.ts';
 export interface GateHook {
   /** Absolute path of `netdra-gate` on the host. */
   program: string;
-  /** Time that a container waits for its sandbox to be served: 1 to 110 s, since the kubelet's call ends after 120 s. */
+  /**
+   * Time that a container waits for its sandbox to be served, in seconds: 1 to 110, since the kubelet's call ends after 120 s.
+   */
   timeoutSeconds: number;
 }
 
@@ -20,17 +22,17 @@ export interface Gate {
   state: 'served' | 'waiting' | 'ended';
   /** The runtime's ID of the sandbox. */
   sandboxId: string;
-  /** Reason, with `waiting`: one line. */
+  /** Reason in state `waiting`, one line. */
   reason?: string;
 }
 
-/** First line of the file, also read by `programs/src/gate-file.c`. */
+/** First line of the gate file, also read by `programs/src/gate-file.c`. */
 const firstLine = 'netdra-gate 1';
 const maxReasonChars = 512;
-/** Time by which the runtime's timer expires after the program's, whose message says more. */
+/** Seconds by which the runtime's timer expires after the program's, whose error message says more. */
 const runtimeGraceSeconds = 5;
 
-/** @throws MetadataError `metadata-invalid` */
+/** Checks the options of a hook. @throws MetadataError `metadata-invalid` */
 export function checkGateHook({ program, timeoutSeconds }: GateHook): void {
   if (!program.startsWith('/')) throw invalid(`gate program ${JSON.stringify(program)} is not an absolute path`);
   if (!Number.isInteger(timeoutSeconds) || timeoutSeconds < 1 || timeoutSeconds > 110) {
@@ -38,7 +40,7 @@ export function checkGateHook({ program, timeoutSeconds }: GateHook): void {
   }
 }
 
-/** Returns whether an OCI hook's arguments are those of a claim's gate, or without a claim, of any gate of ours. */
+/** Returns whether the arguments of an OCI hook are those of a claim's gate; without `claim`, of any gate in this directory. */
 export function isGateOf(dataDir: string, claim: ClaimIdentity | undefined, hookArgs: readonly string[]): boolean {
   const dir = hookArgs[hookArgs.indexOf('--claim-dir') + 1];
   if (claim !== undefined) return dir === hostPath(claimDirectory(dataDir, claim));
@@ -56,24 +58,24 @@ export function gateHook({ program, timeoutSeconds }: GateHook, dataDir: string,
   };
 }
 
-/** @returns `undefined` if the gate file is missing or empty. @throws MetadataError `metadata-io` */
+/** Reads the gate file. @returns `undefined` if it is missing or empty @throws MetadataError `metadata-io` */
 export function readGate(dataDir: string, claim: ClaimIdentity): Gate | undefined {
   return parseGate(readFileIfThere(gateFile(dataDir, claim)) ?? '');
 }
 
 /**
  * Writes the gate file, unless it already has this content.
- * @param isClosed whether `closeGate` has just removed the file, so that there is nothing to compare
+ * @param isClosed whether `closeGate` has just removed the file, so that the content need not be compared
  * @throws MetadataError `metadata-io`, `metadata-name-invalid`
  */
 export function writeGate(dataDir: string, claim: ClaimIdentity, gate: Gate, { isClosed = false } = {}): void {
   const file = gateFile(dataDir, claim);
   const text = formatGate(gate);
-  // By rename: the program reads a complete file, and the rename wakes it up.
+  // Written by rename: the program reads a complete file, and the rename wakes it up.
   if (isClosed || readFileIfThere(file) !== text) createFile(file, text);
 }
 
-/** Returns the sandbox that a gate is open for; `undefined` if it is closed. @throws MetadataError `metadata-io` */
+/** Returns the ID of the sandbox for which a gate is open; `null` if the gate is closed. @throws MetadataError `metadata-io` */
 export function openFor(dataDir: string, claim: ClaimIdentity): string | null {
   const gate = readGate(dataDir, claim);
   return gate?.state === 'served' ? gate.sandboxId : null;
@@ -84,13 +86,13 @@ export function closeGate(dataDir: string, claim: ClaimIdentity): void {
   removeFile(gateFile(dataDir, claim));
 }
 
-/** @throws MetadataError `metadata-name-invalid` */
+/** Checks that a sandbox ID can be part of a gate file. @throws MetadataError `metadata-name-invalid` */
 export function checkSandboxId(sandboxId: string): void {
   if (/^[\x21-\x7e]{1,128}$/.test(sandboxId)) return;
   throw new MetadataError('metadata-name-invalid', `sandbox id ${JSON.stringify(sandboxId)} cannot be used`);
 }
 
-/** @throws MetadataError `metadata-name-invalid` */
+/** Returns the text of a gate file. @throws MetadataError `metadata-name-invalid` */
 export function formatGate({ state, sandboxId, reason }: Gate): string {
   checkSandboxId(sandboxId);
   const words = state === 'waiting' ? [state, sandboxId, oneLine(reason ?? '')] : [state, sandboxId];
@@ -105,7 +107,7 @@ export function parseGate(text: string): Gate | undefined {
   return { state: 'waiting', sandboxId, ...defined({ reason }) };
 }
 
-/** Joins lines: reasons contain text from CNI plugins and the kernel. */
+/** Joins the lines of a reason, which may contain text from CNI plugins and the kernel. */
 function oneLine(text: string): string {
   return text
     .replaceAll(/[\s\p{C}]+/gu, ' ')
@@ -114,7 +116,10 @@ function oneLine(text: string): string {
     .toWellFormed();
 }
 
-/** Returns the gate file, in the claim's directory, so that waiting programs notice the removal of either. */
+/**
+ * Returns the gate file. It is in the claim's directory, so that waiting programs notice when the file or the directory is
+ * removed.
+ */
 function gateFile(dataDir: string, claim: ClaimName): HostFile {
   const { base, parts } = claimDirectory(dataDir, claim);
   return { base, parts: [...parts, 'gate'] };

@@ -7,18 +7,18 @@ import { GateError } from './errors.ts';
 
 const programName = 'netdra-gate';
 const programMode = 0o755;
-/** Age after which a temporary file belongs to a killed instance: no installation takes that long. */
+/** Age after which a temporary file belongs to a killed instance, ms: no installation takes that long. */
 const staleMs = 3_600_000;
 
 /**
- * Returns the path at which `installGate` installs the program. @param dataDir the driver's directory below the kubelet's
- * `plugins`
+ * Returns the path at which `installGate` installs the program.
+ * @param dataDir the driver's directory below the kubelet's `plugins`
  */
 export function gateProgramPath(dataDir: string): string {
   return join(dataDir, 'bin', programName);
 }
 
-/** Returns the program's path in the image, or where `npm run build:programs` puts it. */
+/** Returns the program's path in the image, or in a source tree, where `npm run build:programs` puts it. */
 export function defaultGateProgram(): string {
   const inImage = fileURLToPath(new URL(`../bin/${programName}`, import.meta.url));
   return existsSync(inImage)
@@ -27,9 +27,9 @@ export function defaultGateProgram(): string {
 }
 
 /**
- * Installs `netdra-gate` in the driver's directory: the runtime runs it on the host, where the image is not visible, and
- * also while the driver is not running. Leaves an identical program alone, since containers may be waiting in it.
- * @param options.from path of the program now
+ * Installs `netdra-gate` in the driver's directory: the runtime runs the program on the host, where the image is not visible,
+ * even while the driver is not running. Does not replace an identical program, since containers may be waiting in it.
+ * @param options.from path of the program to install
  * @param options.dataDir the driver's directory below the kubelet's `plugins`, by its path on the host
  * @returns the installed path
  * @throws GateError

@@ -2,8 +2,9 @@ import { explain } from '../../../lib/errors.ts';
 import type { KubeRequests } from '../../kube/index.ts';
 
 /**
- * Names that RuntimeClasses can use as `handler` on a node; the default one is empty. `unknown`: the kubelet does not
- * report them, since the runtime does not (containerd before 2.0). `unreadable`: why the Node could not be read.
+ * Names that RuntimeClasses can use as `handler` on a node; the name of the default handler is empty. `unknown`: the kubelet
+ * reports no handlers, since the runtime does not (containerd before 2.0). `unreadable`: the reason why the Node could not be
+ * read.
  */
 export type RuntimeHandlers = { names: string[] } | 'unknown' | { unreadable: string };
 

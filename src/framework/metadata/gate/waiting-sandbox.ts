@@ -11,26 +11,29 @@ interface Announcement {
   podUid: string;
   podNamespace: string;
   podName: string;
-  /** Path of its network namespace on the host; absent if the program did not find it. */
+  /** Path of the sandbox's network namespace on the host; absent if the program did not find it. */
   netnsPath?: string;
 }
 
-/** An announcement, with the claim that its gate belongs to. */
+/** An announcement, with the claim at whose gate the sandbox waits. */
 export interface WaitingSandbox extends Announcement {
   claim: ClaimIdentity;
 }
 
-/** ID of the sandbox, and PID of the program: several may wait in one sandbox. */
+/** Name of an announcement's file: ID of the sandbox, and PID of the program, of which several may wait in one sandbox. */
 const fileName = /^waiting\.(?<sandboxId>.+)\.\d+$/;
-/** More bytes than the program ever writes, and more files than programs can wait for one claim. */
+/** Limits above the longest announcement and the highest number of programs that can wait for one claim. */
 const limits = { bytes: 4096, files: 64 };
-/** The program refreshes its file every second; an older one was left by a killed program. */
+/**
+ * Age of an announcement that still counts, ms. The program rewrites its file every second; only a killed program leaves an
+ * older file.
+ */
 const freshMs = 5_000;
 
-/** Pattern of the names by which the pod is looked up in the API server. */
+/** Pattern of the pod's name and namespace, with which the pod is looked up in the API server. */
 const podPart = '[0-9A-Za-z][\\w.-]{0,252}';
 
-/** Format that `programs/src/announcement.c` writes. */
+/** Format of the files that `programs/src/announcement.c` writes. */
 const format = new RegExp(
   [
     '^netdra-waiting 1\n',
@@ -47,7 +50,7 @@ export function isAwaited(dataDir: string, claim: ClaimIdentity, sandboxId: stri
   return names.some((name) => fileName.exec(name)?.groups?.sandboxId === sandboxId);
 }
 
-/** @returns `undefined` for any text that the program does not write */
+/** Parses an announcement. @returns `undefined` for any text that the program does not write */
 export function parseWaitingSandbox(sandboxId: string, text: string): Announcement | undefined {
   const { podUid, podNamespace, podName, netnsPath } = format.exec(text)?.groups ?? {};
   if (!/^[\w.-]{1,128}$/.test(sandboxId)) return undefined;
@@ -56,9 +59,9 @@ export function parseWaitingSandbox(sandboxId: string, text: string): Announceme
 }
 
 /**
- * Reads the announcements in a claim's directory whose programs still wait.
+ * Reads the announcements in a claim's directory whose programs are still waiting.
  * @param dir name of the claim's directory
- * @param now on the clock of the file system
+ * @param now time on the clock of the file system
  * @returns `problems` has an error for each unreadable file
  * @throws MetadataError `metadata-io` if the directory cannot be listed
  */
@@ -86,7 +89,7 @@ export function readAnnouncements(
   return { announcements, problems };
 }
 
-/** @returns `undefined` if the program no longer waits */
+/** Reads one announcement. @returns `undefined` if its program no longer waits */
 function readAnnouncement(file: HostFile, sandboxId: string, now: Date): Announcement | undefined {
   const found = readSmallFile(file, limits.bytes);
   if (found === undefined || Math.abs(now.getTime() - found.modifiedMs) > freshMs) return undefined;

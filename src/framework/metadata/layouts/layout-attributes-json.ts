@@ -4,9 +4,9 @@ import { defaultHostDirs, type Layout, type RequestPlace } from './layout.ts';
 import { fileName, pathPart } from './paths.ts';
 
 /**
- * Layout of KEP-5304 as of October 2025: the attributes of the devices in the ResourceSlice, as text, written at prepare
- * and not changed by updates. A request with several devices has an entry for each, under the same name: the text requires
- * the attributes of all devices, and has one map for each entry.
+ * Layout of KEP-5304 as of October 2025: the attributes of the devices in the ResourceSlice, as text, written at prepare and
+ * not changed by updates. A request with several devices has several entries with the same name, since the KEP requires the
+ * attributes of all devices and an entry has only one map.
  */
 export const attributesJson: Layout = {
   name: 'attributes-json',

@@ -11,8 +11,9 @@ import { fileName, pathPart } from './paths.ts';
 
 /**
  * Layout "DRA Attributes Downward API", after an early revision of KEP-5304: one object for each claim and request, written
- * by the NRI hook. `bestEffortData` is the data of the ResourceSlice, as text; `driverProvidedData` is the driver's, in the
- * shape of a device's status. The path does not contain the driver: in this layout a request has one driver.
+ * once the driver has reported the devices. `bestEffortData` has the device's attributes in the ResourceSlice, as text;
+ * `driverProvidedData` has the data of the driver, in the shape of a device's status. The path does not contain the driver: in
+ * this layout a request has one driver.
  */
 export const downwardApi: Layout = {
   name: 'downward-api',
@@ -77,7 +78,10 @@ function formatDevice(device: DeviceMetadata, published: readonly PublishedDevic
   };
 }
 
-/** Returns values without their kinds, under names without their domains; of two equal names the unqualified one wins. */
+/**
+ * Returns values without their kinds, under names without their domains. If two names are then equal, the value of the
+ * unqualified name wins.
+ */
 function plainData(attributes: DeviceAttributes): Record<string, PlainValue> {
   const values = Object.entries(mapAttributes(attributes, (value) => value));
   const isQualified = (name: string) => name.includes('/');

@@ -5,8 +5,8 @@ import { metadataFileSuffix, requestFile } from './layout-v1.ts';
 export const kepContainerDir = '/var/run/dra-device-attributes';
 
 /**
- * Layout in the text of KEP-5304: one v1alpha1 object. `networkData` has the field names of its type, since its consumer
- * decodes strictly; the older names that its shell examples read, `addresses` and `hwAddress`, are those of `downward-api`.
+ * Layout in the text of KEP-5304: one v1alpha1 object. `networkData` has the field names of the KEP's Go type, since consumers
+ * decode strictly. The KEP's shell examples read older names, `addresses` and `hwAddress`, which only `downward-api` has.
  */
 export const kep: Layout = {
   name: 'kep',

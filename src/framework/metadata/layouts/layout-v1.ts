@@ -7,8 +7,8 @@ import { claimDirName, pathPart } from './paths.ts';
 /** Directory in containers with the files of Kubernetes 1.36 and later. */
 export const v1ContainerDir = '/var/run/kubernetes.io/dra-device-attributes';
 /**
- * Subdirectory with one directory for each extended resource that the container requested, such as `example.com/vf`. The
- * scheduler chooses the names of their claim and its requests, which an image therefore cannot know. Not part of KEP-5304.
+ * Subdirectory with one directory for each extended resource that the container requested, such as `example.com/vf`. An image
+ * cannot know the names of the claim and the requests, which the scheduler chooses. Not part of KEP-5304.
  */
 export const extendedResourcesDir = 'extended-resources';
 export const metadataFileSuffix = '-metadata.json';
@@ -21,7 +21,7 @@ export const v1: Layout = {
   name: 'v1',
   hostFile: (dirs, place) => requestFile(dirs, place, 'metadata.json'),
   containerPaths({ claim, podClaimName, request, driver, extendedResources = [] }) {
-    // An empty annotation does not make it a template claim, as in the Go helper.
+    // Only a non-empty annotation makes it a claim from a template, as in the Go helper.
     const claimDir = podClaimName ? `resourceclaimtemplates/${podClaimName}` : `resourceclaims/${claim.name}`;
     const own = `${v1ContainerDir}/${claimDir}/${request}/${driver}${metadataFileSuffix}`;
     return [own, ...extendedResources.map((name) => extendedResourcePath(name, driver))];
@@ -29,12 +29,12 @@ export const v1: Layout = {
   encode: ({ document, versions }) => document && encodeVersions(document, versions),
 };
 
-/** Returns the path in a container for the file of an extended resource that it requested. */
+/** Returns the path in a container of the file for an extended resource that the container requested. */
 export function extendedResourcePath(name: string, driver: string): string {
   return `${v1ContainerDir}/${extendedResourcesDir}/${name}/${driver}${metadataFileSuffix}`;
 }
 
-/** Returns a file in the request's directory. Source: KEP-5304 "Directory structure on host". */
+/** Returns a file in the directory of a request. Source: KEP-5304 "Directory structure on host". */
 export function requestFile({ dataDir }: HostDirs, place: RequestPlace, file: string): HostFile {
   const { base, parts } = claimDirectory(dataDir, place.claim);
   return { base, parts: [...parts, pathPart(place.request, 'request'), file] };

@@ -32,21 +32,21 @@ interface NamedRequest {
   claim: ClaimIdentity;
   /** Name of the claim in its pod, if it came from a template. */
   podClaimName?: string;
-  /** Whether the pod also uses a claim whose own name is `podClaimName`: that name then stands for the other one. */
+  /** Whether the pod also uses a claim whose own name is `podClaimName`: the name then stands for that claim. */
   hasNamesake?: true;
   request: string;
   driver: string;
-  /** Extended resource names, `domain/name`, under which a container may have requested it instead of by a claim. */
+  /** Extended resource names, `domain/name`, under which a container may have asked for the request, instead of by a claim. */
   extendedResources?: readonly string[];
 }
 
 export interface RequestPlace extends NamedRequest {
-  /** UID of the first pod that the claim was prepared for. */
+  /** UID of the first pod for which the claim was prepared. */
   podUid?: string;
 }
 
 export interface PublishedDevice extends DeviceName {
-  /** Attributes in its ResourceSlice, overridden by those that the driver gave at prepare. */
+  /** Attributes of the device in its ResourceSlice, overridden by those that the driver gave at prepare. */
   attributes: DeviceAttributes;
 }
 
@@ -56,25 +56,25 @@ export interface RequestContent extends NamedRequest {
   published: readonly PublishedDevice[];
   /** Versions in the layout `v1`, newest first; absent: all. */
   versions?: readonly MetadataVersion[];
-  /** Absent until the driver has reported the state of the devices. */
+  /** Metadata document; absent until the driver has reported the state of the devices. */
   document?: MetadataDocument;
-  /** Time since which there is a document, RFC 3339. */
+  /** Time of the first document since the last withdrawal, RFC 3339. */
   readySince?: string;
 }
 
 /** A layout: the format of the file, and its path in containers. */
 export interface Layout {
   readonly name: LayoutName;
-  /** @throws MetadataError `metadata-name-invalid` if the names do not fit into a path */
+  /** Returns the file on the host. @throws MetadataError `metadata-name-invalid` if the names do not fit into a path */
   hostFile(dirs: HostDirs, place: RequestPlace): HostFile;
-  /** Returns absolute paths inside the container; all show the same host file. */
+  /** Returns absolute paths in the container, all of the same host file. */
   containerPaths(place: RequestPlace): string[];
   /** Returns the file's text; `undefined` while there must be no file. */
   encode(content: RequestContent): string | undefined;
 }
 
 /**
- * Returns the place of a request's files, checked for all layouts: foreign names become parts of paths, on the host and in
+ * Checks a request's names for all layouts: they come from other components and become parts of paths, on the host and in
  * containers.
  * @throws MetadataError `metadata-name-invalid`
  */
@@ -85,7 +85,7 @@ export function placeOf(content: RequestPlace): RequestPlace {
   pathPart(baseRequest(request), 'request');
   pathPart(driver, 'driver name');
   if (podUid !== undefined) pathPart(podUid, 'pod UID');
-  // An empty annotation does not make it a template claim, as in the Go helper.
+  // Only a non-empty annotation makes it a claim from a template, as in the Go helper.
   if (podClaimName) pathPart(podClaimName, 'pod claim name');
   for (const part of extendedResources?.flatMap((name) => name.split('/')) ?? []) pathPart(part, 'extended resource');
   const more = defined({ podClaimName, hasNamesake, podUid, extendedResources });
@@ -93,8 +93,8 @@ export function placeOf(content: RequestPlace): RequestPlace {
 }
 
 /**
- * Returns the names by which a pod's author may know a claim: its own, and for a template claim, whose name is generated,
- * its name in the pod, unless another claim has that name.
+ * Returns the names by which a pod's author may know a claim: its own name and, if it came from a template, its name in the
+ * pod. Leaves out the name in the pod if another claim of the pod has it as its own name.
  */
 export function claimNames({ claim, podClaimName, hasNamesake }: RequestPlace): string[] {
   return [...new Set([claim.name, (hasNamesake ? '' : podClaimName) || claim.name])];

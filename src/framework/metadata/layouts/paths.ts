@@ -6,8 +6,7 @@ import { MetadataError } from '../errors.ts';
 export const maxNameBytes = 255;
 
 /**
- * Checks a name that becomes part of a path. The API server has validated most names already; this check costs nothing and
- * covers the others.
+ * Checks a name that becomes part of a path. The API server has validated most of these names; this check covers the rest.
  * @throws MetadataError `metadata-name-invalid`
  */
 export function pathPart(name: string, what: string): string {
@@ -32,8 +31,8 @@ export function fileName(name: string, subject: string): string {
 }
 
 /**
- * Returns the name of a claim's directory on the host: `{namespace}_{name}`. If that is too long for the kernel, `~` (which
- * no Kubernetes name contains) and a digest replace its end; containers do not see the name.
+ * Returns the name of a claim's directory on the host: `{namespace}_{name}`. If that is too long for the kernel, its end is
+ * replaced by `~`, which no Kubernetes name contains, and a digest. Containers do not see the name.
  * @throws MetadataError `metadata-name-invalid`
  */
 export function claimDirName(claim: ClaimName): string {
@@ -47,8 +46,8 @@ export function claimDirName(claim: ClaimName): string {
 }
 
 /**
- * Returns the key under which a claim is locked: the name of its directory, which a later claim of the same name shares. A
- * claim that cannot have a directory has a key, too.
+ * Returns the key under which a claim is locked: the name of its directory, which a later claim of the same name shares. Also
+ * works for names that cannot have a directory.
  */
 export function claimKey(claim: ClaimName): string {
   try {

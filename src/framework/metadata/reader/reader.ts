@@ -6,26 +6,29 @@ import { type DecodedMetadata, decodeMetadata, decodeStream, decodeUtf8 } from '
 import type { MetadataDocument } from '../document/document.ts';
 import { MetadataError } from '../errors.ts';
 
-/** Limit for reads: even if a writer never pauses, two successive reads soon agree, except on a broken file system. */
+/** Number of reads: even if a writer never pauses, two successive reads soon agree, except on a broken file system. */
 const maxAttempts = 1000;
-/** Delay before another attempt: while a writer is stopped in the middle of a write, the content is mixed. */
+/**
+ * Delay before a second read of a file that cannot be decoded, ms: if a writer is stopped in the middle of a write, the content
+ * is mixed.
+ */
 const secondLookMs = 20;
 const maxLooks = 5;
-/** Limit for a file; the largest document that the API allows has about 300 kB. */
+/** Limit for the length of a file; the largest document that the API allows has about 300 kB. */
 const maxFileBytes = 4 * 1024 * 1024;
 const chunkBytes = 16384;
 
 /**
- * Reads a metadata file with one request, as netdra and the Go helper write them. One `pwrite` is not atomic for a reader,
- * so that the file is read until two successive reads give the same bytes: the returned content was in the file as a whole.
- * @throws MetadataError with the path: `metadata-not-found` if there is no file, and retriable if it is empty, that is, not
- * written yet; `metadata-io`, `metadata-malformed`, `metadata-version-unknown`
+ * Reads a metadata file with one request, as netdra and the Go helper write it. A `pwrite` is not atomic for readers: the file
+ * is read until two successive reads give the same bytes, so that the returned content was in the file as a whole.
+ * @throws MetadataError with the path: `metadata-not-found` if there is no file; the same code, but retriable, if the file is
+ * empty, since it is not written yet or was withdrawn; `metadata-io`, `metadata-malformed`, `metadata-version-unknown`
  */
 export async function readMetadataFile(path: string): Promise<MetadataDocument> {
   return await readDecoded(path, decodeStream);
 }
 
-/** Reads a file. The result has the same form for one request and for several. */
+/** Reads a metadata file with one or several requests. @throws as `readMetadataFile` */
 export async function readMetadata(path: string): Promise<DecodedMetadata> {
   return await readDecoded(path, decodeMetadata);
 }
@@ -51,7 +54,7 @@ async function readDecoded<T>(path: string, decode: (text: string) => T): Promis
   }
 }
 
-/** Returns whether a file is blank: its container still waits for its sandbox, or the driver has withdrawn the content. */
+/** Returns whether a file is blank: its container still waits at the gate, or the driver has withdrawn the content. */
 function isBlank(bytes: Buffer): boolean {
   return bytes.every((byte) => [0x20, 0x0a, 0x0d, 0x09].includes(byte));
 }
@@ -81,7 +84,7 @@ async function readStable(path: string): Promise<Buffer> {
   throw new MetadataError('metadata-io', message, { path, retriable: true });
 }
 
-/** Reads the file from its start to its end, which may move meanwhile. */
+/** Reads the file from its start to its end, which may move during the read. */
 async function readOnce(file: FileHandle): Promise<Buffer> {
   const chunks: Buffer[] = [];
   for (let position = 0; ; ) {

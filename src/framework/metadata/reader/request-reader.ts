@@ -9,7 +9,7 @@ import { extendedResourcesDir, metadataFileSuffix, v1ContainerDir } from '../lay
 import { pathPart } from '../layouts/paths.ts';
 import { readMetadata } from './reader.ts';
 
-/** Identifies a request. `request` is its name in the claim; for a subrequest the part before the slash. */
+/** Names of a request. `request` is its name in the claim; for a subrequest, the part before the slash. */
 export type RequestQuery = (
   | /** `metadata.name` of a claim that the pod names. */ { claim: string; request: string }
   | /** `spec.resourceClaims[].name` of the pod, for a claim from a template. */ { podClaim: string; request: string }
@@ -37,10 +37,10 @@ export interface RequestMetadata {
 }
 
 /**
- * Reads a container's metadata of a request: the files of the layout `v1`, and those of `kep` for drivers without `v1`
+ * Reads a container's metadata of a request: the files of the layout `v1`, and the files of `kep` for drivers without `v1`
  * files. Devices are sorted by driver name.
- * @throws MetadataError with the path: `metadata-not-found` if there is no file, or one of them is empty,
- * `metadata-malformed` if files belong to two claims, and whatever `readMetadata` throws
+ * @throws MetadataError with the path: `metadata-not-found` if there is no file, or if a file is empty; `metadata-malformed` if
+ * files belong to two claims; and the errors of `readMetadata`
  */
 export async function readRequestMetadata(query: RequestQuery, options: ReaderOptions = {}): Promise<RequestMetadata> {
   const { root = '/' } = options;
@@ -55,7 +55,7 @@ export async function readRequestMetadata(query: RequestQuery, options: ReaderOp
   if (drivers.length === 0) throw notFound(query, dirs, [...paths.keys()]);
   const base = 'request' in query ? baseRequest(query.request) : undefined;
   const found = await Promise.all(drivers.map((driver) => readFile(paths.get(driver) as string, driver, base)));
-  // In `kep` a claim whose own name it is has the path of a template claim.
+  // In `kep`, a claim whose own name is the queried one has the same path as a claim from a template.
   const isOther = (path: string) => path.startsWith(join(root, kepContainerDir));
   const files =
     'podClaim' in query
@@ -66,8 +66,8 @@ export async function readRequestMetadata(query: RequestQuery, options: ReaderOp
 }
 
 /**
- * Lists all requests with files in the container, in the layouts `v1` and `kep`, also while the files are empty. A template
- * claim with files in both layouts is listed twice: under its name in the pod, and under its own.
+ * Lists all requests that have files in the container, in the layouts `v1` and `kep`, even if the files are empty. A claim from
+ * a template with files in both layouts is listed twice: under its name in the pod, and under its own.
  * @throws MetadataError `metadata-io`
  */
 export async function listRequests(options: ReaderOptions = {}): Promise<RequestQuery[]> {
@@ -125,7 +125,8 @@ async function listNames(dir: string): Promise<string[]> {
 }
 
 /**
- * @param base absent: all requests of the file
+ * Reads the file of one driver.
+ * @param base base name of the request; absent: all requests of the file
  * @throws MetadataError `metadata-malformed` if the file lacks the request
  */
 async function readFile(path: string, driver: string, base: string | undefined): Promise<RequestMetadata> {
@@ -141,7 +142,7 @@ async function readFile(path: string, driver: string, base: string | undefined):
   return { ...rest, request: first.name, devices, files: [{ path, driver, generation }] };
 }
 
-/** @throws MetadataError `metadata-malformed` if the files belong to two claims */
+/** Merges the files of several drivers. @throws MetadataError `metadata-malformed` if the files belong to two claims */
 function merge(parts: RequestMetadata[]): RequestMetadata {
   const files = parts.flatMap((part) => part.files);
   const first = parts[0]!;

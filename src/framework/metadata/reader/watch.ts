@@ -9,16 +9,19 @@ export interface WatchOptions extends ReaderOptions {
   signal?: AbortSignal;
   /** Interval of reads without a notification, ms. Default: 1000. */
   pollMs?: number;
-  /** `false` for file systems that report no changes; by default, uses both notifications and polling. */
+  /**
+   * Whether notifications of the file system are used besides polling; `false` for file systems without notifications. Default:
+   * true.
+   */
   notify?: boolean;
   clock?: Clock;
 }
 
 /**
- * Yields a container's metadata of a request, at first and after each change by a driver. Merges changes that come faster
- * than they are consumed. Files are changed in place, so that a watch on a mounted file sees them. Yields nothing while a
- * file is empty, since its driver has withdrawn it.
- * @throws MetadataError as `readRequestMetadata`: also at the start, if there is no file, or an empty one
+ * Yields a container's metadata of a request, at first and after each change by a driver. Changes that come faster than the
+ * consumer reads are merged. Files are changed in place, so that a watch on a mounted file sees them. Yields nothing while a
+ * file is empty, since its driver has withdrawn the content.
+ * @throws MetadataError as `readRequestMetadata`; a file that is missing or empty at the start is an error, too
  */
 export async function* watchRequestMetadata(
   query: RequestQuery,
@@ -28,10 +31,10 @@ export async function* watchRequestMetadata(
   using changes = new FileChanges();
   for (let last: RequestMetadata | undefined; ; ) {
     signal?.throwIfAborted();
-    // Requested before reading, so that changes during the read are not missed.
+    // The promise is created before the read, so that changes during the read are not missed.
     const changed = changes.next();
     const metadata = await readUnlessWithdrawn(query, options, last);
-    // Not only the generation: drivers on the Go helper begin again at 1 when a claim is prepared again.
+    // The generation is not enough: drivers on the Go helper begin again at 1 when a claim is prepared again.
     if (!isDeepStrictEqual(metadata, last)) {
       last = metadata;
       yield metadata;
@@ -41,7 +44,7 @@ export async function* watchRequestMetadata(
   }
 }
 
-/** Returns the earlier result, which counts as no change, while a file is empty. */
+/** Reads the metadata. If a file is empty, returns the last result, which then counts as no change. */
 async function readUnlessWithdrawn(query: RequestQuery, options: ReaderOptions, last: RequestMetadata | undefined) {
   try {
     return await readRequestMetadata(query, options);
@@ -60,14 +63,14 @@ class FileChanges implements Disposable {
     return this.#changed.promise;
   }
 
-  /** @returns whether a file is newly watched: it may have changed in between */
+  /** Watches files. @returns whether a file is newly watched, and may have changed before the watch began */
   follow(paths: readonly string[]): boolean {
     let isNew = false;
     for (const path of paths) {
       if (this.#watchers.has(path)) continue;
       try {
         const watcher = watch(path, () => {
-          // The name may belong to another file now; the kernel does not distinguish that from other changes.
+          // Another file may have this name now; the kernel does not distinguish this from other changes.
           this.#drop(path);
           this.#changed.resolve();
         });
@@ -75,7 +78,7 @@ class FileChanges implements Disposable {
         this.#watchers.set(path, watcher);
         isNew = true;
       } catch {
-        // No watches are left, or the file system has none: polling finds the change.
+        // The limit of watches is reached, or the file system has none: polling finds the change.
       }
     }
     return isNew;
