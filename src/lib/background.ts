@@ -1,6 +1,6 @@
 /**
- * Work that continues after the call that started it, one run at a time for each key. Disposing aborts the signal and waits
- * for all runs; errors after that are ignored.
+ * Work that continues after the call that started it. Each key has one run at a time. Disposing aborts the signal and waits for
+ * all runs; errors of aborted runs are ignored.
  */
 export class Background implements AsyncDisposable {
   readonly #stop = new AbortController();
@@ -16,7 +16,8 @@ export class Background implements AsyncDisposable {
 
   /**
    * Starts a run, unless one is running or this object was disposed of.
-   * @param isDue asked when a run ends: whether to repeat the work. A call at the very end of a run starts no new one
+   * @param isDue called when a run ends; returns whether to repeat the work. A call of `run` at the very end of a run starts no
+   * new one
    * @returns the current run
    */
   async run(key: string, work: (signal: AbortSignal) => Promise<void>, isDue?: () => boolean): Promise<void> {

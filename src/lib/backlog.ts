@@ -2,8 +2,8 @@
 const restMs = 1_000;
 
 /**
- * Tasks that can wait. They start a second after the first one was added and run one at a time, between other events. Their
- * errors are dropped.
+ * Queue for tasks that are not urgent. The tasks start a second after the first one was added and run one at a time, between
+ * other events. Their errors are dropped.
  */
 export class Backlog implements Disposable {
   readonly #tasks: (() => void)[] = [];
@@ -24,7 +24,7 @@ export class Backlog implements Disposable {
     try {
       this.#tasks.shift()?.();
     } catch {
-      // Errors are dropped: the component that added the task detects later that it was not done.
+      // Dropped: the component that added the task detects later that it was not done.
     }
     clearTimeout(this.#timer);
     this.#timer = this.#tasks.length === 0 ? undefined : setTimeout(() => this.#runNext());

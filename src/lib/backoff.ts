@@ -1,17 +1,17 @@
 import type { Clock } from './clock.ts';
 
-/** Pauses after failures, ms: each is twice the one before, up to the longest. */
+/** Pauses after failures, ms. Each pause is twice the previous one, up to the longest. */
 export interface Pauses {
   firstMs: number;
   longestMs: number;
 }
 
-/** @param earlierFailures number of consecutive failures before this one */
+/** Returns the pause after a failure, ms. @param earlierFailures number of consecutive failures before this one */
 export function pauseMs(earlierFailures: number, { firstMs, longestMs }: Pauses): number {
   return Math.min(firstMs * 2 ** earlierFailures, longestMs);
 }
 
-/** Repeats work in the background, after failures with growing pauses, or once after a given time. */
+/** Repeats work in the background: with growing pauses after failures, or once after a given time. */
 export class Backoff implements Disposable {
   readonly #clock: Clock;
   readonly #pauses: Pauses & { quietMs: number };
@@ -23,7 +23,7 @@ export class Backoff implements Disposable {
   #lastFailureMs = Number.NEGATIVE_INFINITY;
   #isOver = false;
 
-  /** @param pauses start with the shortest one again after `quietMs` without failures */
+  /** Creates a backoff. @param pauses after `quietMs` without failures, the shortest pause applies again */
   constructor(clock: Clock, pauses: Pauses & { quietMs: number }, work: () => void) {
     this.#clock = clock;
     this.#pauses = pauses;
@@ -71,8 +71,8 @@ export class Backoff implements Disposable {
   }
 
   /**
-   * Cancels the retry after a success. Pauses stay long for work that soon fails again, such as a VF that a process keeps
-   * moving.
+   * Records a success: `attempts` starts again at 0. The pauses do not become shorter at once, for work that soon fails again,
+   * such as keeping a VF in place that a process keeps moving. A scheduled retry stays scheduled.
    */
   reset(): void {
     this.#attempts = 0;

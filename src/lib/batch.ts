@@ -1,6 +1,9 @@
 import { toError } from './errors.ts';
 
-/** Items that go through the same steps. An item that fails in a step takes part in no further one; the others continue. */
+/**
+ * Items that go through the same steps. An item that fails in a step is left out of all further steps; the other items
+ * continue.
+ */
 export class Batch<Item extends { readonly uid: string }> {
   readonly #items: readonly Item[];
   /** Errors by UID. */

@@ -1,10 +1,13 @@
 import { readFileSync } from 'node:fs';
 import { NetdraError } from './errors.ts';
 
-/** File with the kernel's id of the current boot. Source: random(4), `boot_id`. */
+/** File with the ID of the kernel's current boot. Source: random(4), `boot_id`. */
 const defaultBootIdPath = '/proc/sys/kernel/random/boot_id';
 
-/** @throws NetdraError `boot-id-unknown`: without the ID nothing shows which stored facts still hold */
+/**
+ * Reads the ID of the current boot. @throws NetdraError `boot-id-unknown`: without the ID, stored facts of an earlier boot
+ * cannot be recognized
+ */
 export function readBootId(path: string = defaultBootIdPath): string {
   try {
     const bootId = readFileSync(path, 'utf8').trim();

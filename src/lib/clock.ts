@@ -1,6 +1,6 @@
 import { onAbort } from './abort.ts';
 
-/** An `AbortSignal` that fires at a deadline, and the means to drop the timer early. */
+/** An `AbortSignal` that aborts at a deadline. Disposing cancels the timer. */
 export interface Deadline extends Disposable {
   readonly signal: AbortSignal;
   /** Milliseconds left, never below 0. */
@@ -11,7 +11,7 @@ export interface Deadline extends Disposable {
 export interface Clock {
   /** Monotonic time, ms; only differences are meaningful. */
   nowMs(): number;
-  /** @param parent aborts the deadline's signal too, with its own reason */
+  /** Starts a deadline. @param parent signal that also aborts the deadline's signal, with its own reason */
   deadline(timeoutMs: number, parent?: AbortSignal): Deadline;
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
 }
@@ -19,7 +19,7 @@ export interface Clock {
 /** Longest timeout of a Node.js timer: a longer one, such as `Infinity`, would fire at once. */
 const maxTimeoutMs = 2 ** 31 - 1;
 
-/** The system clock. `AbortSignal.timeout` is not used: its timer does not keep the process alive. */
+/** The system clock. It does not use `AbortSignal.timeout`, whose timer does not keep the process alive. */
 export const systemClock: Clock = {
   nowMs: () => performance.now(),
   deadline(timeoutMs, parent) {
@@ -49,7 +49,10 @@ export const systemClock: Clock = {
   },
 };
 
-/** Runs a task repeatedly, with a pause before each run, until the signal fires. Never rejects: tasks handle their failures. */
+/**
+ * Runs a task repeatedly, with a pause before each run, until the signal aborts. Never rejects: the task must handle its
+ * failures.
+ */
 export async function repeat(clock: Clock, pauseMs: number, signal: AbortSignal, task: () => unknown): Promise<void> {
   try {
     for (;;) {
@@ -57,14 +60,14 @@ export async function repeat(clock: Clock, pauseMs: number, signal: AbortSignal,
       await task();
     }
   } catch {
-    // The signal has fired.
+    // The signal has aborted.
   }
 }
 
 /**
- * Waits for a promise for a limited time, or until the signal fires.
- * @returns whether it was resolved
- * @throws its rejection
+ * Waits for a promise for a limited time, or until the signal aborts.
+ * @returns whether the promise was fulfilled
+ * @throws the error with which the promise was rejected
  */
 export async function resolvesWithin(
   clock: Clock,

@@ -3,21 +3,21 @@ import { type Clock, resolvesWithin } from './clock.ts';
 import { loadKoffi } from './koffi.ts';
 import { periods } from './waiting-times.ts';
 
-/** Waits until other processes close a file. */
+/** A wait for other processes to close a file. */
 export interface FileWait {
   /**
-   * Waits for a condition that becomes true only when others close the file.
-   * @param descriptor of the file
-   * @throws what the condition throws; the signal's reason if it fires before
+   * Waits for a condition that becomes true only when other processes close the file.
+   * @param descriptor descriptor of the file
+   * @throws errors of the condition; the signal's reason if the signal aborts first
    */
   until(descriptor: number, isMet: () => boolean, signal?: AbortSignal): Promise<void>;
 }
 
 /**
- * Waits for files that other processes have open for writing, by inotify(7): the kernel reports each close, also at the end
- * of a process. `fs.watch` does not report closes. All waiting tasks share one thread of libuv's pool, which the last task
- * returns. The kernel reports a close before it drops the file's locks, so that the condition is also tested every 250 ms;
- * without a free inotify instance or watch it is tested every 10 ms.
+ * Waits for other processes to close files that they have open for writing. Uses inotify(7), since the kernel reports each
+ * close to it, also at the end of a process, and `fs.watch` does not report closes. All waiting tasks share one thread of
+ * libuv's pool, which is free again when the last task ends. The kernel reports a close before it drops the file's locks: the
+ * condition is therefore also tested every 250 ms. Without a free inotify instance or watch it is tested every 10 ms.
  */
 export class CloseWatch implements FileWait {
   readonly #clock: Clock;
@@ -36,7 +36,7 @@ export class CloseWatch implements FileWait {
       this.#closes ??= Closes.open(system);
       const closes = this.#closes?.add(descriptor) ? this.#closes : undefined;
       for (;;) {
-        // Requested before the condition is tested, so that no close in between is missed.
+        // Taken before the condition is tested, so that no close in between is missed.
         const next = closes?.next;
         if (isMet()) return;
         if (next === undefined) await this.#clock.sleep(periods.fileLock, signal);
@@ -55,7 +55,7 @@ export class CloseWatch implements FileWait {
 /** Linux `IN_CLOEXEC`, `IN_CLOSE_WRITE`. Source: inotify(7). */
 const closeOnExec = 0o2000000;
 const closedAfterWrite = 0x8;
-/** A `struct inotify_event` without a name has 16 bytes; events that do not fit are read next. */
+/** Size of the read buffer. A `struct inotify_event` without a name has 16 bytes; events that do not fit are read next. */
 const bufferBytes = 1_024;
 
 /** Closes of files, from one inotify instance. */
@@ -63,9 +63,12 @@ class Closes implements Disposable {
   readonly #system: Inotify;
   readonly #descriptor: number;
   readonly #buffer = Buffer.alloc(bufferBytes);
-  /** The process cannot end before its threads: removing the watch is an event that makes the reading thread return. */
+  /**
+   * Removes the watch when the process exits. The removal is an event that makes the reading thread return: a process cannot
+   * end before its threads.
+   */
   readonly #unwatch = () => void this.#system.removeWatch(this.#descriptor, this.#watch);
-  /** Watch added last; -1: nothing is watched or read. */
+  /** Number of the watch added last; -1: there is no watch, and nothing is read. */
   #watch = -1;
   #isOver = false;
   #next = Promise.withResolvers<void>();
@@ -75,13 +78,13 @@ class Closes implements Disposable {
     this.#descriptor = descriptor;
   }
 
-  /** @returns `undefined` if no inotify instance is free */
+  /** Creates an inotify instance. @returns `undefined` if no instance is free */
   static open(system: Inotify): Closes | undefined {
     const descriptor = system.init(closeOnExec);
     return descriptor < 0 ? undefined : new Closes(system, descriptor);
   }
 
-  /** Watches the file of a descriptor, wherever it was moved. @returns `false` if no inotify watch is free */
+  /** Watches the file of a descriptor, even if the file was moved. @returns `false` if no inotify watch is free */
   add(descriptor: number): boolean {
     const isFirst = this.#watch < 0;
     const watch = this.#system.addWatch(this.#descriptor, `/proc/self/fd/${descriptor}`, closedAfterWrite);
@@ -124,7 +127,7 @@ interface Inotify {
 
 let inotify: Inotify | undefined;
 
-/** Looked up once: each koffi lookup costs memory for good. */
+/** Loads the inotify functions once: each koffi lookup costs memory for good. */
 async function loadInotify(): Promise<Inotify> {
   if (inotify !== undefined) return inotify;
   const library = (await loadKoffi()).load(null);

@@ -3,13 +3,13 @@ import { printable } from './printable.ts';
 
 export interface ErrorDetails {
   cause?: unknown;
-  /** Claim of the error, as `namespace/name`. */
+  /** Claim that the error is about, as `namespace/name`. */
   claim?: string | undefined;
-  /** Device of the error: its name in the pool, or its PCI address. */
+  /** Device that the error is about: its name in the pool, or its PCI address. */
   device?: string | undefined;
-  /** File, directory or socket of the error. */
+  /** File, directory or socket that the error is about. */
   path?: string | undefined;
-  /** What the user can do about the error, as a clause: `start containerd with NRI enabled`. */
+  /** Remedy for the user, as a clause: `start containerd with NRI enabled`. */
   hint?: string | undefined;
   /** Whether the same call may succeed later without human intervention. */
   retriable?: boolean;
@@ -17,7 +17,7 @@ export interface ErrorDetails {
 
 /**
  * Base class of every error that netdra throws. `code` is for programs and stays stable; the message is for people and says
- * what failed on which subject; `cause` keeps the original.
+ * which operation failed on which subject; `cause` keeps the original error.
  */
 export class NetdraError<Code extends string = string, Details extends ErrorDetails = ErrorDetails> extends Error {
   readonly code: Code;
@@ -27,7 +27,7 @@ export class NetdraError<Code extends string = string, Details extends ErrorDeta
   declare readonly hint: string | undefined;
   readonly retriable: boolean;
 
-  /** @param details become properties of the error; subclasses with further ones declare them */
+  /** Creates an error. @param details become properties of the error; subclasses with further properties declare them */
   constructor(code: Code, message: string, details?: Details) {
     const { cause, retriable = false, ...facts }: ErrorDetails = details ?? {};
     super(message, cause === undefined ? undefined : { cause });
@@ -47,8 +47,8 @@ export function toError(thrown: unknown): Error {
 }
 
 /**
- * Returns the messages of an error and its causes and the first hint among them, as shown to users: one line of limited
- * length without control characters. Never empty, since an empty text means success in answers to the kubelet.
+ * Returns the messages of an error and its causes and the first hint among them, as shown to users: one line of limited length
+ * without control characters. The text is never empty, since an empty text means success in answers to the kubelet.
  */
 export function explain(error: unknown): string {
   const messages: string[] = [];
@@ -65,7 +65,7 @@ export function explain(error: unknown): string {
   }
   if (messages.length === 0) messages.push('failed without an error');
   const text = messages.join(': ') + (hint === undefined ? '' : ` (${hint})`);
-  // Parser messages quote files, and other programs may print anything.
+  // Messages of parsers quote files, and other programs may print any text.
   return printable(text.replaceAll(/\s*\n\s*/g, ' ').trim());
 }
 
@@ -76,7 +76,7 @@ const fileHints: Readonly<Record<string, string>> = {
   EIO: 'the disk or its file system fails: see the kernel log',
 };
 
-/** Returns what to do about a file of the driver that cannot be read or written, by the kernel's error. */
+/** Returns the remedy for an error of the kernel about one of the driver's files. */
 export function fileHint(error: unknown): string {
   return fileHints[errnoCode(error) ?? ''] ?? 'check this path and its file system; the driver retries';
 }

@@ -13,8 +13,8 @@ type LockErrorClass = new (code: 'lock-unavailable', message: string, details: E
 
 /**
  * A mutex that processes share. Each key is one byte of an empty file, locked by fcntl(2) for an open file description. The
- * kernel releases the lock when its holder ends, for whatever reason; unlike a pid file it works across containers. The
- * file stays empty. Tasks of one process get a key in the order of their calls; between processes there is no order.
+ * kernel releases the lock when its holder ends, for whatever reason; unlike a PID file, the lock works across containers.
+ * Tasks of one process get a key in the order of their calls; between processes there is no order.
  */
 export class FileMutex extends KeyedMutex implements Disposable {
   readonly #path: string;
@@ -25,9 +25,10 @@ export class FileMutex extends KeyedMutex implements Disposable {
   readonly #open = new Set<number>();
 
   /**
+   * Creates a mutex.
    * @param wait waits for other processes
    * @param lock locks a byte for each key, or the whole file
-   * @param LockError thrown, also by all methods, as `lock-unavailable` if the file cannot be opened or locked
+   * @param LockError class of the error `lock-unavailable`, which all methods throw if the file cannot be opened or locked
    */
   constructor(path: string, wait: FileWait, LockError: LockErrorClass, lock: LockByte | Extent = 'key') {
     super();
@@ -39,14 +40,14 @@ export class FileMutex extends KeyedMutex implements Disposable {
     closeSync(this.#openFile());
   }
 
-  /** Keys with the same byte wait for each other, which is harmless and rare. */
+  /** Acquires several keys. Keys with the same byte wait for each other, which is harmless and rare. */
   override async acquireAll(keys: readonly string[], signal?: AbortSignal): Promise<Disposable> {
     // Sorted, so that all processes lock in the same order and two tasks never wait for each other.
     const bytes = [...new Set(keys.map(byteOf))].sort((a, b) => a - b);
     using stack = new DisposableStack();
     stack.use(await super.acquireAll(bytes.map(String), signal));
     if (bytes.length === 0) return stack.move();
-    // Opened each time: the file may have been recreated. Closing it wakes up those who wait.
+    // Opened each time, since the file may have been recreated. Closing the descriptor wakes up waiting processes.
     const descriptor = this.#openFile();
     this.#open.add(descriptor);
     stack.defer(() => this.#close(descriptor));
@@ -69,7 +70,7 @@ export class FileMutex extends KeyedMutex implements Disposable {
     return this.#guard(() => openSync(this.#path, 'a+', 0o600));
   }
 
-  /** Closes a descriptor only once: its number may belong to another file afterwards. */
+  /** Closes a descriptor only once: another file may get its number afterwards. */
   #close(descriptor: number): void {
     if (this.#open.delete(descriptor)) closeSync(descriptor);
   }
@@ -93,23 +94,26 @@ function byteOf(key: string): number {
 const setOpenFileLock = 37;
 const writeLock = 1;
 
-/** `struct flock` of 64-bit Linux, in 32-bit words: type and whence (from the start), padding, start, length, pid (0 here). */
+/**
+ * `struct flock` of 64-bit Linux, in 32-bit words: type and whence (counted from the start), padding, start, length, PID (0
+ * here).
+ */
 const lock = new Uint32Array(8);
 const word = { typeAndWhence: 0, start: 2, length: 4 };
 /** Length of a lock that covers the whole file. */
 const toTheEnd = 0;
 
-/** Part of a file that a lock covers: one byte for each key, or all of it. */
+/** Part of a file that a lock covers: one byte for each key, or the whole file. */
 export type Extent = 'key' | 'file';
 
 type Fcntl = (descriptor: number, command: number, lock: Uint32Array) => number;
 let fcntl: Fcntl | undefined;
 
-/** Loads the kernel's locks. @returns a function that throws an Error with the errno */
+/** Loads the kernel's function for file locks. @returns a function that locks, and throws an Error with the errno */
 export async function loadFileLock(extent: Extent): Promise<LockByte> {
   const koffi = await loadKoffi();
-  // Looked up once: each koffi lookup costs memory for good. The third argument of fcntl(2) is variadic; declaring it fixed
-  // makes no difference on x86-64 and arm64, and koffi examines the types of a variadic call each time.
+  // Looked up once: each koffi lookup costs memory for good. fcntl(2) is variadic in its third argument. Declaring that as
+  // fixed makes no difference on x86-64 and arm64, and saves koffi from examining the types at each call.
   fcntl ??= koffi.load(null).func('int fcntl(int fd, int cmd, void *lock)') as Fcntl;
   const call = fcntl;
   return (descriptor, byte) => {

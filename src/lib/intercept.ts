@@ -5,8 +5,8 @@ export type MethodCall<T> = {
 }[keyof T];
 
 /**
- * Copies an object so that every call of a method goes through an interceptor, including methods that its type does not
- * declare or that its class's prototype holds.
+ * Copies an object so that an interceptor gets every call of a method, including methods that its type does not declare or that
+ * its class's prototype holds.
  * @param around makes the call by `next`, and returns the result for the caller
  */
 export function intercept<T extends object>(target: T, around: (call: MethodCall<T>) => unknown): T {

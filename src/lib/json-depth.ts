@@ -1,13 +1,13 @@
 /**
- * Limit for nested objects and lists in foreign JSON. The deepest format that netdra reads, a CNI configuration list, has
- * fewer than ten levels. `JSON.stringify`, `isDeepStrictEqual` and zod need several stack frames for each level, and one of
- * them overflows the stack at some 1,500 levels; 10 KiB of opaque parameters can have 5,000.
+ * Limit for nested objects and lists in JSON from outside. The deepest format that netdra reads, a CNI configuration list, has
+ * fewer than ten levels. `JSON.stringify`, `isDeepStrictEqual` and zod use several stack frames for each level; the first of
+ * them overflows the stack at some 1,500 levels, and 10 KiB of opaque parameters can have 5,000.
  */
 export const maxJsonDepth = 64;
 
 /**
- * Returns whether a value is nested deeper than {@link maxJsonDepth}, or contains a cycle. Call it before a recursive
- * function walks foreign JSON. It does not recurse, and visits each object once per level.
+ * Returns whether a value is nested deeper than {@link maxJsonDepth}, or contains a cycle. Call it before a recursive function
+ * walks JSON from outside. Works without recursion, and visits each object once per level.
  */
 export function isTooDeep(value: unknown): boolean {
   let level = new Set(nestedIn([value]));
@@ -21,16 +21,16 @@ export function isTooDeep(value: unknown): boolean {
 }
 
 /**
- * Limit for the values of a YAML document with all aliases expanded, unless its text is longer. No file for netdra has as
- * many.
+ * Number of values that a YAML document may have with all aliases expanded; a longer text may have one value per character. Far
+ * above any file for netdra.
  */
 export const mostExpandedValues = 100_000;
 
 /**
- * Returns why foreign YAML must not be walked: it is nested too deep, or its aliases make it larger than its text. Ten
- * short lines can stand for billions of values. The parser shares the value of an alias, so this visits each object once
- * per level.
- * @param value of one document
+ * Returns the reason why YAML from outside must not be walked: it is nested too deep, or its aliases make it larger than its
+ * text. Ten short lines can stand for billions of values. The parser shares the value of an alias, so that the check visits
+ * each object once per level.
+ * @param value parsed value of one document
  */
 export function findYamlProblem(value: unknown, text: string): string | undefined {
   if (isTooDeep(value)) return `is nested more than ${maxJsonDepth} levels deep`;
@@ -39,7 +39,7 @@ export function findYamlProblem(value: unknown, text: string): string | undefine
   return `has more than ${most} values when its aliases are expanded: use fewer aliases`;
 }
 
-/** @param value not nested too deep @param known objects that were counted */
+/** Counts values with all aliases expanded. @param value value that is not nested too deep @param known counts by object */
 function countValues(value: unknown, known: Map<object, number>): number {
   if (typeof value !== 'object' || value === null) return 1;
   let count = known.get(value);

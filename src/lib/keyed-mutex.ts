@@ -1,6 +1,6 @@
 import { onAbort } from './abort.ts';
 
-/** Number of running tasks of one key, and the callbacks that start waiting ones. */
+/** Number of running tasks of one key, and callbacks that start the waiting tasks. */
 interface Queue {
   running: number;
   waiting: Set<() => void>;
@@ -19,7 +19,7 @@ export class KeyedMutex implements Locks {
   readonly #limit: number;
   readonly #queues = new Map<string, Queue>();
 
-  /** @param limit how many tasks with the same key may run at once */
+  /** Creates a mutex. @param limit number of tasks with the same key that may run at once */
   constructor(limit = 1) {
     this.#limit = limit;
   }
@@ -29,18 +29,18 @@ export class KeyedMutex implements Locks {
     return [...this.#queues.values()].reduce((sum, { waiting }) => sum + waiting.size, 0);
   }
 
-  /** @throws the signal's reason if it fires while the task waits */
+  /** Runs a task when it gets the key. @throws the signal's reason if the signal aborts while the task waits */
   async run<T>(key: string, task: () => Promise<T>, signal?: AbortSignal): Promise<T> {
     using _ = await this.acquire(key, signal);
     return await task();
   }
 
-  /** Acquires the key; dispose the result to release it. @throws the signal's reason if it fires before */
+  /** Acquires the key; dispose the result to release it. @throws the signal's reason if the signal aborts before */
   acquire(key: string, signal?: AbortSignal): Promise<Disposable> {
     return this.acquireAll([key], signal);
   }
 
-  /** Acquires several keys at once: waits for all tasks that use one of them. */
+  /** Acquires several keys. Waits for all tasks that use one of them. */
   async acquireAll(keys: readonly string[], signal?: AbortSignal): Promise<Disposable> {
     using turns = new DisposableStack();
     // Each key once and in sorted order, so that two tasks never wait for each other.
@@ -69,7 +69,7 @@ export class KeyedMutex implements Locks {
   }
 }
 
-/** Resolves when a task that ends passes its place on. */
+/** Waits until a task that ends passes its place on. */
 async function waitIn({ waiting }: Queue, signal: AbortSignal | undefined): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   waiting.add(resolve);

@@ -1,4 +1,6 @@
-/** Calls functions of the C library. Loads koffi on first use: a driver that never locks a file needs no native package. */
+/**
+ * Module that calls functions of the C library. Loaded on first use: a driver that never locks a file needs no native package.
+ */
 export type Koffi = typeof import('koffi')['default'];
 
 let loading: Promise<Koffi> | undefined;

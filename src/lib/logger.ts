@@ -1,4 +1,4 @@
-/** The logger interface that the framework needs: pino's, fields first. */
+/** Logger of the framework. Its methods are pino's: fields first, then the message. */
 export interface Logger {
   debug(fields: object, message: string): void;
   info(fields: object, message: string): void;

@@ -2,8 +2,8 @@ import { toError } from './errors.ts';
 import type { Logger } from './logger.ts';
 
 /**
- * Calls a callback that only informs foreign code. Logs what it throws or rejects with, so that our own work continues.
- * @param name of the option that holds the callback, for the log
+ * Calls a callback of the framework's user that only informs. Logs its errors, so that the framework's work continues.
+ * @param name name of the option that holds the callback, for the log
  */
 export function notify<Args extends unknown[]>(
   logger: Logger,

@@ -4,13 +4,16 @@ import type { Clock } from './clock.ts';
 export interface PollTimes {
   forMs: number;
   everyMs: number;
-  /** Limit for pauses that grow with a quarter of the time that has passed; absent: all last `everyMs`. */
+  /**
+   * Longest pause. Pauses last a quarter of the time since the first poll, and at least `everyMs`. Absent: all pauses last
+   * `everyMs`.
+   */
   mostMs?: number;
 }
 
 /**
  * Polls until `isDone` accepts the answer or time is up; asks at least once.
- * @param isDone default: whether the answer is truthy
+ * @param isDone default: accepts truthy answers
  * @returns the last answer, accepted or not
  */
 export async function poll<T>(

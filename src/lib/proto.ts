@@ -3,23 +3,23 @@ import { dirname, join } from 'node:path';
 import type { ServiceDefinition } from '@grpc/grpc-js';
 import { loadSync, type PackageDefinition } from '@grpc/proto-loader';
 
-/** A bundle of CommonJS modules has no `import.meta.dirname`. */
+/** Directory of this module. In a bundle of CommonJS modules, `import.meta.dirname` is undefined. */
 const here = import.meta.dirname ?? dirname(process.argv[1] ?? '.');
 
 /**
- * Directories that may contain the `.proto` files: beside a bundle of another project, beside the directory of our bundled
+ * Directories that may contain the `.proto` files: beside a bundle of another project, beside the directory of netdra's bundled
  * program, and beside `src` for the sources and the npm package.
  */
 const places = ['proto', '../proto', '../../proto'].map((path) => join(here, path));
 
-/** Returns the directory that has a `.proto` file; `undefined` if none has it. */
+/** Returns the directory that has a `.proto` file; `undefined` if no directory has it. */
 export function findProtoDir(file: string): string | undefined {
   return places.find((dir) => existsSync(join(dir, file)));
 }
 
 /**
- * Loads one of our `.proto` files. Field names become camelCase, 64-bit integers become numbers (none of ours exceeds
- * 2^53), and absent fields get their proto3 defaults.
+ * Loads one of netdra's `.proto` files. Field names become camelCase, 64-bit integers become numbers (none of these files has
+ * values beyond 2^53), and absent fields get their proto3 defaults.
  * @param file name below `proto/`, e.g. `dra-v1.proto`
  */
 export function loadProto(file: string, dir = findProtoDir(file) ?? '.'): PackageDefinition {
@@ -33,11 +33,11 @@ export interface LazyService {
 }
 
 /**
- * Defines a service that loads its `.proto` file on demand: loading takes as long as the rest of the driver's startup, and
- * most of the served versions are never called.
+ * Defines a service that loads its `.proto` file on demand: loading takes as long as the rest of the driver's startup, and most
+ * of the served versions are never called.
  * @param service full name, e.g. `v1.DRAPlugin`
  * @param methods by name: whether the response is a stream
- * @param protoDir directory of the file; absent: searched
+ * @param protoDir directory of the file; absent: the first known directory that has the file
  */
 export function lazyService(
   file: string,

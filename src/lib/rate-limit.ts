@@ -1,17 +1,17 @@
 import type { Clock } from './clock.ts';
 
 export interface RateLimitOptions {
-  /** Calls allowed at once. */
+  /** Number of calls allowed at once. */
   burst: number;
-  /** Interval, ms, at which one more call is allowed after the burst. */
+  /** Interval after which one more call is allowed, ms. */
   everyMs: number;
   clock: Clock;
 }
 
-/** Token bucket for each key: a burst, then one per interval. Keys whose bucket is full again are forgotten. */
+/** Token bucket for each key: a burst, then one call per interval. Keys whose bucket is full again are forgotten. */
 export class RateLimit {
   readonly #options: RateLimitOptions;
-  /** Times, ms of the clock, at which each key's bucket is full again; the key that was taken last comes last. */
+  /** Times at which each key's bucket is full again, ms of the clock, in the order of the last calls. */
   readonly #fullAtMs = new Map<string, number>();
 
   constructor(options: RateLimitOptions) {
@@ -22,7 +22,8 @@ export class RateLimit {
   take(key: string): boolean {
     const nowMs = this.#options.clock.nowMs();
     for (const [each, fullAtMs] of this.#fullAtMs) {
-      // Later ones may be full, too: they are forgotten after this one, since a look at all takes longer with each pod.
+      // Stops at the first bucket that is not full, since a search of all buckets takes longer with each pod. A full bucket
+      // behind it is forgotten later.
       if (fullAtMs > nowMs) break;
       this.#fullAtMs.delete(each);
     }

@@ -3,14 +3,14 @@ import { chmodSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 
 interface ReplaceOptions {
-  /** `false` does not wait for the disk: after a power loss the file may be incomplete. Default true. */
+  /** Whether to wait for the disk. Without it, the file may be incomplete after a power loss. Default true. */
   flush?: boolean;
 }
 
 /**
  * Writes a file atomically and durably: a reader, also after a power loss, gets either the whole new file or the old one.
  * @param mode permissions of the file, whatever the umask
- * @throws the Node.js error; the old file then stays
+ * @throws the error of Node.js; the old file then stays
  */
 export function replaceFile(
   path: string,

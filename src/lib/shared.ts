@@ -2,7 +2,7 @@ import type { Clock } from './clock.ts';
 
 /**
  * Makes concurrent calls of a task share one run and its result.
- * @param kept also shares a successful run with calls within this time of its start
+ * @param kept time after the start of a successful run in which later calls share it, too
  */
 export function shared<T>(task: () => Promise<T>, kept?: { ms: number; clock: Clock }): () => Promise<T> {
   let last: { result: Promise<T>; endsAtMs: number } | undefined;

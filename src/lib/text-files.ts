@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { replaceFile } from './replace-file.ts';
 
-/** Reads and writes text files. Both methods throw the Node.js error. */
+/** Access to text files. Both methods throw the error of Node.js. */
 export interface TextFiles {
   read(path: string): Promise<string>;
   /** Writes a file atomically; only root can read it. After an error the old file stays. */

@@ -3,10 +3,10 @@ import type { Clock } from './clock.ts';
 import { pauses } from './waiting-times.ts';
 
 /**
- * Retries a request while a temporary condition refuses it, such as EBUSY of a NIC that is resetting a VF, so that it does
- * not fail a call of the kubelet or the runtime.
- * @param isBusy whether an error is such a refusal
- * @throws what `request` throws: other errors at once, such a refusal after a second
+ * Retries a request while a temporary condition refuses it, such as EBUSY of a NIC that is resetting a VF. Otherwise this would
+ * fail a call of the kubelet or the runtime.
+ * @param isBusy whether an error is a temporary refusal
+ * @throws errors of `request`: temporary refusals after a second, all others at once
  */
 export async function whileBusy<T>(
   clock: Clock,
