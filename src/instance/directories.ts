@@ -1,13 +1,13 @@
 import { join } from 'node:path';
 
-/** Flags that determine the directories of an instance. */
+/** Settings that determine the directories of an instance. */
 interface DirectorySettings {
   driverName: string;
   kubeletPluginsDir: string;
   stateDir?: string | undefined;
 }
 
-/** Returns the driver's directory below the kubelet's `plugins`, and its state directory. */
+/** Returns the driver's directory below the kubelet's `plugins`, and the driver's state directory. */
 export function driverDirs({ driverName, kubeletPluginsDir, stateDir }: DirectorySettings) {
   const dataDir = join(kubeletPluginsDir, driverName);
   return { dataDir, stateDir: stateDir ?? dataDir };

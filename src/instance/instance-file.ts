@@ -9,15 +9,15 @@ import type { Settings } from './settings.ts';
 /** Facts about an instance of the driver that do not change while it runs. */
 interface StartFacts {
   settings: Partial<Settings>;
-  /** Boot ID at the start: a device that hung in an earlier boot no longer hangs. */
+  /** Boot ID at the start, with which tools ignore facts of an earlier boot: a device that hung then no longer hangs. */
   bootId: string;
-  /** Identifies the mount namespace in which the paths of the settings are valid. */
+  /** ID of the mount namespace in which the paths of the settings are valid. */
   mounts: string;
   /** Start time: Unix time, ms. */
   startedAtMs: number;
 }
 
-/** Facts that the newest instance of the driver on this node has written for the tools. */
+/** Facts that the newest instance of the driver on this node writes for the tools. */
 export interface InstanceFacts extends StartFacts, DeviceState {}
 
 const fileName = 'instance.json';
@@ -33,23 +33,23 @@ export class InstanceFile {
   readonly #logger: Logger;
   #text: string | undefined;
 
-  /** @param dataDir the driver's directory below the kubelet's `plugins` */
+  /** Creates the writer. @param dataDir the driver's directory below the kubelet's `plugins` */
   constructor(dataDir: string, { settings, bootId, logger }: { settings: Settings; bootId: string; logger: Logger }) {
     this.#path = join(dataDir, fileName);
     this.#facts = { settings, bootId, mounts: mountNamespace(), startedAtMs: Date.now() };
     this.#logger = logger;
   }
 
-  /** A failure is only logged: the driver itself does not read the file. */
+  /** Writes the facts, unless they are unchanged. A failure is only logged: the driver itself does not read the file. */
   write(state: DeviceState): void {
     const text = `${JSON.stringify({ ...this.#facts, ...state })}\n`;
     if (text === this.#text) return;
-    // During a rolling update the file describes the newer instance.
+    // During a rolling update the file must describe the newer instance.
     if (this.#isNewer(readFactsIfGood(this.#path))) this.#text = text;
     else this.#replace(text);
   }
 
-  /** Writes the facts over those of a newer instance, which has ended before this one. */
+  /** Overwrites the facts of a newer instance that has ended before this one. */
   regain(): void {
     if (this.#text !== undefined) this.#replace(this.#text);
   }
@@ -66,7 +66,10 @@ export class InstanceFile {
     }
   }
 
-  /** Compares start times of the current boot only, and none in the future: clocks may be wrong until they are set. */
+  /**
+   * Returns whether the facts are those of a newer instance. Ignores start times of other boots and in the future: clocks may
+   * be wrong until they are set.
+   */
   #isNewer(other: InstanceFacts | undefined): boolean {
     if (other?.bootId !== this.#facts.bootId) return false;
     return other.startedAtMs > this.#facts.startedAtMs && other.startedAtMs <= Date.now();
@@ -74,8 +77,8 @@ export class InstanceFile {
 }
 
 /**
- * Finds the driver's instance file on this node.
- * @param driverName absent: the driver of this node if there is only one
+ * Reads the facts of the driver's instance on this node.
+ * @param driverName name of the driver; absent: the driver of this node if there is only one
  * @returns `undefined` if no driver has run here
  * @throws NetdraError `instance-unreadable`
  */
@@ -92,8 +95,8 @@ export function readInstance(kubeletPluginsDir: string, driverName?: string): In
 }
 
 /**
- * Returns the settings of an instance that are valid here: some of its paths exist only in its container. Leaves out the
- * policy file, since the policy in force may differ from it.
+ * Returns those settings of an instance that are valid for this process: some paths exist only in the instance's container.
+ * Leaves out the policy file, since the policy in force may differ from it.
  */
 export function settingsHere({ settings, mounts }: InstanceFacts): Partial<Settings> {
   const { inventoryPolicy: _policy, ...inContainer } = settings;
@@ -101,7 +104,7 @@ export function settingsHere({ settings, mounts }: InstanceFacts): Partial<Setti
   return mounts === mountNamespace() ? inContainer : anywhere;
 }
 
-/** @returns `undefined` for a missing or damaged file, which is to be rewritten */
+/** Reads an instance file. @returns `undefined` for a missing or damaged file, which is then overwritten */
 function readFactsIfGood(path: string): InstanceFacts | undefined {
   try {
     return readFacts(path);

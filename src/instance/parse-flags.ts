@@ -3,13 +3,13 @@ import { isAbsolute } from 'node:path';
 import { defined } from '../lib/defined.ts';
 import { NetdraError } from '../lib/errors.ts';
 
-// Each of these parsers throws an Error that says what is allowed.
+// The parsers of this file throw an Error that says which values are allowed.
 
-/** Virtual functions to simulate. */
+/** Number and layout of the VFs to simulate. */
 export interface Simulation {
   pfs: number;
   vfsPerPf: number;
-  /** NUMA node of each PF; the last one applies to all further PFs. Absent: PFs report none. */
+  /** NUMA node of each PF; the last one applies to all further PFs. Absent: the PFs report no NUMA node. */
   numaNodes?: number[];
 }
 
@@ -33,18 +33,18 @@ export function parseSimulation(text: string): Simulation {
   return simulation;
 }
 
-/** Parses an absolute path: other processes, with other working directories, get it, too. */
+/** Parses an absolute path. A relative path would mean something else to other processes that get it. */
 export function parseAbsolutePath(text: string): string {
   if (isAbsolute(text)) return text;
   throw new Error('an absolute path is needed');
 }
 
-/** Parses comma-separated names, or `*` for all; may be empty. */
+/** Parses comma-separated names, or `*` for all names; the text may be empty. */
 export function parseList(text: string): string[] {
   return [...new Set(text.split(',').map((name) => name.trim()))].filter((name) => name !== '');
 }
 
-/** Parses comma-separated names of runtime handlers, in which `*` stands for any characters; may be empty. */
+/** Parses comma-separated names of runtime handlers, in which `*` stands for any characters; the text may be empty. */
 export function parseHandlers(text: string): string[] {
   const names = parseList(text);
   // Source: RuntimeClass `handler`, a DNS label.
@@ -52,7 +52,7 @@ export function parseHandlers(text: string): string[] {
   throw new Error('give names of runtime handlers, lower-case, with * for any characters, such as kata,kata-*');
 }
 
-/** Returns a parser of comma-separated names that accepts the known ones. */
+/** Returns a parser of comma-separated names. Only the known names are accepted. */
 export function namesAmong<Name extends string>(known: readonly Name[], { mayBeEmpty = false } = {}) {
   return (text: string): Name[] => {
     if (mayBeEmpty && text.trim() === '') return [];

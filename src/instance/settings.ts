@@ -20,15 +20,17 @@ import {
 
 /** Sources of a flag's value besides the command line. */
 interface FlagSource {
-  /** Environment variable. It applies to all commands, so that in the driver's container the tools use the driver's settings. */
+  /**
+   * Environment variable with the value. Tools read it too, so that in the driver's container they use the driver's settings.
+   */
   env?: string;
-  /** Default, as on the command line. Absent: without the flag the setting is `undefined`. */
+  /** Default value in the form of the command line. Absent: without the flag the setting is `undefined`. */
   default?: string;
 }
 
-/** A flag of `netdra run`, and the setting that it becomes. */
+/** A flag of `netdra run`, which determines one setting. */
 interface Flag extends FlagSource {
-  /** Placeholder of the value in the help, such as `<path>`; a `[bool]` is optional. */
+  /** Placeholder of the value in the help, such as `<path>`; in brackets, such as `[bool]`, the value is optional. */
   value: string;
   help: string;
   /** Converts the text to the setting. Default: the text itself. */
@@ -45,14 +47,14 @@ function directory<Options extends FlagSource>(help: string, options: Options) {
   return { value: '<path>', help, parse: parseAbsolutePath, ...options };
 }
 
-/** Declares a boolean flag, by default off. */
+/** Declares a boolean flag that is off by default. */
 function toggle(help: string, options: FlagSource = {}) {
   return { value: '[bool]', help, default: 'false', parse: parseBoolean, ...options };
 }
 
 /**
- * All flags of `netdra run`, by the name of their setting, from which the flag's name is derived. Directories are absolute;
- * the kubelet sees them under the same paths.
+ * All flags of `netdra run`, by the name of their setting, from which the flag's name is derived. Directories are absolute
+ * paths, under which the kubelet sees them, too.
  */
 const flags = {
   driverName: {
@@ -243,7 +245,7 @@ export type Settings = {
   [Name in FlagName as undefined extends Given<Flags[Name]> ? never : Name]: Given<Flags[Name]>;
 } & { [Name in FlagName as undefined extends Given<Flags[Name]> ? Name : never]?: Given<Flags[Name]> };
 
-/** Returns the flag's name: `--http-tls-dir` for `httpTlsDir`, without the unit at the end of the setting's name. */
+/** Returns the flag's name, `--http-tls-dir` for `httpTlsDir`. Leaves out a unit at the end of the setting's name. */
 export function flagOf(name: FlagName): string {
   return `--${name.replace(/Ms$/, '').replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 }
@@ -260,7 +262,7 @@ export function flagOption(name: FlagName): Option {
   return option.makeOptionMandatory(flag.isMandatory ?? false).hideHelp(flag.isHidden ?? false);
 }
 
-/** Converts a parser's error to commander's, which names the flag. */
+/** Wraps a parser: commander's errors, unlike the parser's, name the flag. */
 export function argument(parse: (text: string) => unknown): (text: string) => unknown {
   return (text) => {
     try {

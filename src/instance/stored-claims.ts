@@ -6,15 +6,18 @@ import { NetdraError } from '../lib/errors.ts';
 import { isMissing } from '../lib/is-missing.ts';
 import { storePath } from './directories.ts';
 
-/** The driver's stored claims, readable while the driver runs. */
+/** The driver's stored claims, which can be read while the driver runs. Reading is possible until disposal. */
 export interface Stored extends Disposable {
   readonly claims: readonly StoredClaim[];
   readonly unrestored: readonly UnrestoredVf[];
-  /** The framework's records of these claims. Both are readable until disposal. */
+  /** The framework's records of these claims. */
   records: ClaimRecords;
 }
 
-/** Opens the store as {@link openStored}, for a tool that shows nothing else. @throws NetdraError `state-missing` */
+/**
+ * Opens the store as {@link openStored} does, for a tool that needs claims. @throws NetdraError `state-missing` if the driver
+ * has never run here
+ */
 export function openStoredByDriver(dirs: Parameters<typeof openStored>[0]): Stored {
   const store = openStore(dirs.stateDir);
   if (store !== undefined) return readStore(store, dirs.dataDir);
@@ -25,7 +28,7 @@ export function openStoredByDriver(dirs: Parameters<typeof openStored>[0]): Stor
 }
 
 /**
- * Opens the driver's store for reading. Without a store the driver has never run here, and there are no claims.
+ * Opens the driver's store for reading. Without a store, the driver has never run here, and the result has no claims.
  * @throws StateError `store-unusable`
  */
 export function openStored({ stateDir, dataDir }: { stateDir: string; dataDir: string }): Stored {
@@ -34,7 +37,7 @@ export function openStored({ stateDir, dataDir }: { stateDir: string; dataDir: s
   return { claims: [], unrestored: [], records: new RecordFiles(dataDir), [Symbol.dispose]: () => undefined };
 }
 
-/** Returns `undefined` if no driver has created the store, or none has finished creating it. */
+/** Opens the store. Returns `undefined` if no driver has created it, or none has finished creating it. */
 function openStore(stateDir: string): Store | undefined {
   const path = storePath(stateDir);
   if (isMissing(path)) return undefined;
@@ -47,7 +50,7 @@ function openStore(stateDir: string): Store | undefined {
 function readStore(store: Store, dataDir: string): Stored {
   const records = new StoredRecords({ store, dataDir });
   return {
-    // Read on demand: the driver's start needs only the records.
+    // Read only on access: the driver's start needs only the records.
     get claims() {
       return store.claims();
     },
@@ -65,7 +68,7 @@ export function claimedFunctions(dirs: Parameters<typeof openStored>[0]): Set<st
   return new Set(stored.claims.flatMap(({ devices }) => devices.map(({ pciAddress }) => pciAddress)));
 }
 
-/** Creates the directory of the database if it is missing. @throws StateError `store-unusable` */
+/** Creates the directory of the driver's database if it is missing. @throws StateError `store-unusable` */
 export function makeStateDir(stateDir: string): void {
   try {
     mkdirSync(stateDir, { recursive: true, mode: 0o700 });

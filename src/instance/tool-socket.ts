@@ -6,22 +6,22 @@ import { type Clock, repeat } from '../lib/clock.ts';
 import { errnoCode, explain, NetdraError } from '../lib/errors.ts';
 import type { Logger } from '../lib/logger.ts';
 
-/** Functions by path that return the running driver's answers, as text, to the tools of its node. */
+/** Functions by path. Each returns the text with which the running driver answers a tool of its node. */
 export type ToolAnswers = Readonly<Record<string, () => string>>;
 
 const socketName = 'tools.sock';
 const answerTimeoutMs = 10_000;
 /** Limit of an answer, in bytes: the log has 1 MB, the largest inventory 2 MB. */
 const maxAnswerBytes = 16_000_000;
-/** Pause between checks of the socket. */
+/** Pause between checks that this instance still serves the socket, ms. */
 const checkMs = 60_000;
 
 interface ServeToolsOptions {
-  /** Name of this instance in that of its temporary socket. */
+  /** Name of this instance, which is part of the name of its temporary socket. */
   instance: string;
   clock: Clock;
   logger: Logger;
-  /** Called when this instance serves the tools again, in place of a newer one that has ended. */
+  /** Called when this instance serves the tools again, after a newer instance has ended. */
   onRegained?: () => void;
 }
 
@@ -94,7 +94,7 @@ function inodeOf(path: string): number | undefined {
   }
 }
 
-/** Returns whether an instance listens, even if it does not answer. */
+/** Returns whether an instance listens on the socket, even if it does not answer. */
 async function isServed(dataDir: string): Promise<boolean> {
   return await askDriver(dataDir, '').then(
     (answer) => answer !== undefined,
@@ -104,7 +104,7 @@ async function isServed(dataDir: string): Promise<boolean> {
 
 /**
  * Asks the running driver.
- * @param timeoutMs for the whole answer
+ * @param timeoutMs time limit for the whole answer
  * @returns `undefined` if no driver runs
  * @throws NetdraError `driver-unanswering` if the driver does not answer
  */
@@ -115,10 +115,10 @@ export async function askDriver(
 ): Promise<string | undefined> {
   const path = join(dataDir, socketName);
   try {
-    // The signal also closes the connection, which would otherwise keep the tool from ending.
+    // The signal also closes the connection: an open connection would keep the tool from ending.
     const signal = AbortSignal.timeout(timeoutMs);
     const sent = request({ socketPath: path, path: `/${what}`, agent: false, signal });
-    // Once the answer has begun, reading it fails instead.
+    // Errors after the beginning of the answer are reported by the read of the answer.
     sent.on('error', () => undefined).end();
     const [response] = await once(sent, 'response');
     const chunks: Buffer[] = [];
