@@ -1,6 +1,6 @@
 const needed = 24;
 const current = process.versions.node;
-// Before anything else is loaded: older versions cannot even parse it.
+// Checked before any other module is loaded: older versions cannot even parse the modules.
 if (Number(current.split('.')[0]) < needed) {
   process.stderr.write(`netdra: Node.js ${needed} or newer is needed, this is ${current}\n`);
   process.exit(1);

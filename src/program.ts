@@ -24,7 +24,9 @@ const exitCodes = `
 Exit codes: 0: success; 1: the command failed, found a problem (doctor, metadata, status, validate),
 or could not convert everything (convert); 2: the command line is invalid.`;
 
-/** Creates the command line of netdra. Commands import their code when they run: the driver alone takes half a second. */
+/**
+ * Creates the command line of netdra. Commands import their code when they run: the driver's code alone takes half a second.
+ */
 export function createProgram(): Command {
   const description = 'Kubernetes network DRA driver for SR-IOV and DPDK';
   return assemble('netdra', description, [
@@ -42,7 +44,7 @@ export function createProgram(): Command {
   ]);
 }
 
-/** Creates the kubectl plugin, which reads the cluster, whereas netdra reads its node. */
+/** Creates the kubectl plugin. It reads from the cluster, whereas netdra's tools read from their node. */
 export function createKubectlPlugin(): Command {
   const description = 'inspect the driver, devices and claims of a cluster';
   return assemble('kubectl netdra', description, [
@@ -70,7 +72,7 @@ function assemble(name: string, description: string, commands: Command[]): Comma
   return program.exitOverride(endAfterParsing);
 }
 
-/** Ends the process: commander has written help, version or the error. */
+/** Ends the process after commander has written help, version or an error. */
 function endAfterParsing({ exitCode }: CommanderError): never {
   process.exit(exitCode === 0 ? 0 : 2);
 }

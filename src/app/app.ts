@@ -23,7 +23,10 @@ export interface App extends AsyncDisposable {
   whenConnected(): Promise<void>;
 }
 
-/** Read before the store is opened for writing, since the driver may still refuse to start. */
+/**
+ * Returns the directories that metadata layouts need. Opens the store only for reading, since the driver may still refuse to
+ * start.
+ */
 async function layoutsToWrite(settings: Settings, dirs: { dataDir: string; stateDir: string }) {
   using stored = openStored(dirs);
   return await layoutDirectories(settings, dirs.dataDir, stored.records);

@@ -1,6 +1,9 @@
 /** Size of the ring, in bytes: holds half an hour of a busy node. */
 const ringBytes = 1_000_000;
-/** Limit of a line, in bytes: longer lines are truncated, so that one error with a tenant's text cannot displace all others. */
+/**
+ * Limit of a line, in bytes. Longer lines are truncated, so that one error with a tenant's text cannot displace all other
+ * lines.
+ */
 const maxLineBytes = 8_192;
 
 const cutMark = Buffer.from('…\n');
@@ -14,15 +17,15 @@ export class LogRing {
   #end = 0;
   #isFull = false;
 
-  /** @param maxBytes at least two of the longest lines */
+  /** Creates a ring. @param maxBytes size of at least two of the longest lines */
   constructor(maxBytes = ringBytes, longestLineBytes = maxLineBytes) {
     this.#buffer = Buffer.alloc(maxBytes);
     this.#maxLineBytes = longestLineBytes;
   }
 
-  /** Appends a line. @param line ends with a newline; a line without one counts as truncated */
+  /** Appends a line. @param line text that ends with a newline; a line without a newline counts as truncated */
   write(line: string): void {
-    // Each character has at least a byte, so the rest of a long line need not be encoded.
+    // A character takes at least one byte, so that the rest of a long line need not be encoded.
     const bytes = Buffer.from(line.length > this.#maxLineBytes ? line.slice(0, this.#maxLineBytes) : line);
     const isWhole = bytes.length <= this.#maxLineBytes && bytes.at(-1) === newline;
     const kept = bytes.subarray(0, this.#maxLineBytes - cutMark.length);

@@ -7,13 +7,13 @@ type Level = Settings['logLevel'];
 /** The log of the running driver. */
 export interface DriverLog {
   logger: Logger;
-  /** The newest lines from level `debug` on, whatever the level of the output. */
+  /** The newest lines of level `debug` and above, whatever the level of the output. */
   ring: LogRing;
   /** Switches the output between the operator's level and `debug`. */
   toggleDebug(): void;
 }
 
-/** Opens a log that writes lines from `level` on to standard output, and all lines to a ring in memory. */
+/** Opens a log. Lines of level `level` and above go to standard output, and all lines to a ring in memory. */
 export function openLog(level: Level): DriverLog {
   const ring = new LogRing();
   const output = destination({ fd: 1, sync: true });
@@ -33,7 +33,7 @@ export function openLog(level: Level): DriverLog {
     ring,
     toggleDebug() {
       const to = shown === level ? 'debug' : level;
-      // Logs the change at a level that both settings show.
+      // Logs the change while the output is at level `debug`, which shows it.
       if (to === 'debug') shown = to;
       logger.info({ to }, 'log level changed');
       shown = to;

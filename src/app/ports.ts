@@ -22,20 +22,21 @@ import { readNearNodes, readNumaNodes } from '../node/numa/index.ts';
 import { InstanceToken, Operations, observerOf, SuccessorReport } from './ops/index.ts';
 import { openStartGate } from './start-gate.ts';
 
-/** Where the ports come from, and the stack that closes them. */
+/** Sources of the driver's ports, and the stack that closes the ports. A port is an interface of the driver to the outside. */
 interface PortsOptions {
   access: ApiAccess;
-  /** Gets everything that must be closed at the end. */
+  /** Stack for all objects that must be closed at the end. */
   stack: AsyncDisposableStack;
   logger: Logger;
   bootId: string;
-  /** As in `NodeObserver`. */
+  /** Callback as in `NodeObserver`. */
   reported: NodePorts['observer']['reported'];
 }
 
 /**
- * Opens this machine and its neighbours for the driver: the only place that creates real clocks, sockets and clients.
- * @throws NetdraError of the port that cannot be opened
+ * Opens the driver's connections to this machine, the runtime, the kubelet and the API server. Only this function creates real
+ * clocks, sockets and clients.
+ * @throws NetdraError of the connection that cannot be opened
  */
 export async function openPorts(
   settings: Settings & NodeSettings,
@@ -63,7 +64,7 @@ export async function openPorts(
       nearNodes: (node) => readNearNodes(node),
       devicePlugins: new DevicePlugins(kubeletCheckpoint),
     },
-    // The next reconciliation finds what a failed removal leaves.
+    // If a removal fails, the next reconciliation finds the remains.
     disk: { bootId, store, files: textFiles, locks, gate, later: (task) => removals.add(task) },
     kubelet: {
       serve: (plugin, options) =>
@@ -74,7 +75,7 @@ export async function openPorts(
           clock,
           logger,
           health: true,
-          // The driver itself serializes access to whatever two claims could share.
+          // The driver itself serializes access to everything that two claims could share.
           serialize: false,
         }),
     },
@@ -92,7 +93,7 @@ function createNriPlugin(settings: Settings, options: PluginOptions): Plugin {
     index: settings.nriPluginIndex,
     socketPath: settings.nriSocket,
     env: process.env,
-    // A pause of the event loop must not cost the connection, and `failRequest` would refuse the end of a pod, too.
+    // A pause of the event loop must not cost the connection. `failRequest` is not set: it would also refuse the end of a pod.
     failurePolicy: { keepConnected: true },
     ...options,
   });

@@ -3,7 +3,7 @@ import { flagNames, flagOption, type Settings } from '../instance/settings.ts';
 import { explain, NetdraError } from '../lib/errors.ts';
 import type { App } from './app.ts';
 
-/** `netdra run`: the driver. */
+/** Returns the command `netdra run`, which runs the driver. */
 export function runCommand(): Command {
   const command = new Command('run').description('run the driver of this node (kubelet plugin and NRI plugin)');
   for (const name of flagNames) command.addOption(flagOption(name));
@@ -15,7 +15,7 @@ async function runDriver(settings: Settings): Promise<void> {
   const { openLog } = await import('./log.ts');
   const log = openLog(settings.logLevel);
   const { logger } = log;
-  // One line in one stream: container logs merge both streams. Our own errors need no stack trace.
+  // One line in one stream, since container logs merge both streams. An error of netdra needs no stack trace.
   const fail = (error: unknown, message: string): never => {
     if (error instanceof NetdraError || settings.logLevel === 'silent') {
       process.stderr.write(`netdra: ${message}: ${explain(error)}\n`);
@@ -31,8 +31,8 @@ async function runDriver(settings: Settings): Promise<void> {
   let app: App | undefined;
   const end = (signal: string) => {
     logger.info({ signal }, 'stopping');
-    // A signal ends a start at once, as a crash would. The handler is needed: the kernel delivers no unhandled signal to
-    // the first process of a container, and a start may wait for cards and for the API server.
+    // During the start, a signal ends the process at once, like a crash. The handler is needed even then: the kernel delivers
+    // no unhandled signal to the first process of a container, and a start may wait for NICs and the API server.
     if (app === undefined) process.exit(0);
     app[Symbol.asyncDispose]().then(
       () => process.exit(0),

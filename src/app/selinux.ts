@@ -8,7 +8,7 @@ import type { Logger } from '../lib/logger.ts';
 import { errnoName } from '../node/netlink/netns.ts';
 
 /**
- * Label of files that every container may read, whatever its categories. Source: container-selinux, `container.te`:
+ * Label of files that every container may read, whatever the container's categories. Source: container-selinux, `container.te`:
  * `container_file_t`; level `s0` without categories.
  */
 export const containerLabel = 'system_u:object_r:container_file_t:s0';
@@ -16,10 +16,10 @@ export const containerLabel = 'system_u:object_r:container_file_t:s0';
 const enforcePath = '/sys/fs/selinux/enforce';
 
 /**
- * Labels the directories whose files are mounted into containers, before anything is created in them. A failure is only
- * logged: the driver still serves pods that SELinux does not confine.
+ * Labels the directories whose files are mounted into containers. Call it before files are created in them. A failure is only
+ * logged: the driver can still serve pods that SELinux does not confine.
  * @param dataDir the driver's directory below the kubelet's `plugins`
- * @param layoutDirs directories of layouts outside it
+ * @param layoutDirs directories of layouts outside `dataDir`
  */
 export function labelDirectories(dataDir: string, layoutDirs: readonly string[], logger: Logger): void {
   try {
@@ -31,7 +31,7 @@ export function labelDirectories(dataDir: string, layoutDirs: readonly string[],
 
 /**
  * Gives directories and their contents the label of files for containers. Files created later inherit the type from the
- * directory and the level from the driver's process, whose level must therefore be just `s0`. Creates missing directories.
+ * directory and the level from the driver's process, whose level must therefore be exactly `s0`. Creates missing directories.
  * Does nothing if SELinux is off.
  * @throws NetdraError `selinux-label` with the first file that cannot be labelled
  */

@@ -12,7 +12,10 @@ import {
 import type { Settings } from '../instance/settings.ts';
 import type { Logger } from '../lib/logger.ts';
 
-/** Less than the kubelet's timeout of two minutes for runtime requests, so that the kubelet gets the gate's error. */
+/**
+ * Time limit of the gate, in seconds. Less than the kubelet's timeout of two minutes for runtime requests, so that the kubelet
+ * gets the gate's error.
+ */
 const gateTimeoutSeconds = 100;
 const readNodeMs = 10_000;
 
@@ -22,7 +25,7 @@ export async function openStartGate(
   { kube, dataDir, logger }: { kube: KubeClient; dataDir: string; logger: Logger },
 ): Promise<StartGatePort> {
   const { nodeName, startGate, hooklessRuntimeHandlers } = settings;
-  // A restart while the API server is unreachable must not change an earlier choice.
+  // An earlier choice must not change in a restart while the API server is unreachable.
   const isInstalled = existsSync(gateProgramPath(dataDir));
   const handlers =
     startGate === 'file' ? 'unknown' : await readRuntimeHandlers(kube, nodeName, AbortSignal.timeout(readNodeMs));

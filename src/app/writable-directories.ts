@@ -8,13 +8,13 @@ import { errnoCode, NetdraError } from '../lib/errors.ts';
 export interface WritableDirectory {
   flag: string;
   path: string;
-  /** Why the driver needs the directory, if its flag does not show that. */
+  /** Reason why the driver needs the directory, as a clause, if its flag does not show that. */
   purpose?: string;
 }
 
 /**
- * Checks that the driver can write to the directories that it needs, without changing anything. Otherwise the driver would
- * start and then fail claim by claim.
+ * Checks that the driver can write to the directories that it needs, without changing anything. Without this check, the driver
+ * would start and then fail each claim.
  * @throws NetdraError `directory-unwritable`
  */
 export function checkWritableDirectories(directories: readonly WritableDirectory[]): void {
@@ -47,10 +47,10 @@ export function driverDirectories(settings: Settings): WritableDirectory[] {
 }
 
 /**
- * Returns the directories outside the driver's own that metadata layouts need: those of the settings, and those of prepared
- * claims, which have files there even if their layout is no longer in the settings.
+ * Returns the directories outside the driver's own that metadata layouts need: those of the layouts in the settings, and those
+ * of prepared claims, which have files there even if their layout is no longer in the settings.
  * @param dataDir the driver's directory below the kubelet's `plugins`
- * @param records of prepared claims
+ * @param records records of prepared claims
  * @throws MetadataError `metadata-io`; StateError `store-unusable`
  */
 export async function layoutDirectories(
@@ -69,7 +69,7 @@ export async function layoutDirectories(
   });
 }
 
-/** Returns the path itself, or its nearest existing ancestor. A file in the way counts as existing. */
+/** Returns the path itself, or its nearest existing ancestor. A file in the middle of the path counts as existing. */
 function nearestExisting(path: string): string {
   for (let current = path; ; current = dirname(current)) {
     try {

@@ -1,10 +1,13 @@
 import { BlockList, isIPv6, type Socket } from 'node:net';
 
-/** Number of connections that stay open, whatever their age. */
+/** Number of newest connections that stay open, whatever their age. */
 const mostKept = 32;
-/** Minimum lifetime of a connection: time for a request, since the oldest one may be a probe of the kubelet. */
+/** Minimum lifetime of a connection, ms: time for one request, since the oldest connection may be a probe of the kubelet. */
 const graceMs = 1_000;
-/** Limit for connections of any age: more than the kernel queues for one turn of the event loop (511). */
+/**
+ * Number of connections above which even younger ones are closed: more than the kernel queues for one turn of the event loop
+ * (511).
+ */
 const mostOpen = 1_024;
 
 const loopback = new BlockList();
@@ -12,7 +15,7 @@ loopback.addSubnet('127.0.0.0', 8, 'ipv4');
 loopback.addAddress('::1', 'ipv6');
 
 /**
- * Closes the oldest connections when there are too many. Counts connections of the node itself, such as the kubelet's,
+ * Closes the oldest connections when there are too many. Connections from the node itself, such as the kubelet's, are counted
  * separately: any pod can reach the port, and its connections must not make probes fail.
  */
 export class ConnectionLimit implements Disposable {
@@ -69,7 +72,10 @@ class ConnectionPool implements Disposable {
   }
 }
 
-/** Returns whether a connection comes from this machine: both ends have the same address, or it uses the loopback. */
+/**
+ * Returns whether a connection comes from this machine: both ends have the same address, or the other end is a loopback
+ * address.
+ */
 function isOfThisNode({ localAddress, remoteAddress }: Socket): boolean {
   if (remoteAddress === undefined) return false;
   return remoteAddress === localAddress || loopback.check(remoteAddress, isIPv6(remoteAddress) ? 'ipv6' : 'ipv4');

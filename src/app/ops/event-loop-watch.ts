@@ -1,15 +1,19 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import type { Logger } from '../../lib/logger.ts';
 
-/** Shortest stall that counts: every hook of the node waits during a stall. */
+/** Duration of the shortest stall that counts, ms: every hook of the node waits during a stall. */
 const stallMs = 200;
 const everyMs = 1_000;
-/** Sampling interval. A stall is measured too short by up to this. Each sample wakes up the process, also on an idle node. */
+/**
+ * Sampling interval, ms. The measured length of a stall is too short by up to this. Each sample wakes up the process, also on
+ * an idle node.
+ */
 const resolutionMs = 100;
 
 /**
- * Reports stalls of the event loop: the driver answers nothing during a stall, and NRI eventually lets pods proceed.
- * @param onWindow called every second with the longest stall in it, ms; 0: none of at least `stallMs`
+ * Reports stalls of the event loop. During a stall the driver answers nothing, and NRI eventually lets pods start without its
+ * answer.
+ * @param onWindow called every second with the longest stall in it, ms; 0: no stall of at least `stallMs`
  */
 export function watchEventLoop(logger: Logger, onWindow: (stallMs: number) => void): Disposable {
   const delays = monitorEventLoopDelay({ resolution: resolutionMs });

@@ -13,9 +13,9 @@ import type { ProbeAnswer, Readiness } from './readiness.ts';
 import type { SuccessorReport } from './successor-report.ts';
 import type { TlsPair } from './tls-files.ts';
 
-/** Timeout of a request, and of a TLS handshake. */
+/** Timeout of a request, and of a TLS handshake, ms. */
 const requestTimeoutMs = 10_000;
-/** Less than the kubelet's timeout for a probe. */
+/** Time limit for the thread pool to read a file, ms. Less than the kubelet's timeout for a probe. */
 const poolTimeoutMs = 3_000;
 
 const addressHints: Readonly<Record<string, string>> = {
@@ -24,25 +24,29 @@ const addressHints: Readonly<Record<string, string>> = {
 };
 
 interface HttpServerOptions {
-  /** `HOST:PORT`, or `[HOST]:PORT` for IPv6; without HOST all addresses of the machine; port 0: any free port. */
+  /**
+   * Address to listen on: `HOST:PORT`, or `[HOST]:PORT` for IPv6. Without HOST: all addresses of the machine. Port 0: any free
+   * port.
+   */
   address: string;
   metrics: Metrics;
   readiness: Readiness;
-  /** Absent: no TLS. */
+  /** Certificate and key. Absent: no TLS. */
   tls?: TlsPair;
-  /** Answers challenges of other instances; absent: challenges are not answered. */
+  /** Token that answers challenges of other instances. Absent: challenges are not answered. */
   token?: InstanceToken;
   /** Revision of this instance's pod. */
   revision?: string;
-  /** Readiness of an instance that waits for this address. */
+  /** Readiness of another instance that waits for this address. */
   successor?: SuccessorReport;
 }
 
 export type HttpServer = Awaited<ReturnType<typeof serveHttp>>;
 
 /**
- * Serves `/metrics` for Prometheus, as OpenMetrics if the client accepts it, and, for the kubelet's probes, `/healthz` (the process answers and can read files)
- * and `/readyz` (it can serve pods; otherwise 503 with the reasons; with `?revision=`, the instance of that revision can).
+ * Serves `/metrics` for Prometheus, as OpenMetrics if the client accepts it, and two probes for the kubelet: `/healthz` answers
+ * if the process can read files, `/readyz` if the driver can serve pods, and otherwise with 503 and the reasons.
+ * `/readyz?revision=` answers for the instance of that revision.
  * @throws NetdraError `address-invalid`, `address-unavailable`
  */
 export async function serveHttp(options: HttpServerOptions) {
@@ -108,8 +112,8 @@ async function answer(request: IncomingMessage, response: ServerResponse, option
 }
 
 /**
- * Two instances have one revision after `kubectl rollout restart`. The old one then answers with its own readiness while it
- * is ready: the DaemonSet controller would end a pod that is not.
+ * Returns the readiness of the instance of a revision. After `kubectl rollout restart` two instances have the same revision.
+ * The old one then answers with its own readiness while it is ready: otherwise the DaemonSet controller would end its pod.
  */
 async function readinessOf(asked: string | null, options: HttpServerOptions): Promise<ProbeAnswer> {
   const { readiness, revision, successor } = options;
@@ -120,7 +124,7 @@ async function readinessOf(asked: string | null, options: HttpServerOptions): Pr
   return { ready: false, report: 'no instance of this revision has reported its readiness yet\n' };
 }
 
-/** Returns whether the thread pool can read a file: blocked file systems can occupy all of its threads. */
+/** Returns whether the thread pool can read a file. Blocked file systems can occupy all its threads. */
 async function poolAnswers(): Promise<boolean> {
   return await resolvesWithin(systemClock, poolTimeoutMs, stat('/proc/self'));
 }

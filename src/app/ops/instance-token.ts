@@ -6,12 +6,12 @@ import { dirname } from 'node:path';
 import { errnoCode } from '../../lib/errors.ts';
 import { replaceFile } from '../../lib/replace-file.ts';
 
-/** Time limit for the program at an address to identify itself. */
+/** Time limit for another program to identify itself, ms. */
 const answerTimeoutMs = 2_000;
 
 /**
- * A secret that the instances of the driver on a node share, in a file that only root can read. It tells an instance
- * whether the address that it needs is held by another instance, which will release it, or by a foreign program.
+ * A secret that the instances of the driver on a node share, in a file that only root can read. With it, an instance finds out
+ * whether the address that it needs is held by another instance, which will release the address, or by a foreign program.
  */
 export class InstanceToken {
   readonly #token: string;
@@ -20,7 +20,10 @@ export class InstanceToken {
     this.#token = token;
   }
 
-  /** Creates the file if it is missing. @throws the Node.js error of a file that can be neither read nor created */
+  /**
+   * Opens the file of the secret, and creates it if it is missing. @throws the error of Node.js if the file can be neither read
+   * nor created
+   */
   static open(path: string): InstanceToken {
     const secret = randomBytes(32).toString('base64url');
     try {
@@ -40,14 +43,15 @@ export class InstanceToken {
   }
 
   /**
-   * Finds out who holds an address.
-   * @returns `free` if nothing listens there any more, `silent` if it does not answer in time, as an instance on a busy node
+   * Finds out which program holds an address.
+   * @returns `free` if nothing listens there any more; `silent` if the program does not answer in time, which may be an
+   * instance on a busy node
    */
   async whoHas(held: { host?: string; port: number }): Promise<'instance' | 'foreign' | 'free' | 'silent'> {
     const { host = '127.0.0.1', port } = held;
     const nonce = randomBytes(16).toString('hex');
     const request = { host, port, path: `/identity?nonce=${nonce}` };
-    // The other instance may have started before TLS was switched on or off.
+    // The other instance may have started before TLS was turned on or off.
     for (const scheme of ['http', 'https'] as const) {
       try {
         const text = await ask(scheme, request);
@@ -62,7 +66,10 @@ export class InstanceToken {
   }
 }
 
-/** Reads the start of the response. Only the proof in it counts, not the certificate. @throws the error of the connection */
+/**
+ * Reads the start of the response. The proof in it identifies the program, not the certificate. @throws the error of the
+ * connection
+ */
 async function ask(scheme: 'http' | 'https', to: { host: string; port: number; path: string }): Promise<string> {
   const options = { ...to, agent: false, signal: AbortSignal.timeout(answerTimeoutMs) };
   const response = await new Promise<IncomingMessage>((resolve, reject) => {

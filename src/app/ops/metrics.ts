@@ -15,14 +15,14 @@ export interface MetricsOptions {
 /** Numbers by label value. */
 type Counts = Record<string, number>;
 
-/** Buckets in seconds: a hook takes milliseconds, the kubelet gives up after 45 s. */
+/** Buckets for calls, in seconds: a hook takes milliseconds, the kubelet gives up after 45 s. */
 const callBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 45];
-/** Buckets in seconds: containers wait up to 100 s for their devices, then fail and are restarted. */
+/** Buckets for attaching devices, in seconds: containers wait up to 100 s for their devices, then fail and are restarted. */
 const attachBuckets = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 300];
-/** Buckets in seconds: the KEP's objective is a 99th percentile below 10 ms. */
+/** Buckets for writes of metadata, in seconds: the KEP's objective is a 99th percentile below 10 ms. */
 const writeBuckets = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1];
 
-/** Directions as the VF counts them: what the VF received went to the pod. */
+/** Metrics of a VF's traffic, by counter. A packet that the VF received went to its pod. */
 const trafficMetrics: Record<keyof LinkTraffic, [name: string, help: string]> = {
   rxBytes: ['netdra_vf_receive_bytes_total', 'Bytes received by a VF in a pod.'],
   txBytes: ['netdra_vf_transmit_bytes_total', 'Bytes sent by a VF in a pod.'],
@@ -35,24 +35,24 @@ const trafficMetrics: Record<keyof LinkTraffic, [name: string, help: string]> = 
 };
 
 /**
- * The driver's metrics, in the exposition format of Prometheus. Names that begin with `dra_metadata_` are those of
- * KEP-5304; all others are ours. No label of ours has values that an outsider chooses, which bounds the number of series;
- * only the traffic metrics of VFs name pods, whose number is limited.
+ * The driver's metrics, in the exposition format of Prometheus. Names that begin with `dra_metadata_` are those of KEP-5304;
+ * all others are netdra's. No label has values that an outsider chooses, which bounds the number of series. Only the traffic
+ * metrics of VFs name pods, whose number is limited.
  */
 export class Metrics {
-  /** Metrics that the driver's work changes. */
+  /** Metrics that the driver's own work changes. */
   readonly own: ReturnType<typeof createOwnMetrics>;
   readonly #registry = new Registry();
   /** Labels of all metrics. */
   readonly #labels: object;
-  /** Readings of the current scrape; each resolves to the metric's name if it failed. */
+  /** Readings of the current scrape. Each resolves to `undefined`, or to the metric's name if the reading failed. */
   readonly #readings: Promise<string | undefined>[] = [];
 
   constructor({ driver, version, metadataEnabled }: MetricsOptions) {
     const registers = [this.#registry];
     this.#labels = { driver_name: driver };
     this.#registry.setDefaultLabels(this.#labels);
-    // Not `node`: the ServiceMonitor sets this label to the target's node.
+    // Not named `node`: the ServiceMonitor sets the label `node` to the target's node.
     const labelNames = ['version', 'nodejs_version'];
     const buildHelp = 'Version of the driver and of Node.js; always 1.';
     const build = new Gauge({ name: 'netdra_build_info', help: buildHelp, labelNames, registers });
@@ -64,10 +64,10 @@ export class Metrics {
       this.own.connected.set({ peer }, 0);
       this.own.connects.inc({ peer }, 0);
     }
-    // The series are absent without TLS.
+    // Without TLS the series must be absent.
     this.own.certificateExpiry.remove();
     this.own.certificateLifetime.remove();
-    // Starts at 0, so that the first event counts as an increase.
+    // Created with 0, so that the first event counts as an increase.
     for (const result of ['aligned', 'misaligned', 'unknown', 'refused']) this.own.numaContainers.inc({ result }, 0);
     for (const setting of driftSettings.pf) {
       for (const result of driftResults) this.own.drifts.inc({ setting, result }, 0);
@@ -84,7 +84,7 @@ export class Metrics {
 
   /**
    * Returns the page that Prometheus scrapes, and its content type.
-   * @param accept header of the request; with OpenMetrics in it, the page is in that format and has exemplars
+   * @param accept header of the request; if it contains OpenMetrics, the page has that format, and exemplars
    */
   async render(accept = ''): Promise<{ contentType: string; text: string }> {
     const isOpen = accept.includes('application/openmetrics-text');
@@ -92,7 +92,10 @@ export class Metrics {
     return { contentType: registry.contentType, text: await registry.metrics() };
   }
 
-  /** The same metrics. prom-client renames the counters that it renders as OpenMetrics, so these objects inherit from ours. */
+  /**
+   * Returns a registry of the same metrics for OpenMetrics. It holds objects that inherit from the metrics: prom-client renames
+   * counters that it renders in this format.
+   */
   #forOpenMetrics(): Registry<OpenMetricsContentType> {
     const registry = new Registry<OpenMetricsContentType>();
     registry.setContentType(Registry.OPENMETRICS_CONTENT_TYPE);
@@ -103,7 +106,7 @@ export class Metrics {
 
   /** Adds the gauges that are read at each scrape. Call it once, when their sources exist. */
   readFrom(sources: NodeFacts): void {
-    // Counted once per scrape.
+    // Counted once per scrape, for all gauges.
     const counts = shared(async () => sources.deviceCounts());
     this.#read('netdra_devices_offered', 'Devices that are offered to the scheduler.', sources.devicesOffered);
     const problems = "Problems with reading the node's devices in the last scan.";
@@ -150,7 +153,7 @@ export class Metrics {
     );
   }
 
-  /** @param read shared by all metrics of a scrape */
+  /** Adds the traffic counters. @param read called once per scrape, for all these metrics */
   #readTraffic(read: NonNullable<NodeFacts['vfTraffic']>): void {
     const labelNames = ['device', 'namespace', 'pod', 'claim', 'interface'];
     for (const [counter, [name, help]] of Object.entries(trafficMetrics)) {
@@ -169,7 +172,7 @@ export class Metrics {
     this.#readBy('reason', 'netdra_vf_traffic_missing', missing, async () => ({ ...(await read()).missing }));
   }
 
-  /** Process metrics under the names that every Prometheus client uses, as far as dashboards need them. */
+  /** Adds those process metrics that dashboards need, under the names that every Prometheus client uses. */
   #addProcessMetrics(): void {
     this.#read('process_resident_memory_bytes', 'Resident memory in bytes.', () => process.memoryUsage.rss());
     this.#read('nodejs_heap_used_bytes', 'Heap in use in bytes.', () => process.memoryUsage().heapUsed);
@@ -189,8 +192,8 @@ export class Metrics {
   }
 
   /**
-   * Omits a metric that cannot be read from the page and lists its name there: the others are needed most then. The work
-   * that needs the reading reports the reason, so that scrapes do not repeat it.
+   * Wraps a reading: if it fails, its metric is left out of the page and named there, since the other metrics are needed most
+   * then. The reason is not logged here: the driver's work that needs the reading reports it.
    */
   #orNamed<T>(name: string, read: () => T | Promise<T>): () => Promise<T | undefined> {
     return async () => {
@@ -212,7 +215,7 @@ export class Metrics {
       labelNames: ['metric'],
       registers: [this.#registry],
       async collect() {
-        // A scrape starts all readings in one turn before it awaits them.
+        // A scrape starts all readings in one turn of the event loop, before this continues.
         await Promise.resolve();
         const names = await Promise.all(readings.splice(0));
         this.reset();
@@ -239,7 +242,10 @@ export class Metrics {
     );
   }
 
-  /** Adds a gauge with a value for each set of labels that `read` returns at a scrape; sets that it no longer returns vanish. */
+  /**
+   * Adds a gauge with a value for each set of labels that `read` returns at a scrape. A set that is no longer returned
+   * disappears.
+   */
   #readAll(
     name: string,
     help: string,
@@ -263,7 +269,7 @@ function createOwnMetrics(registers: Registry[]) {
     new Gauge({ name, help, labelNames, registers });
   const histogram = <L extends string>(name: string, help: string, buckets: number[], labelNames: L[] = []) =>
     new Histogram({ name, help, buckets, labelNames, registers });
-  // Registered afterwards: for a metric with exemplars, prom-client refuses registries of the older format.
+  // Registered afterwards: prom-client refuses to create a metric with exemplars in a registry of the older format.
   const histogramWithExemplars = <L extends string>(name: string, help: string, buckets: number[], labelNames: L[]) => {
     const metric = new Histogram({ name, help, buckets, labelNames, registers: [], enableExemplars: true });
     for (const registry of registers) registry.registerMetric(metric);

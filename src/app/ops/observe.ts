@@ -9,7 +9,7 @@ import { intercept } from '../../lib/intercept.ts';
 import type { Metrics } from './metrics.ts';
 import type { Operations } from './operations.ts';
 
-/** Returns the label value for an error: its code if it is ours; all other errors share one value. */
+/** Returns the label value for an error: its code if it is an error of netdra; all other errors share one value. */
 function codeOf(error: unknown): string {
   for (let current = error; current instanceof Error; current = current.cause) {
     if (current instanceof NetdraError) return current.code;
@@ -43,7 +43,7 @@ export function observePlugin(plugin: DraPlugin, { own }: Metrics, clock: Clock)
   });
 }
 
-/** Wraps the calls: times and counts writes of metadata. An update that changes nothing is not a write. */
+/** Wraps the calls about metadata: times and counts writes. An update that changes nothing is not a write. */
 export function observeFiles(files: MetadataCalls, { own }: Metrics, clock: Clock): MetadataCalls {
   return intercept(files, async ({ name, next }) => {
     if (name !== 'updateRequestMetadata') return await next();
@@ -63,10 +63,10 @@ export function observeFiles(files: MetadataCalls, { own }: Metrics, clock: Cloc
   });
 }
 
-/** Handlers that no pod waits for. */
+/** Handlers for which no pod waits. */
 const untimed: readonly string[] = ['configure', 'synchronize', 'connected', 'disconnected'];
 
-/** Wraps handlers: times the events that a pod waits for and counts their refusals. */
+/** Wraps handlers: times the events for which a pod waits, and counts refusals. */
 export function observeHandlers(handlers: PluginHandlers, { own }: Metrics, clock: Clock): PluginHandlers {
   const observe = async (hook: string, handle: () => unknown) => {
     const seconds = stopwatch(clock);
@@ -84,14 +84,14 @@ export function observeHandlers(handlers: PluginHandlers, { own }: Metrics, cloc
 }
 
 /**
- * Returns labels that lead from an observation to the log lines and events of its pod. None for a longer UID than an exemplar
- * may have: a static pod's manifest can choose its own. Source: OpenMetrics, Exemplars: 128 characters.
+ * Returns labels that lead from an observation to the log lines and events of its pod. Returns no labels if the UID is longer
+ * than an exemplar allows: the manifest of a static pod can choose any UID. Source: OpenMetrics, Exemplars: 128 characters.
  */
 function exemplarOf(podUid: string): { pod_uid?: string } {
   return podUid.length <= 128 - 'pod_uid'.length ? { pod_uid: podUid } : {};
 }
 
-/** Returns the observer of a node's driver, which feeds metrics and readiness. */
+/** Returns the observer of the driver. It updates metrics and readiness. */
 export function observerOf(ops: Operations, clock: Clock): Omit<NodeObserver, 'reported'> {
   const { metrics } = ops;
   const { own } = metrics;

@@ -12,27 +12,32 @@ import type { SuccessorReport } from './successor-report.ts';
 import { type TlsChange, TlsFiles, type TlsPair } from './tls-files.ts';
 
 export interface OperationsOptions extends MetricsOptions {
-  /** `HOST:PORT` for metrics and probes; absent: nothing is served. */
+  /** Address for metrics and probes, `HOST:PORT`; absent: nothing is served. */
   address?: string;
-  /** Directory with `tls.crt` and `tls.key`, which may change; absent: no TLS. */
+  /** Directory with `tls.crt` and `tls.key`, whose content may change; absent: no TLS. */
   tlsDir?: string;
-  /** Whether the address may be held by the instance that this one replaces, which releases it when it ends. */
+  /**
+   * Whether the address may be held by the instance that this one replaces. That instance releases the address when it ends.
+   */
   waitForAddress?: boolean;
-  /** Tells such an instance from another program that holds the address. */
+  /** Token that distinguishes the replaced instance from another program that holds the address. */
   token?: InstanceToken;
-  /** Name of the revision of the pods that this instance belongs to. */
+  /** Name of the revision of this instance's pod. */
   revision?: string;
-  /** Where an instance that waits for the address reports its readiness. */
+  /** Report to which an instance that waits for the address writes its readiness. */
   successor?: SuccessorReport;
   clock: Clock;
   logger: Logger;
 }
 
-/** Attempts between checks of who holds the address: another program can take it in the moment between two instances. */
+/**
+ * Number of attempts to get the address between checks of its holder: another program can take the address in the moment
+ * between two instances.
+ */
 const attemptsPerCheck = 20;
-/** Attempts to get the address between reports of the readiness to the instance that has it. */
+/** Number of attempts to get the address between readiness reports to the instance that has it. */
 const attemptsPerReport = 8;
-/** The kubelet renews the files of a Secret about once a minute. */
+/** Interval between reads of the certificate, ms. The kubelet renews the files of a Secret about once a minute. */
 const tlsRereadMs = 10_000;
 
 /** Metrics, readiness and stall reports of the running driver. */
@@ -56,7 +61,7 @@ export class Operations implements AsyncDisposable {
     });
   }
 
-  /** @throws NetdraError `address-invalid`, `address-unavailable`, `tls-invalid` */
+  /** Starts serving metrics and probes. @throws NetdraError `address-invalid`, `address-unavailable`, `tls-invalid` */
   static async start(options: OperationsOptions): Promise<Operations> {
     const operations = new Operations(options);
     if (options.address === undefined) return operations;
@@ -89,7 +94,7 @@ export class Operations implements AsyncDisposable {
     logger.info({ address, port: this.#server.port, tls: this.#tls !== undefined }, 'serving metrics and probes');
   }
 
-  /** @throws NetdraError `tls-invalid` if the files are invalid at the start */
+  /** Uses the certificate, and every later one. @throws NetdraError `tls-invalid` if the files are invalid at the start */
   #followTls(files: TlsFiles, { clock, logger }: OperationsOptions): void {
     const use = (change: TlsChange | undefined) => {
       if (change === undefined) return;
@@ -125,7 +130,7 @@ export class Operations implements AsyncDisposable {
     for (let attempt = 0; !signal.aborted; attempt++) {
       if (attempt % attemptsPerReport === 0)
         reported(options, (successor) => successor.write(this.readiness.answer(), options.revision));
-      // Short, since no instance answers probes in between.
+      // A short pause, since no instance answers probes in between.
       await options.clock.sleep(250, signal).catch(() => undefined);
       if (signal.aborted) return;
       try {
@@ -133,13 +138,13 @@ export class Operations implements AsyncDisposable {
       } catch (error) {
         if (!isTaken(error))
           return options.logger.error({ err: error }, `cannot serve metrics and probes: ${explain(error)}`);
-        // Deliberately not caught: the driver must not run while another program answers its probes.
+        // Not caught on purpose: the driver must not run while another program answers its probes.
         if (attempt % attemptsPerCheck === 0 && !signal.aborted) await checkHolder(address, options);
       }
     }
   }
 
-  /** Records whether the driver is registered with the kubelet or the runtime, and if not, why. */
+  /** Records whether the driver is registered with the kubelet, or connected to the runtime. @param failure reason if not */
   setConnected(peer: 'kubelet' | 'nri', failure?: string): void {
     const { connected, connects } = this.metrics.own;
     connected.set({ peer }, Number(failure === undefined));
@@ -147,7 +152,7 @@ export class Operations implements AsyncDisposable {
     this.readiness.set(peer, failure === undefined ? { ok: true } : { ok: false, reason: failure });
   }
 
-  /** Records whether the API server has the wanted slices, and if not, why. */
+  /** Records whether the API server has the wanted slices. @param failure reason if not */
   setPublished(failure?: string): void {
     this.metrics.own.published.set(Number(failure === undefined));
     this.readiness.set('slices', failure === undefined ? { ok: true } : { ok: false, reason: failure });
@@ -162,7 +167,7 @@ export class Operations implements AsyncDisposable {
   }
 }
 
-/** Changes the report to the instance that has the address. The driver works without it, so a failure is logged only. */
+/** Changes the report for the instance that has the address. A failure is only logged: the driver works without the report. */
 function reported({ successor, logger }: OperationsOptions, change: (successor: SuccessorReport) => void): void {
   try {
     if (successor !== undefined) change(successor);
@@ -172,7 +177,7 @@ function reported({ successor, logger }: OperationsOptions, change: (successor: 
   }
 }
 
-/** @throws NetdraError `address-unavailable` if a foreign program has the address */
+/** Checks which program has the address. @throws NetdraError `address-unavailable` if it is a foreign program */
 async function checkHolder(address: string, { token }: OperationsOptions): Promise<void> {
   if (token === undefined || (await token.whoHas(parseAddress(address))) !== 'foreign') return;
   const message = `another program listens on ${address}, where metrics and probes are served`;

@@ -1,4 +1,4 @@
-/** Conditions of readiness, with the reason reported until each is met. */
+/** Conditions of readiness, with the reasons that are reported while a condition is not met. */
 const unmet = {
   kubelet: 'not registered yet; does the kubelet watch the registration directory?',
   nri: 'not connected yet; is NRI enabled in the runtime?',
@@ -11,7 +11,7 @@ export type ConditionState = { ok: true } | { ok: false; reason: string };
 /** Answer to a probe of readiness. */
 export interface ProbeAnswer {
   ready: boolean;
-  /** Lines for people. */
+  /** Text for people, one line for each condition. */
   report: string;
 }
 
@@ -25,7 +25,10 @@ export class Readiness {
     this.#states.set(condition, state);
   }
 
-  /** Report: one line for each condition, `[+]nri ok` or `[-]nri failed: reason`, like the API server's own health pages. */
+  /**
+   * Returns the readiness, and a report with one line for each condition, such as `[+]nri ok` or `[-]nri failed: reason`, as in
+   * the API server's own health pages.
+   */
   answer(): ProbeAnswer {
     const lines = [...this.#states].map(([name, state]) =>
       state.ok ? `[+]${name} ok` : `[-]${name} failed: ${state.reason}`,

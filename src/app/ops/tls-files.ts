@@ -4,14 +4,14 @@ import { join } from 'node:path';
 import { createSecureContext } from 'node:tls';
 import { errnoCode, NetdraError } from '../../lib/errors.ts';
 
-/** A certificate with its chain, and its private key. PEM. */
+/** A certificate with its chain, and its private key, as PEM. */
 export interface TlsPair {
   cert: string;
   key: string;
 }
 
 export interface TlsChange extends TlsPair {
-  /** Validity of the leaf certificate, the first one in the file. */
+  /** Validity of the leaf certificate, which is the first certificate in the file. */
   notBefore: Date;
   notAfter: Date;
 }
@@ -29,7 +29,7 @@ export class TlsFiles {
   }
 
   /**
-   * Reads the files, synchronously: they are small.
+   * Reads the files, synchronously, since they are small.
    * @returns the certificate to serve from now on; `undefined` if nothing changed
    * @throws NetdraError `tls-invalid` with the file and its fault
    */
@@ -41,7 +41,7 @@ export class TlsFiles {
     if (!certificate.checkPrivateKey(key)) {
       throw this.#invalid('key', 'is not the private key of the certificate next to it');
     }
-    // Anything else that OpenSSL rejects, such as a broken chain or a key that is too small.
+    // Finds all other faults for which OpenSSL rejects a certificate, such as a broken chain or a key that is too small.
     this.#parse('cert', 'certificate that OpenSSL accepts', () => createSecureContext(pair));
     this.#pair = pair;
     const [notBefore, notAfter] = [new Date(certificate.validFrom), new Date(certificate.validTo)];
