@@ -1,20 +1,23 @@
 import { bothOf, fieldsOf, listOf } from './multus/contract.ts';
 
-/** Configuration of a DeviceClass in values of the chart. */
+/** A configuration of a DeviceClass in values of the chart. */
 export interface ValuesClass {
-  /** Name of the class; absent for a class of the chart, of which the values have only a part. */
+  /** Name of the class; absent for a class that the chart itself defines, since the values have only its `vf`. */
   name?: string;
   /** Fields of a VFConfig, to which the chart adds `apiVersion` and `kind`. */
   config: Record<string, unknown>;
-  /** CEL of the selectors that the values have. */
+  /** CEL of the selectors in the values; empty if there are none. */
   selectors: string;
-  /** Any YAML value. */
+  /** Extended resource name: any YAML value, unchecked. */
   extendedResourceName?: unknown;
   /** Path of `config` in the values. */
   path: PropertyKey[];
 }
 
-/** Returns the configurations of classes in values of the chart: those in `deviceClasses.more`, and `vf` of the chart's own. */
+/**
+ * Returns the configurations of DeviceClasses in values of the chart: of the classes in `deviceClasses.more`, and `vf` of the
+ * chart's own classes.
+ */
 export function classesInValues({ deviceClasses }: Record<string, unknown>): ValuesClass[] {
   const { more, ...own } = fieldsOf(deviceClasses);
   const added = (Array.isArray(more) ? more : []).flatMap((each, index): ValuesClass[] => {

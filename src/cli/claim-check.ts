@@ -16,37 +16,37 @@ import type { ConfigEntry, FileClass } from './class-check.ts';
 import { bothOf, fieldsOf, listOf } from './multus/contract.ts';
 import { selectedKind } from './selected-kind.ts';
 
-/** A claim of a file, or the claims of a template, whose configurations are valid by themselves. */
+/** A claim in a file, or the claims of a template. Its configurations are valid by themselves. */
 export interface FileClaim {
   name: string;
-  /** Absent: the program that creates the claim chooses it. */
+  /** Namespace of the claim. Absent: the program that creates the claim chooses it. */
   namespace: string | undefined;
   /** `spec.devices` of the claim. */
   devices: Record<string, unknown>;
   configs: ConfigEntry[];
-  /** Whether a pod's template made the claim, or will. */
+  /** Whether the claim is created from a pod's template. */
   isFromTemplate: boolean;
 }
 
 export interface ClaimCheckOptions {
   driver: string;
-  /** `--open-claim-fields` of the driver. */
+  /** Fields in the driver's `--open-claim-fields`. */
   open: readonly ClosedField[];
-  /** By name. */
+  /** DeviceClasses in the files, by name. */
   classes: ReadonlyMap<string, FileClass>;
 }
 
 export interface ClaimFindings {
   /** Reasons for which the driver refuses the claim; paths begin below `spec.devices`. */
   faults: SchemaFault[];
-  /** What files cannot decide. */
+  /** Questions that files cannot answer. */
   notes: { path: PropertyKey[]; message: string }[];
 }
 
 /**
- * Checks a claim against its classes as the driver does at prepare, without what only the node or the labels of the
- * namespace decide. Checks the first alternatives of all `firstAvailable` together, then the second ones, and so on: what
- * the driver refuses in some of these allocations only is a note, since the scheduler may choose others.
+ * Checks a claim against its DeviceClasses as the driver does at prepare. Leaves out checks that need the node or the labels of
+ * the namespace. Checks the first alternatives of all `firstAvailable` together, then the second ones, and so on. If the driver
+ * would refuse only some of these allocations, the result is a note, since the scheduler may choose another one.
  */
 export async function checkFileClaim(claim: FileClaim, options: ClaimCheckOptions): Promise<ClaimFindings> {
   const requests = requestsOf(claim.devices);
@@ -70,11 +70,11 @@ export async function checkFileClaim(claim: FileClaim, options: ClaimCheckOption
 }
 
 interface AllocationFindings extends ClaimFindings {
-  /** Why the devices of all requests cannot be in one pod. */
+  /** Reason why the devices of all requests cannot be in one pod. */
   together?: SchemaFault;
 }
 
-/** Checks a claim as if these requests had been allocated devices. */
+/** Checks a claim as if devices had been allocated for the given requests. */
 class AllocationCheck {
   readonly #file: FileClaim;
   readonly #options: ClaimCheckOptions;
@@ -110,7 +110,7 @@ class AllocationCheck {
     }
     if (faults.length > 0) return this.#findings;
     const together = await faultOf('requests', ['requests'], () => {
-      // A device of an unknown class may be a member, too.
+      // A device of an unknown class could be a member of the bond.
       if (unknown.length === 0) checkBonds(this.#claim, devices);
       checkPodInterfaces(this.#claim, devices, []);
       checkKeys(this.#claim, devices);
@@ -118,7 +118,7 @@ class AllocationCheck {
     return { ...this.#findings, ...defined({ together }) };
   }
 
-  /** Returns whether a request may be for devices of the driver: classes of other drivers do not mention it. */
+  /** Returns whether a request may be for devices of the driver. A class of another driver does not mention the driver. */
   #isOurs({ name, className }: FileRequest): boolean {
     const requests = this.#file.configs.map((each) => each.requests ?? []);
     if (requests.some((names) => names.includes(name) || names.includes(baseRequest(name)))) return true;
@@ -162,11 +162,14 @@ class AllocationCheck {
     return resolveVfConfig(driver, this.#claim, request, { open, nodeNetworks: [] });
   }
 
-  /** Returns the devices of a request, each of another PF; of all devices of a node, as few as may be. */
+  /**
+   * Returns simulated devices for a request, each of another PF. If the request is for all devices of a node, returns the
+   * smallest possible number.
+   */
   #devicesOf({ name: request, className, selectors, count, path }: FileRequest, config: VfConfig): StoredDevice[] {
     const subject = claimName(this.#claim.identity);
     const ofClass = this.#options.classes.get(className)?.selectors ?? '';
-    // One that may be either is taken for what may have more settings.
+    // A device that may be of either kind is taken as a whole NIC, which may have more settings.
     const kind = selectedKind(bothOf(ofClass, selectors)) ?? 'nic';
     if (count === 'all') {
       try {
@@ -188,12 +191,12 @@ class AllocationCheck {
   }
 }
 
-/** @param metadata of a claim @returns whether a pod is its owner, as it is of claims from templates */
+/** Returns whether a pod owns a claim, as with claims from templates. @param metadata metadata of the claim */
 export function isOwnedByPod(metadata: unknown): boolean {
   return listOf(fieldsOf(metadata).ownerReferences).some((owner) => fieldsOf(owner).kind === 'Pod');
 }
 
-/** Runs a check. @returns why it refuses the claim */
+/** Runs a check. @returns the reason for which the driver refuses the claim, if any */
 async function faultOf(
   field: string,
   path: PropertyKey[],

@@ -3,21 +3,24 @@ import { fieldsOf, selectorsOf } from './multus/contract.ts';
 
 /** A request of a claim, or an alternative of its `firstAvailable`. */
 export interface FileRequest {
-  /** Full reference: `vf`, `vf/fast`. */
+  /** Full reference to the request: `vf`, `vf/fast`. */
   name: string;
   className: string;
-  /** Number of devices; `all`: as many as the node has, with `allocationMode: All`. */
+  /** Number of devices; `all` for all devices of the node, with `allocationMode: All`. */
   count: number | 'all';
-  /** CEL of its own selectors. */
+  /** CEL of the request's own selectors. */
   selectors: string;
-  /** Path below `spec.devices`. */
+  /** Path of the request below `spec.devices`. */
   path: PropertyKey[];
 }
 
 /** Maximum number of devices of an allocation. Source: resource.k8s.io/v1 `AllocationResultsMaxSize`. */
 const mostDevices = 32;
 
-/** Returns the requests of a claim's `spec.devices` as in resource.k8s.io/v1: versions before v1beta2 have no `exactly`. */
+/**
+ * Returns the requests of a claim's `spec.devices` in the form of resource.k8s.io/v1. Adds `exactly`, which v1beta1 does not
+ * have.
+ */
 export function requestFields({ requests }: Record<string, unknown>): Record<string, unknown>[] {
   return (Array.isArray(requests) ? requests : []).map((request) => {
     const { name, firstAvailable, exactly = request } = fieldsOf(request);
@@ -25,7 +28,10 @@ export function requestFields({ requests }: Record<string, unknown>): Record<str
   });
 }
 
-/** Returns the alternatives of each request that has a class, without requests that only monitor devices. */
+/**
+ * Returns the alternatives of each request that names a class. Leaves out requests with admin access, which only monitor
+ * devices.
+ */
 export function requestsOf(devices: Record<string, unknown>): FileRequest[][] {
   return requestFields(devices).map(({ name, firstAvailable, exactly }, index) => {
     const path = ['requests', index];
@@ -36,7 +42,7 @@ export function requestsOf(devices: Record<string, unknown>): FileRequest[][] {
   });
 }
 
-/** Finds names of requests in configurations and constraints that the API server refuses, since the claim has no such request. */
+/** Finds references in configurations and constraints to requests that the claim does not have. The API server refuses them. */
 export function findUnknownRequests(devices: Record<string, unknown>): SchemaFault[] {
   const known = requestFields(devices).flatMap(({ name, firstAvailable }) => {
     const alternatives = Array.isArray(firstAvailable) ? firstAvailable : [];

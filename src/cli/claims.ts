@@ -15,13 +15,13 @@ import { formatTable, type Terminal } from './terminal.ts';
 
 /** Current place of a claim's device. */
 export type DevicePlace =
-  /** In the host's network namespace: not yet in its pod, or already returned. */
+  /** In the host's network namespace: the device is not yet in its pod, or was already returned. */
   | { in: 'host'; interfaceName: string }
   /** In the network namespace of the pod's sandbox. */
   | { in: 'pod'; interfaceName: string; netnsPath: string; sandboxId: string; pod: string }
-  /** Without an interface: a program uses it through vfio. `pod` is set if its sandbox exists. */
+  /** Without an interface, since a program uses the device through vfio. `pod` is set if the pod's sandbox exists. */
   | { in: 'user-space'; sandboxId?: string; pod?: string }
-  /** In none of these places. */
+  /** Not found in any of these places. */
   | { in: 'nowhere'; reason: string };
 
 export interface ClaimView {
@@ -34,26 +34,26 @@ export interface ClaimView {
 }
 
 export interface DeviceView {
-  /** Full reference of the claim's request. */
+  /** Full reference to the claim's request. */
   request: string;
   device: string;
   pciAddress: string;
   place: DevicePlace;
   ips: string[];
   hardwareAddress: string | undefined;
-  /** Generation of the request's metadata; 0: not yet written; absent: there is no record of it. */
+  /** Generation of the request's metadata; 0: not written yet; absent: the claim has no record. */
   generation: number | undefined;
 }
 
 export interface ClaimsOptions {
   claims: readonly StoredClaim[];
-  /** Connection into the host's network namespace. */
+  /** Finder of interfaces in the host's network namespace. */
   host: LinkFinder;
   /** Reads the state of a claim's metadata. */
   inspect(claim: { namespace: string; name: string }): Promise<InspectedClaim | undefined>;
 }
 
-/** Returns the prepared claims with the actual places of their devices. */
+/** Returns the prepared claims, with the places where their devices are now. */
 export async function viewClaims({ claims, host, inspect }: ClaimsOptions): Promise<ClaimView[]> {
   const hostLinks = await host.links();
   return await Promise.all(
@@ -81,7 +81,7 @@ async function findPlace(device: StoredDevice, hostLinks: Link[]): Promise<Devic
   const { sandboxId, netnsPath, podNamespace, podName } = attachment ?? {};
   const pod = `${podNamespace}/${podName}`;
   if (isUserSpace(device)) return { in: 'user-space', ...(sandboxId === undefined ? {} : { sandboxId, pod }) };
-  // Only a simulated VF has an alias by which it can be found.
+  // Only simulated VFs have an alias by which they can be found.
   const find = (links: Link[]) =>
     findVf(links, { pciAddress }) ?? findVf(links, { alias: formatSimulatedAlias(pciAddress) });
   let problem = `its interface is not ${netnsPath === undefined ? 'on the host' : `in ${netnsPath} or on the host`}`;

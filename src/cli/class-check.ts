@@ -11,28 +11,28 @@ import { selectedKind } from './selected-kind.ts';
 /** One configuration of a class or a claim. */
 export type ConfigEntry = Omit<AllocatedConfiguration, 'source'>;
 
-/** A DeviceClass of a file, whose configurations are valid by themselves. */
+/** A DeviceClass in a file. Its configurations are valid by themselves. */
 export interface FileClass {
-  /** The driver's configurations. */
+  /** Configurations of the class for the driver. */
   configs: ConfigEntry[];
   /** Whether the class has a configuration for the driver, or a selector that mentions it. */
   isOurs: boolean;
-  /** CEL of its selectors; empty: none is known. */
+  /** CEL of the class's selectors; empty if no selector is known. */
   selectors: string;
-  /** Pods that request this get claims without a configuration. Any YAML value. */
+  /** Extended resource name: any YAML value, unchecked. Pods that request it get claims without a configuration. */
   extendedResourceName?: unknown;
 }
 
 export interface ClassFindings {
-  /** Reasons for which the driver refuses each claim of the class, or each claim for its extended resource. */
+  /** Reasons for which the driver refuses all claims of the class, or all claims for its extended resource. */
   faults: string[];
   /** Fields that each claim has to set. */
   needed: string[];
 }
 
 /**
- * Checks a class as the driver checks a claim of it at prepare, except for what the claim can change: settings are final
- * unless they are `overridable`, or the class does not set them and the driver opens them.
+ * Checks a class as the driver checks its claims at prepare, except for settings that a claim can change: `overridable` ones,
+ * and those that the class does not set and the driver opens to claims.
  */
 export function checkFileClass(file: FileClass, openClaimFields: readonly ClosedField[]): ClassFindings {
   const settings = file.configs.map(({ opaque }) => opaque?.parameters as ClassConfig);
@@ -58,7 +58,7 @@ export function checkFileClass(file: FileClass, openClaimFields: readonly Closed
   };
 }
 
-/** Finds what claims that can set only the open fields cannot resolve. */
+/** Finds problems that a claim cannot solve, since it can set only the open fields. */
 function finalProblems(config: VfConfig, { selectors }: FileClass, open: ReadonlySet<ClaimField>): string[] {
   const isOfVfs = config.keepHostConfig === true && !open.has('keepHostConfig') && selectedKind(selectors) === 'vf';
   return [
@@ -83,7 +83,7 @@ function cniProblems(config: VfConfig, field: 'cni' | 'ipam'): string[] {
   }
 }
 
-/** Only the claim of a StatefulSet's pod, from a template, has addresses of a pool without a key. */
+/** Finds the fault of an address pool without a key, which serves only claims from templates, for pods of a StatefulSet. */
 function keyProblems({ addressPool }: VfConfig): string[] {
   if (addressPool === undefined || addressPool.key !== undefined) return [];
   return ['addressPool.key: is needed, since these claims are not from a template: leave extendedResourceName out'];

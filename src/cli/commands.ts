@@ -12,7 +12,7 @@ import { formatFindings } from './finding.ts';
 import { type OutputOptions, outputOption, problemsOnlyOption, runTool, writeOutput } from './run-tool.ts';
 import { openTerminal, type Terminal } from './terminal.ts';
 
-// Commands import their code when they run, since the driver loads all imports above.
+// Commands import their code when they run: the driver's process loads all imports above.
 
 /** Options of a tool: the output format, and flags of `netdra run` with the driver's values as defaults. */
 type ToolOptions<Name extends FlagName> = OutputOptions & Pick<Settings, Name> & { instance?: InstanceFacts };
@@ -24,7 +24,7 @@ type ValidateCommandOptions = Pick<Settings, 'driverName' | 'openClaimFields'> &
 
 const criSockets = ['/run/containerd/containerd.sock', '/run/crio/crio.sock'];
 
-/** `netdra doctor`: diagnoses this node. Exit code 1 if anything keeps the driver from working. */
+/** Returns `netdra doctor`, which diagnoses this node. Its exit code is 1 if anything keeps the driver from working. */
 export function doctorCommand(): Command {
   const command = toolCommand(
     'doctor',
@@ -84,7 +84,7 @@ export function doctorCommand(): Command {
     .option('--netns-dir <path>', "where the runtime mounts pods' network namespaces", '/var/run/netns');
 }
 
-/** `netdra inventory`: lists the offered devices, and why others are not offered. */
+/** Returns `netdra inventory`, which lists the offered devices, and the reasons why others are not offered. */
 export function inventoryCommand(): Command {
   return toolCommand(
     'inventory',
@@ -97,7 +97,7 @@ export function inventoryCommand(): Command {
       const { RtnlConnection } = await import('../node/netlink/index.ts');
       const dirs = driverDirs(options);
       const { driverName: driver, inventoryPolicy: policyPath, simulate, instance } = options;
-      // The running driver cannot say what another policy would offer.
+      // The running driver cannot tell which devices another policy would offer.
       const { askDriver } = await import('../instance/tool-socket.ts');
       const answer = policyPath === undefined ? await askDriver(dirs.dataDir, 'inventory') : undefined;
       if (answer !== undefined) return await writeOutput(options, JSON.parse(answer), formatInventory);
@@ -117,7 +117,7 @@ export function inventoryCommand(): Command {
   );
 }
 
-/** `netdra claims`: lists prepared claims and where their devices are. */
+/** Returns `netdra claims`, which lists prepared claims and where their devices are. */
 export function claimsCommand(): Command {
   return toolCommand(
     'claims',
@@ -140,7 +140,7 @@ export function claimsCommand(): Command {
   );
 }
 
-/** `netdra metadata`: shows the metadata that containers get. Exit code 1 if anything is wrong with it. */
+/** Returns `netdra metadata`, which shows the metadata that containers get. Its exit code is 1 if the metadata has a fault. */
 export function metadataCommand(): Command {
   return toolCommand(
     'metadata',
@@ -173,7 +173,7 @@ export function metadataCommand(): Command {
   );
 }
 
-/** `netdra log`: the latest log lines of the running driver. */
+/** Returns `netdra log`, which prints the latest log lines of the running driver. */
 export function logCommand(): Command {
   const command = new Command('log').description("print the last megabyte of the running driver's log, at level debug");
   const flags = ['driverName', 'kubeletPluginsDir'] as const;
@@ -191,7 +191,7 @@ export function logCommand(): Command {
   );
 }
 
-/** `netdra seccomp`: the driver's seccomp profile, for the node. */
+/** Returns `netdra seccomp`, which prints or installs the driver's seccomp profile. */
 export function seccompCommand(): Command {
   return new Command('seccomp')
     .description("print the driver's seccomp profile, or install it where the kubelet looks for profiles")
@@ -209,7 +209,10 @@ export function seccompCommand(): Command {
     );
 }
 
-/** `netdra validate`: checks files without node and cluster. Exit code 1 for a fault, or if there was nothing to check. */
+/**
+ * Returns `netdra validate`, which checks files without node and cluster. Its exit code is 1 for a fault, or if there was
+ * nothing to check.
+ */
 export function validateCommand(): Command {
   return new Command('validate')
     .description(
@@ -239,7 +242,10 @@ export function validateCommand(): Command {
     );
 }
 
-/** `netdra convert`: converts objects of other SR-IOV stacks. Prints nothing and exits with 1 if anything was not converted. */
+/**
+ * Returns `netdra convert`, which converts objects of other SR-IOV stacks. If anything was not converted, prints nothing and
+ * exits with 1, unless `--allow-partial` is given.
+ */
 export function convertCommand(): Command {
   return new Command('convert')
     .description(
@@ -267,7 +273,7 @@ export function convertCommand(): Command {
     );
 }
 
-/** `netdra completion`: prints the script for a shell; with words, their completions. */
+/** Returns `netdra completion`, which prints the script for a shell or, with words, their completions. */
 export function completionCommand(...shells: Shell[]): Command {
   const command: Command = new Command('completion')
     .description('print the completion script of a shell, or completions for the given words')
@@ -286,7 +292,7 @@ export function completionCommand(...shells: Shell[]): Command {
 
 /**
  * Creates a read-only command with some of the flags of `netdra run`.
- * @param run gets the command's arguments after its options
+ * @param run runs the command with its options and arguments
  */
 function toolCommand<Name extends FlagName>(
   name: string,
@@ -303,8 +309,8 @@ function toolCommand<Name extends FlagName>(
 }
 
 /**
- * Returns a command's options. A flag given neither on the command line nor in the environment has the value that the
- * driver of this node uses.
+ * Returns a command's options. For a flag that is given neither on the command line nor in the environment, takes the value
+ * that the driver of this node uses.
  */
 async function withInstance<Name extends FlagName>(command: Command): Promise<ToolOptions<Name>> {
   const { readInstance, settingsHere } = await import('../instance/instance-file.ts');

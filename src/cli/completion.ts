@@ -5,13 +5,13 @@ export type Shell = (typeof shells)[number];
 
 export interface Completions {
   found: { value: string; description: string }[];
-  /** Whether a file name may follow, too. */
+  /** Whether a file name is possible, too. */
   isFile: boolean;
 }
 
 /**
  * Returns the completions of the last word.
- * @param words those after the program's name; bash splits `--name=value` at the `=`
+ * @param words words after the program's name; bash splits `--name=value` at the `=`
  */
 export function completionsOf(program: Command, words: readonly string[]): Completions {
   const typed = [...words];
@@ -59,13 +59,13 @@ function optionsOf(command: Command): Completions['found'] {
 }
 
 function startingWith(text: string, all: Completions['found']): Completions['found'] {
-  // An empty word asks for commands and arguments; options are shown once a dash is typed.
+  // For an empty word, returns commands and arguments only; options follow after a typed dash.
   return all.filter(({ value }) => value.startsWith(text) && (text !== '' || !value.startsWith('-')));
 }
 
 /**
- * Formats each completion as a line, its description after a tab; the last line says whether file names may follow (`:0`)
- * or not (`:4`).
+ * Formats each completion as a line, with its description after a tab. The last line says whether file names are possible
+ * (`:0`) or not (`:4`).
  * Source: cobra's `__complete`, which kubectl expects of a plugin's `kubectl_complete-` program.
  */
 export function formatCompletions({ found, isFile }: Completions): string {
@@ -73,7 +73,7 @@ export function formatCompletions({ found, isFile }: Completions): string {
   return [...lines, isFile ? ':0' : ':4'].map((line) => `${line}\n`).join('');
 }
 
-/** Scripts by shell: what the shell runs at its start, or the program `kubectl_complete-netdra`. */
+/** Scripts by shell: code for the shell's start-up file; for `kubectl`, the program `kubectl_complete-netdra`. */
 export const completionScripts: Record<Shell, string> = {
   bash: `_netdra() {
   local lines IFS=$'\\n'

@@ -5,16 +5,16 @@ import { defined } from '../lib/defined.ts';
 import { NetdraError } from '../lib/errors.ts';
 import { loadProto } from '../lib/proto.ts';
 
-/** What a container runtime reports about itself over CRI. */
+/** Data that a container runtime reports about itself over CRI. */
 export interface CriRuntime {
-  /** `containerd`, `cri-o` */
+  /** Name of the runtime: `containerd`, `cri-o`. */
   name: string;
-  /** `2.1.9`, `1.7.24~ds1` */
+  /** Version of the runtime: `2.1.9`, `1.7.24~ds1`. */
   version: string;
   cdi: CdiConfig;
 }
 
-/** How the runtime treats CDI; members that it does not report are absent. */
+/** The runtime's settings for CDI; members that it does not report are absent. */
 export interface CdiConfig {
   enabled?: boolean;
   specDirs?: string[];
@@ -23,7 +23,8 @@ export interface CdiConfig {
 type Unary = MethodDefinition<object, object>;
 
 /**
- * @param socketPath the one that the kubelet uses, such as `/run/containerd/containerd.sock`
+ * Asks the runtime for its version and settings.
+ * @param socketPath socket that the kubelet uses, such as `/run/containerd/containerd.sock`
  * @throws NetdraError `cri-unavailable`
  */
 export async function readCriRuntime(socketPath: string, timeoutMs = 5_000): Promise<CriRuntime> {
@@ -51,7 +52,10 @@ export async function readCriRuntime(socketPath: string, timeoutMs = 5_000): Pro
   }
 }
 
-/** @param config JSON of containerd or TOML of CRI-O. CRI-O, and containerd since 2.4, cannot switch CDI off */
+/**
+ * Parses the runtime's settings for CDI. @param config JSON of containerd or TOML of CRI-O. CRI-O, and containerd since 2.4,
+ * cannot turn CDI off
+ */
 export function parseCdiConfig(runtime: string, config: string): CdiConfig {
   if (runtime !== 'containerd') {
     const [, list] = /^\s*cdi_spec_dirs\s*=\s*\[([^\]]*)\]/m.exec(config) ?? [];

@@ -21,21 +21,21 @@ export interface DoctorOptions extends RuntimeCheck, DirectoriesCheck, DriverPer
   procDir: string;
   sysDir: string;
   procSysDir: string;
-  /** Where the runtime mounts the network namespaces of pods. */
+  /** Directory in which the runtime mounts the network namespaces of pods. */
   netnsDir: string;
   /** Directories of CNI plugins. */
   cniBinDirs: readonly string[];
   /** Whether the driver runs with `--simulate`. */
   simulated: boolean;
-  /** @returns PCI addresses of the devices of claims; @throws StateError `store-unusable` */
+  /** Returns the PCI addresses of claims' devices. @throws StateError `store-unusable` */
   claimed(): ReadonlySet<string>;
-  /** The kubelet's record of its device plugins. */
+  /** Path of the kubelet's record of its device plugins. */
   checkpoint: string;
-  /** @returns `undefined` if there is no configuration for the API server; @throws NetdraError */
+  /** Opens a client; returns `undefined` if there is no configuration for the API server. @throws NetdraError */
   openKube(): Promise<KubeClient | undefined>;
 }
 
-/** Checks everything on the node that the driver depends on. Read-only; never rejects. */
+/** Checks all parts of the node on which the driver depends. Read-only; never rejects. */
 export async function runDoctor(options: DoctorOptions): Promise<Finding[]> {
   const { procDir, sysDir, simulated } = options;
   const cards = await readCards(new Sysfs(sysDir)).catch((error): Cards => ({ pfs: [], vfs: [], problems: [error] }));

@@ -3,7 +3,7 @@ import { access, readdir, readFile, realpath } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { errnoCode } from '../lib/errors.ts';
 
-/** A file's text without surrounding blanks; `undefined` if it cannot be read. */
+/** Returns a file's text without surrounding white space; `undefined` if the file cannot be read. */
 export async function readText(path: string): Promise<string | undefined> {
   return await readFile(path, 'utf8').then(
     (text) => text.trim(),
@@ -11,7 +11,7 @@ export async function readText(path: string): Promise<string | undefined> {
   );
 }
 
-/** Names in a directory, sorted; none if it cannot be read. */
+/** Returns the names in a directory, sorted; none if the directory cannot be read. */
 export async function listNames(path: string): Promise<string[]> {
   return await readdir(path).then(
     (names) => names.sort(),

@@ -4,12 +4,12 @@ type FindingLevel = 'ok' | 'warning' | 'problem';
 
 /** Result of a check. */
 export interface Verdict {
-  /** Name of the check, if it differs from the one in the list of checks. */
+  /** Name of the check, if it differs from the name in the list of checks. */
   check?: string;
   /** `problem`: netdra does not work on this node. `warning`: a part does not work, or its state is unknown. */
   level: FindingLevel;
   message: string;
-  /** What to do, as a clause; absent if there is nothing to do. */
+  /** Remedy, as a clause; absent if none is needed. */
   fix?: string;
 }
 

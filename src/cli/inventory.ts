@@ -20,26 +20,26 @@ export interface InventoryToolOptions {
   devicePlugins?: InventoryOptions['devicePlugins'];
   /** Root of sysfs. */
   sysfsRoot: string;
-  /** The driver's state directory, to list simulated VFs; absent: lists real VFs. */
+  /** The driver's state directory, for simulated VFs. Absent: real VFs are listed. */
   simulatedIn?: string;
-  /** File with a policy; absent: the policy in force. */
+  /** Path of a policy's file. Absent: the policy in force. */
   policyPath?: string;
   /** Prepared claims from the driver's store. */
   claims: readonly StoredClaim[];
   unrestored: readonly UnrestoredVf[];
-  /** The driver's other stored facts; absent: the driver has not run here. */
+  /** The driver's other stored facts. Absent: the driver has not run here. */
   state?: DeviceState;
 }
 
 /**
- * Scans the devices as the driver does, without changing anything. Used when no driver runs, and for another policy:
- * the running driver cannot say what that would offer.
+ * Scans the devices as the driver does, without changing anything. Used if no driver runs, and for another policy, whose effect
+ * the running driver cannot tell.
  * @throws NetdraError `policy-invalid`; SriovError, NetlinkError
  */
 export async function takeInventory(options: InventoryToolOptions): Promise<InventoryView> {
   const { driver, connection, sysfsRoot, simulatedIn, policyPath, claims, unrestored, state } = options;
   const held = heldDevices(claims);
-  // Read before the devices, so that a policy can be checked on a machine without any.
+  // The policy is read before the devices, so that it can be checked on a machine without devices.
   const inForce = policyPath === undefined ? (state?.policy ?? {}) : await readPolicy(policyPath);
   const policy = () => inForce;
   const conditions = new DeviceConditions(
@@ -113,7 +113,7 @@ function toRow({ name, attributes, interfaceName, claim }: OfferedDevice): strin
   return [name, text('kind'), pf, vf, text('driver'), interfaceName ?? '', ...others, claim ?? ''];
 }
 
-/** Merged, since many devices share their PF's condition. */
+/** Formats conditions. Many devices share their PF's condition, so equal lines are merged. */
 function formatConditions(terminal: Terminal, devices: readonly OfferedDevice[]): string[] {
   const all = devices.flatMap(({ name, taints = [], conditions = [] }) =>
     conditions.map(({ condition, message }) => {

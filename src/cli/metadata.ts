@@ -22,7 +22,7 @@ export interface FileView {
   problem?: string;
 }
 
-/** Reads and checks a file with objects of metadata.resource.k8s.io of any version. Never rejects. */
+/** Reads and checks a file with objects of metadata.resource.k8s.io, in any version. Never rejects. */
 export async function viewFile(path: string): Promise<FileView> {
   let document: DecodedMetadata;
   try {
@@ -39,14 +39,14 @@ export async function viewFile(path: string): Promise<FileView> {
   }
 }
 
-/** The files of a prepared claim. `documents` are those of layouts that hold whole documents: `v1` and `kep`. */
+/** The files of a prepared claim. `documents` are the contents of the layouts with whole documents, `v1` and `kep`. */
 export interface ClaimFilesView extends InspectedClaim {
   documents: FileView[];
 }
 
 /**
  * Finds a prepared claim by its name.
- * @returns `namespace/name`
+ * @returns `namespace/name` of the claim
  * @throws NetdraError `claim-not-prepared`, `claim-ambiguous`
  */
 export function findClaim(claims: readonly { identity: ClaimIdentity }[], name: string): string {
@@ -65,7 +65,10 @@ export function findClaim(claims: readonly { identity: ClaimIdentity }[], name: 
 
 const preparedHint = 'run netdra claims to list the prepared claims; pass namespace/name, or the path of a file';
 
-/** @throws NetdraError `claim-not-prepared`; MetadataError */
+/**
+ * Compares the files of a claim with its record, and reads their documents. @throws NetdraError `claim-not-prepared`;
+ * MetadataError
+ */
 export async function viewClaimFiles(
   driver: string,
   dirs: HostDirs,

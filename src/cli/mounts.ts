@@ -6,12 +6,12 @@ export interface Mount {
   path: string;
   /** Mount options such as `rw`, `noexec`. */
   options: string[];
-  /** Propagation, such as `shared:12`, `master:3`; empty: private. */
+  /** Propagation flags, such as `shared:12`, `master:3`; empty for a private mount. */
   propagation: string[];
 }
 
 /**
- * All mounts of this process, in the order of mounting; `undefined` if they cannot be read.
+ * Returns all mounts of this process, in the order of mounting; `undefined` if they cannot be read.
  * Source: proc_pid_mountinfo(5).
  */
 export async function readMounts(procDir: string): Promise<Mount[] | undefined> {
@@ -23,7 +23,7 @@ export async function readMounts(procDir: string): Promise<Mount[] | undefined> 
   });
 }
 
-/** Returns the mount that a path is on: the last one at or above the path, which covers earlier ones. */
+/** Returns the mount to which a path belongs: the last mount at or above the path, which covers earlier ones. */
 export function mountOf(mounts: readonly Mount[], path: string): Mount | undefined {
   return mounts.findLast(
     (mount) => path === mount.path || path.startsWith(mount.path === '/' ? '/' : `${mount.path}/`),

@@ -2,13 +2,13 @@ import { createPlugin, type RuntimeInfo } from '../../nri/index.ts';
 import { systemClock } from '../lib/clock.ts';
 import { errnoCode, NetdraError } from '../lib/errors.ts';
 
-/** Time for the registration and the first list; a runtime with many pods needs some. */
+/** Time limit for the registration and the first list, ms; a runtime with many pods needs some of it. */
 const timeoutMs = 10_000;
 const hopelessCodes = ['ENOENT', 'ECONNREFUSED', 'EACCES'];
 
 /**
- * Connects briefly to the runtime as a second NRI plugin, just as the driver connects: what works here works for the
- * driver.
+ * Connects briefly to the runtime as a second NRI plugin, just as the driver connects: success means that the driver can
+ * connect, too.
  * @param socketPath the runtime's NRI socket
  * @throws NetdraError `nri-unavailable`, with the system's error code as `cause.code` if there is one
  */
@@ -18,11 +18,11 @@ export async function probeNri(socketPath: string): Promise<RuntimeInfo> {
   const remember = (fields: object) => {
     if (!('err' in fields)) return;
     failure = fields.err;
-    // Without this the plugin would wait for the runtime to appear.
+    // Without this, the plugin would wait for the runtime to appear.
     if (hopelessCodes.includes(deepCode(failure) ?? '')) abort.abort();
   };
   const logger = { debug: () => undefined, info: () => undefined, warn: remember, error: remember };
-  // Last in the order, so that it does not disturb other plugins.
+  // The highest index makes this the last plugin, so that it does not disturb others.
   await using plugin = createPlugin({ name: 'netdra-doctor', index: '99', socketPath, handlers: {}, logger });
   using deadline = systemClock.deadline(timeoutMs, abort.signal);
   plugin.start();

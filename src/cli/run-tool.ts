@@ -8,14 +8,14 @@ export interface OutputOptions {
   output: 'table' | 'json' | 'yaml';
 }
 
-/** @param more formats of this command besides the common ones */
+/** Returns the option for the output format. @param more formats of this command besides the common ones */
 export function outputOption(...more: string[]): Option {
   return new Option('-o, --output <format>', 'output format')
     .choices(['table', 'json', 'yaml', ...more])
     .default('table');
 }
 
-/** An option for commands that list healthy things, too. */
+/** Returns the option `--problems-only`, for commands that also list healthy objects. */
 export function problemsOnlyOption(): Option {
   return new Option('--problems-only', 'print problems only');
 }
@@ -33,8 +33,8 @@ export async function writeOutput<T>(
 }
 
 /**
- * Keeps the digits of JSON numbers: js-yaml cannot write a `bigint`, so each is written as a unique mark and replaced
- * afterwards.
+ * Formats JSON as YAML and keeps all digits of its numbers. js-yaml cannot write a `bigint`, so that each is first written as
+ * text with a unique mark, which is then removed.
  */
 async function formatExactYaml(json: string): Promise<string> {
   const { dump } = await import('js-yaml');
@@ -48,7 +48,7 @@ async function formatExactYaml(json: string): Promise<string> {
   return dump(exact(parseExactJson(json)), { lineWidth: -1, noRefs: true }).replaceAll(mark, '');
 }
 
-/** Runs a command; a failure is reported in one line, with exit code 1. The process ends when its output cannot be written. */
+/** Runs a command. Reports a failure in one line, with exit code 1. Ends the process if its output cannot be written. */
 export async function runTool(task: () => Promise<void>): Promise<void> {
   for (const stream of [process.stdout, process.stderr]) stream.off('error', endProcess).on('error', endProcess);
   try {
@@ -60,7 +60,7 @@ export async function runTool(task: () => Promise<void>): Promise<void> {
 }
 
 function endProcess(error: Error): never {
-  // The reader has closed the pipe, as in `netdra doctor | head -1`. The exit code stays that of the command.
+  // The reader has closed the pipe, as in `netdra doctor | head -1`. The command's exit code stays.
   if (errnoCode(error) === 'EPIPE') process.exit();
   process.stderr.write(`netdra: the output cannot be written: ${explain(error)}\n`);
   process.exit(1);

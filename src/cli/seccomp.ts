@@ -4,12 +4,12 @@ import profile from '../../deploy/seccomp/netdra.json' with { type: 'json' };
 import { NetdraError } from '../lib/errors.ts';
 import { replaceFile } from '../lib/replace-file.ts';
 
-/** The profile as text of a file. */
+/** The seccomp profile as text of a file. */
 export const profileText = `${JSON.stringify(profile, null, 2)}\n`;
 
 /**
- * Writes the profile atomically: a runtime that reads it meanwhile gets either the old or the new file.
- * @param path of the file; its directories are created
+ * Writes the seccomp profile atomically: a runtime that reads the file at the same time gets either the old or the new content.
+ * @param path path of the file; its directories are created
  * @throws NetdraError `seccomp-not-installed`
  */
 export function installProfile(path: string): void {

@@ -2,22 +2,22 @@ export type DeviceKind = 'vf' | 'nic';
 
 /** Longest expression that the API server accepts. Source: resource/v1, `CELSelectorExpressionMaxLength`. */
 const mostCharacters = 10_240;
-/** Parentheses, comparisons with a truth value and the like that are read within each other. */
+/** Maximum depth of parentheses, negations and comparisons with a truth value that are read. */
 const mostLevels = 20;
 
 const operators = ['?', '||', '&&'] as const;
 
-/** @returns whether a term without operators is met by whole NICs only */
+/** Returns whether a term without operators is met only by whole NICs. */
 type IsOfNic = (term: string) => boolean;
 
 /**
- * Returns the only kind of devices that CEL selects by the attribute `kind`; `undefined`: perhaps both. It reads comparisons,
- * and what `!`, `&&` and `||` make of them; everything else may select both.
- * @param isOfNic further terms that say so
+ * Returns the only kind of devices that CEL selects by the attribute `kind`; `undefined` if it may select both. Understands
+ * comparisons of `kind`, and their combinations with `!`, `&&` and `||`; any other term may select both kinds.
+ * @param isOfNic recognizes further terms that only whole NICs meet
  */
 export function selectedKind(expression: string, isOfNic: IsOfNic = () => false): DeviceKind | undefined {
   if (expression.length > mostCharacters) return undefined;
-  // Operators in strings are none.
+  // Characters in strings are not operators.
   const text = expression
     .replaceAll(/"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'/gs, (each) => (/^.(vf|nic).$/.test(each) ? each : '""'))
     .replaceAll(/\s+/g, ' ');
@@ -40,7 +40,7 @@ function kindIn(expression: string, isOfNic: IsOfNic, level: number): DeviceKind
   return kindOfTerm(text, level) ?? (isOfNic(text) ? 'nic' : undefined);
 }
 
-/** Returns the kind that a term is equivalent to, so that its negation is the other one. */
+/** Returns the kind to which a term is equivalent. The negation of the term is then equivalent to the other kind. */
 function kindOfTerm(term: string, level: number): DeviceKind | undefined {
   if (level > mostLevels) return undefined;
   const text = withoutParentheses(term);
@@ -65,7 +65,7 @@ function opposite(kind: DeviceKind | undefined): DeviceKind | undefined {
   return kind && (kind === 'vf' ? 'nic' : 'vf');
 }
 
-/** Returns the operands of an operator, without looking into parentheses. */
+/** Splits an expression at an operator, except within parentheses. */
 function split(text: string, operator: (typeof operators)[number]): string[] {
   const operands = [''];
   let depth = 0;
@@ -87,7 +87,7 @@ function withoutParentheses(text: string): string {
   return bare;
 }
 
-/** Returns the place of the parenthesis that closes the first one. */
+/** Returns the position of the parenthesis that closes the first one. */
 function closingOf(text: string): number {
   let depth = 0;
   return [...text].findIndex((each) => {

@@ -6,10 +6,10 @@ const checked: Record<string, readonly string[]> = {
   'netdra.dev': ['InventoryPolicy', 'NetworkDevicePolicy', 'VFConfig'],
 };
 
-/** Longest text that is compared for a misspelling. */
+/** Length of the longest text that is compared with the right spelling, in characters. */
 const longest = 64;
 
-/** Returns why an unchecked object may be a mistake: `apiVersion` or `kind` is misspelled or missing. */
+/** Returns faults of an unchecked object that show a mistake: its `apiVersion` or `kind` is misspelled or missing. */
 export function slipsIn({ apiVersion, kind }: Record<string, unknown>): SchemaFault[] {
   if (typeof apiVersion !== 'string' || typeof kind !== 'string') {
     return [{ field: 'document', message: 'is not checked: it has no apiVersion and kind', path: [] }];
@@ -29,7 +29,7 @@ export function slipsIn({ apiVersion, kind }: Record<string, unknown>): SchemaFa
   return [];
 }
 
-/** Returns whether at most two characters differ. */
+/** Returns whether two texts differ in at most two characters. */
 export function isNear(text: string, wanted: string): boolean {
   if (text.length > longest) return false;
   let row = Array.from({ length: wanted.length + 1 }, (_, index) => index);

@@ -6,11 +6,11 @@ export type Style = 'bold' | 'green' | 'yellow' | 'red' | 'dim';
 /** Output of a command. Escapes characters that a terminal would act upon. */
 export interface Terminal {
   write(text: string): void;
-  /** Returns the text in a colour, or unchanged if the output has no colours. */
+  /** Returns the text in a style, or unchanged if the output has no colours. */
   style(style: Style, text: string): string;
 }
 
-/** Opens the output, with colours only on a terminal and without `NO_COLOR`. */
+/** Opens the output. Colours need a terminal and the absence of `NO_COLOR`. */
 export function openTerminal(stream: NodeJS.WriteStream): Terminal {
   return {
     write: (text) => void stream.write(printableStyled(text)),
@@ -21,7 +21,7 @@ export function openTerminal(stream: NodeJS.WriteStream): Terminal {
 /** Number of spaces between the columns of a table. */
 const columnGap = 2;
 
-/** Formats a table with a header and columns as wide as needed. Empty cells show as `-`. */
+/** Formats a table with a header. Columns are as wide as needed; empty cells show as `-`. */
 export function formatTable(terminal: Terminal, head: string[], rows: string[][]): string {
   const width = (text: string) => stripVTControlCharacters(text).length;
   const cells = [head, ...rows].map((row) => row.map((cell) => printableStyled(cell.replaceAll('\n', ' ')) || '-'));

@@ -1,12 +1,12 @@
 import type { Terminal } from './terminal.ts';
 import type { FileFault, Validation } from './validate.ts';
 
-/** Returns whether something was checked and nothing is wrong. */
+/** Returns whether objects were checked and none has a fault. */
 export function isValid({ checked, faults }: Validation): boolean {
   return checked > 0 && faults.length === 0;
 }
 
-/** Formats a validation for people. */
+/** Formats the result of a validation for people. */
 export function formatValidation(terminal: Terminal, { checked, faults, notes }: Validation): string {
   const lines = faults.map(({ file, line, column, field, message }) => {
     return `${terminal.style('bold', `${file}:${line}:${column}`)}: ${terminal.style('red', field)}: ${message}\n`;
@@ -16,7 +16,7 @@ export function formatValidation(terminal: Terminal, { checked, faults, notes }:
 }
 
 /**
- * Formats a validation as annotations of GitHub Actions:
+ * Formats the result of a validation as annotations of GitHub Actions:
  * https://docs.github.com/actions/reference/workflow-commands-for-github-actions. Notes become notices without a place.
  */
 export function formatGithub({ faults, notes }: Validation): string {
@@ -32,7 +32,7 @@ const property = (text: string) => data(text).replaceAll(':', '%3A').replaceAll(
 
 const ruleId = 'netdra-validate';
 
-/** Returns a log of SARIF 2.1.0 for code scanning: https://docs.oasis-open.org/sarif/sarif/v2.1.0. */
+/** Returns the result of a validation as SARIF 2.1.0 for code scanning: https://docs.oasis-open.org/sarif/sarif/v2.1.0. */
 export function sarifOf({ faults, notes }: Validation, version: string): object {
   const driver = {
     name: 'netdra',
@@ -60,7 +60,7 @@ export function sarifOf({ faults, notes }: Validation, version: string): object 
 
 function resultOf({ file, line, column, field, message }: FileFault): object {
   const region = { startLine: line, startColumn: column };
-  // A relative path stays relative; `-` is standard input.
+  // A relative path stays relative; `-` stands for standard input.
   const artifactLocation = { uri: encodeURI(file) };
   return {
     ruleId,

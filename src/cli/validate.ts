@@ -27,18 +27,18 @@ export interface FileFault extends TextPlace {
 }
 
 export interface Validation {
-  /** Number of inventory policies, and of classes, claims and templates with a VFConfig. */
+  /** Number of checked objects: inventory policies, and classes, claims and templates with a VFConfig. */
   checked: number;
   faults: FileFault[];
-  /** What could not be checked without a cluster, as text. */
+  /** Facts that could not be checked without a cluster, as text. */
   notes: string[];
 }
 
 export interface ValidateOptions {
   driverName: string;
-  /** `--open-claim-fields` of the driver. */
+  /** Fields in the driver's `--open-claim-fields`. */
   openClaimFields: readonly ClosedField[];
-  /** Reports notes as faults, and also objects that were skipped because of a probable misspelling. */
+  /** Whether notes are faults, and also objects that were skipped because of a probable misspelling. */
   strict?: boolean;
 }
 
@@ -49,7 +49,7 @@ interface Document {
   placeOf: FindPlace;
 }
 
-/** A claim in its document. */
+/** A claim, with its place in its document. */
 interface ClaimToCheck extends FileClaim {
   document: Document;
   /** Path of the claim's `devices` in its document. */
@@ -73,9 +73,9 @@ const ownKinds = [
 
 /**
  * Checks files without a cluster: inventory policies, NetworkDevicePolicies and policies in values of the chart, and the
- * VFConfigs of DeviceClasses, ResourceClaims and ResourceClaimTemplates. Checks claims against their class, too, if a file
- * contains it. Skips other objects.
- * @param files paths; `-`: standard input
+ * VFConfigs of DeviceClasses, ResourceClaims and ResourceClaimTemplates. Also checks a claim against its class if a file
+ * contains the class. Skips other objects.
+ * @param files paths of the files; `-`: standard input
  */
 export async function validateFiles(files: readonly string[], options: ValidateOptions): Promise<Validation> {
   return await new Validator(options).run(files);
@@ -85,11 +85,11 @@ class Validator {
   readonly #options: ValidateOptions;
   readonly #result: Validation = { checked: 0, faults: [], notes: [] };
   readonly #classes = new Map<string, FileClass>();
-  /** Classes whose claims have to set fields. */
+  /** Classes with fields that their claims must set. */
   readonly #unfinished: { document: Document; path: readonly PropertyKey[]; name: string; needed: string[] }[] = [];
   readonly #claims: ClaimToCheck[] = [];
   readonly #multus: MultusFiles<Document>;
-  /** Notes that several objects share, each with its first place. */
+  /** Notes that several objects share, each with its first place and the number of further places. */
   readonly #shared = new Map<string, { place: TextPlace & { file: string }; more: number }>();
 
   constructor(options: ValidateOptions) {
@@ -147,7 +147,7 @@ class Validator {
     }
   }
 
-  /** @param path of an object in its document, for example an item of a list */
+  /** Checks an object. @param path path of the object in its document, for example an item of a list */
   #check(document: Document, value: unknown, path: readonly PropertyKey[]): void {
     const fields = fieldsOf(value);
     const { apiVersion, kind, items, inventoryPolicy } = fields;
@@ -178,7 +178,7 @@ class Validator {
     }
   }
 
-  /** Checks values of the chart, which adds `apiVersion` and `kind`. */
+  /** Checks values of the chart, which have no `apiVersion` and `kind`. */
   #checkValues(document: Document, fields: Record<string, unknown>, path: readonly PropertyKey[]): void {
     const apiVersion = 'netdra.dev/v1alpha1';
     const policy = fieldsOf(fields.inventoryPolicy);
@@ -196,7 +196,7 @@ class Validator {
     }
   }
 
-  /** Checks the inventory policy that the chart keeps as text in a ConfigMap. Reports faults at the key. */
+  /** Checks the inventory policy in a ConfigMap, which has it as text. Reports faults at the key of the text. */
   #checkConfigMapEntry(document: Document, text: unknown, path: readonly PropertyKey[]): void {
     if (typeof text !== 'string') return;
     const report = (message: string) => this.#report(document, [{ field: 'data', message, path: [] }], path);
@@ -224,7 +224,7 @@ class Validator {
     this.#report(document, [{ field: 'kind', message, path: ['kind'] }], path);
   }
 
-  /** Adds a note once, however many objects it applies to. */
+  /** Adds a note once, even if it applies to several objects. */
   #note({ file, placeOf }: Document, path: readonly PropertyKey[], note: string): void {
     const shared = this.#shared.get(note);
     if (shared !== undefined) shared.more++;
@@ -280,7 +280,7 @@ class Validator {
     }
   }
 
-  /** @param path of the configuration at which faults are reported */
+  /** Checks a class. @param path path of the configuration at which faults are reported */
   #checkClass(
     document: Document,
     { name, ...file }: FileClass & { name: string },
@@ -294,7 +294,7 @@ class Validator {
     if (needed.length > 0) this.#unfinished.push({ document, path, name, needed });
   }
 
-  /** @returns the driver's configurations; `undefined` if one is invalid */
+  /** Checks entries of `config`. @returns the configurations for the driver; `undefined` if one is invalid */
   #configs(
     document: Document,
     entries: unknown,
@@ -337,7 +337,7 @@ class Validator {
   }
 }
 
-/** Recognizes an inventory policy in text that is not valid YAML. */
+/** Pattern that recognizes an inventory policy in text that is not valid YAML. */
 const policyPattern = /(?:^|[{,]\s*)["']?kind["']? *: *["']?InventoryPolicy\b/m;
 
 function isOwn(apiVersion: unknown): boolean {

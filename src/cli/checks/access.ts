@@ -13,7 +13,7 @@ export interface DirectoriesCheck {
   dataDir: string;
   kubeletRegistryDir: string;
   cdiDir: string;
-  /** Same as `dataDir` unless the operator sets another directory. */
+  /** The driver's state directory. The same as `dataDir`, unless the operator sets another directory. */
   stateDir: string;
 }
 
@@ -33,7 +33,9 @@ export async function checkDirectories(dirs: DirectoriesCheck): Promise<Verdict[
   return [...verdicts, named('state directory', await checkDir(stateDir, Infinity, 'see --state-dir'))];
 }
 
-/** @param levels how many missing directories the driver creates at its first start; it does not create directories above */
+/**
+ * Checks a directory. @param levels number of missing directories at the end of the path that the driver creates when it starts
+ */
 async function checkDir(path: string, levels: number, fixMissing: string): Promise<Verdict> {
   for (let [level, parent] = [0, path]; level <= levels; level++, parent = dirname(parent)) {
     const code = await writeRefusal(parent);
@@ -49,10 +51,10 @@ function fixRefusal(code: string): string {
   return code === 'EROFS' ? 'mount it writable' : 'run this as root, and mount it writable';
 }
 
-/** The claim's field that uses plugins in this way. */
+/** Field of a claim for each use of CNI plugins. */
 const cniFields: Record<CniUse, string> = { attach: 'attach: cni', ipam: 'ipam' };
 
-/** Checks the plugins that claims may run. */
+/** Checks the directories for the CNI plugins that claims may run. */
 export async function checkCniPlugins(uses: readonly CniUse[], dirs: readonly string[]): Promise<Verdict[]> {
   if (uses.length === 0) return [];
   const plugins = (await Promise.all(dirs.map(listNames))).flat();
@@ -64,11 +66,11 @@ export async function checkCniPlugins(uses: readonly CniUse[], dirs: readonly st
 
 const noexecFix = 'mount it without noexec, or run the driver with --start-gate=file';
 
-/** Checks that the runtime can run the gate program that containers wait in, which the driver installs when it starts. */
+/** Checks that the runtime can run `netdra-gate`, in which containers wait. The driver installs the program when it starts. */
 export async function checkGate(procDir: string, dataDir: string): Promise<Verdict[]> {
   const path = gateProgramPath(dataDir);
   try {
-    // The kernel's answer includes mount options such as `noexec`.
+    // The kernel's answer takes mount options such as `noexec` into account.
     await access(path, constants.X_OK);
     return [ok(`${path} is executable`)];
   } catch (error) {
@@ -80,7 +82,7 @@ export async function checkGate(procDir: string, dataDir: string): Promise<Verdi
   return [problem(`${path} cannot be executed: ${mount.path} is mounted noexec`, noexecFix)];
 }
 
-/** Bit numbers of Linux `capability.h`. */
+/** Numbers of capability bits. Source: Linux `capability.h`. */
 const capabilities = { CAP_NET_ADMIN: 12, CAP_NET_RAW: 13, CAP_SYS_ADMIN: 21 } as const;
 const reasons: Record<keyof typeof capabilities, string> = {
   CAP_NET_ADMIN: 'interfaces, addresses and routes cannot be set',
@@ -88,7 +90,7 @@ const reasons: Record<keyof typeof capabilities, string> = {
   CAP_SYS_ADMIN: 'the network namespaces of pods cannot be entered',
 };
 
-/** Checks the capabilities of this process, which are the driver's if both run in the same container. */
+/** Checks the capabilities of this process. They are the driver's if both run in the same container. */
 export async function checkCapabilities(procDir: string): Promise<Verdict[]> {
   const [, hex] = /^CapEff:\s*([0-9a-f]+)$/m.exec((await readText(join(procDir, 'self/status'))) ?? '') ?? [];
   if (hex === undefined) return [warning(`cannot be read in ${procDir}`, 'run this where /proc is mounted')];
@@ -101,7 +103,7 @@ export async function checkCapabilities(procDir: string): Promise<Verdict[]> {
   );
 }
 
-/** Checks that sysctls of interfaces are writable: the driver sets some on every interface that it moves into a pod. */
+/** Checks that sysctls of interfaces are writable: the driver sets some of them on every interface that it moves into a pod. */
 export async function checkProcSys(procSysDir: string): Promise<Verdict[]> {
   const path = join(procSysDir, 'net/ipv4/conf/lo/arp_notify');
   const code = await writeRefusal(path);
@@ -112,8 +114,8 @@ export async function checkProcSys(procSysDir: string): Promise<Verdict[]> {
 }
 
 /**
- * Checks that namespaces which the runtime mounts later become visible here. In a container the directory is a mount of its
- * own, which must receive the host's mounts.
+ * Checks that network namespaces which the runtime mounts later become visible to this process. In a container the directory is
+ * a mount of its own, to which the host's later mounts must propagate.
  * Source: Linux Documentation/filesystems/sharedsubtree.rst.
  */
 export async function checkNetnsDir(procDir: string, netnsDir: string): Promise<Verdict[]> {

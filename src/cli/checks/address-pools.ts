@@ -2,7 +2,7 @@ import { isKubeError, type KubeClient, listAll, ResourceApi, servedVerbs } from 
 import { type Verdict, warning } from '../finding.ts';
 import { type Fields, fieldsOf, listOf } from '../multus/contract.ts';
 
-/** What a driver does with each kind: the addresses that it assigns are objects. */
+/** Permissions that a driver needs for each kind: the addresses that it assigns are objects. */
 export const poolVerbs: Readonly<Record<string, string>> = {
   networkaddresspools: 'get',
   networkaddresses: 'get list create update',
@@ -12,12 +12,15 @@ const kinds = Object.keys(poolVerbs);
 export const poolsEffect = 'claims with addressPool fail';
 
 export interface PoolKinds {
-  /** Those of the three kinds that the API server serves. */
+  /** Plural names of those of the three kinds that the API server serves. */
   served: string[];
   verdicts: Verdict[];
 }
 
-/** Looks for the definitions that addresses of pools need, if the cluster has one of them, or a class with `addressPool`. */
+/**
+ * Finds missing definitions of these kinds. They are needed if the cluster has one of the definitions, or a class with
+ * `addressPool`.
+ */
 export async function findPoolKinds(driver: string, kube: KubeClient): Promise<PoolKinds> {
   const verbs = await servedVerbs(kube, 'netdra.dev/v1alpha1');
   const served = kinds.filter((kind) => verbs.has(kind));
@@ -29,7 +32,7 @@ export async function findPoolKinds(driver: string, kube: KubeClient): Promise<P
   return { served, verdicts: [warning(message, fix)] };
 }
 
-/** Returns whether a class sets `addressPool`. */
+/** Returns whether a class of the driver sets `addressPool`. */
 async function isPoolNamed(driver: string, kube: KubeClient): Promise<boolean> {
   const resources = new ResourceApi(kube);
   try {

@@ -5,21 +5,21 @@ import { named, ok, problem, type Verdict, warning } from '../finding.ts';
 import { findPoolKinds, poolsEffect, poolVerbs } from './address-pools.ts';
 import { checkMultus } from './multus.ts';
 
-/** Time limit, ample for a running server. */
+/** Time limit of a request, ms; ample for a running API server. */
 const timeoutMs = 5_000;
 
 interface Permission {
   group: string;
-  /** Resource, with a subresource after a slash. */
+  /** Name of the resource, with a subresource after a slash. */
   resource: string;
   verbs: string[];
-  /** Name of the object; absent: all objects. */
+  /** Name of the object; absent: the permission is for all objects. */
   name?: string;
-  /** A verb that suffices as well. */
+  /** Another verb that replaces the required ones. */
   otherVerb?: string;
   /** Minor version of the first Kubernetes 1.x that requires the permission. */
   since?: number;
-  /** What fails without the permission. */
+  /** Consequence of a missing permission. */
   effect: string;
   level: typeof problem;
 }
@@ -81,7 +81,7 @@ const permissionsOf = ({
   permission(warning, '', 'namespaces', 'get', 'claims of classes with limits.allowedNamespaces.selector fail'),
   permission(warning, 'resource.k8s.io', 'resourceclaims/status', 'patch', noStatus),
   {
-    // For each driver whose entries in the status change. Source: resource.k8s.io, `VerbPrefixAssociatedNode`.
+    // Required once per driver whose entries in the status change. Source: resource.k8s.io, `VerbPrefixAssociatedNode`.
     ...permission(warning, 'resource.k8s.io', 'resourceclaims/driver', 'associated-node:patch', noStatus),
     otherVerb: 'arbitrary-node:patch',
     name: driverName,
@@ -105,7 +105,8 @@ export interface DriverPermissions {
 }
 
 /**
- * Checks that the API server is reachable, serves the API of claims, and allows what the driver does; and what Multus expects.
+ * Checks that the API server can be reached, serves resource.k8s.io, and gives the driver its permissions. Also checks whether
+ * claims meet the expectations of Multus.
  * @param open returns `undefined` if there is neither a kubeconfig nor a service account
  */
 export async function checkApiServer(
@@ -127,7 +128,7 @@ export async function checkApiServer(
     const versions = { method: 'GET', path: '/version', timeoutMs } as const;
     const { gitVersion, minor } = await client.request<Record<'gitVersion' | 'minor', string>>(versions);
     const version = await findResourceVersion(client);
-    // Some clouds report `36+`. A build that reports no version counts as a new one.
+    // Some clouds report `36+`. A build that reports no version is treated as a new one.
     const release = Number.parseInt(minor, 10);
     const pools = await findPoolKinds(driver.driverName, client);
     const ofPools = pools.served.map((kind) =>
@@ -143,13 +144,13 @@ export async function checkApiServer(
   }
 }
 
-/** @throws KubeError `api-unserved` */
+/** Returns the best version of resource.k8s.io that the API server serves. @throws KubeError `api-unserved` */
 async function findResourceVersion(kube: KubeClient): Promise<string> {
   const api = new ResourceApi(kube);
   try {
     await api.list({ path: 'resourceslices', query: { limit: '1' } });
   } catch (error) {
-    // The check of permissions reports it; the refusal proves that the server serves the resource.
+    // The API server serves the resource if it refuses access. The check of permissions reports the missing one.
     if (!isKubeError(error, 'api-forbidden')) throw error;
   }
   return api.version;

@@ -5,15 +5,15 @@ import { type Pf, SriovError, type Sysfs, type Vf } from '../../node/sriov/index
 import { listNames } from '../files.ts';
 import { named, ok, problem, type Verdict, warning } from '../finding.ts';
 
-/** The node's readable SR-IOV NICs. */
+/** The node's SR-IOV NICs, as far as sysfs can be read. */
 export interface Cards {
-  /** `isDown`: all interfaces of the PF are down. */
+  /** PFs with the names of their interfaces. `isDown`: all interfaces of the PF are down. */
   pfs: (Pf & { names: string[]; isDown: boolean })[];
   vfs: Vf[];
   problems: SriovError[];
 }
 
-/** @throws SriovError `sysfs-unreadable` if nothing can be read */
+/** Reads the node's SR-IOV NICs. @throws SriovError `sysfs-unreadable` if nothing can be read */
 export async function readCards(sysfs: Sysfs): Promise<Cards> {
   const cards: Cards = { pfs: [], vfs: [], problems: [] };
   const attempt = async (task: () => Promise<unknown>) => {
@@ -36,7 +36,9 @@ export async function readCards(sysfs: Sysfs): Promise<Cards> {
   return cards;
 }
 
-/** @param simulated whether the driver runs with `--simulate` and needs no real NICs */
+/**
+ * Checks that there are SR-IOV NICs with VFs. @param simulated whether the driver runs with `--simulate` and needs no real NICs
+ */
 export function checkSriov({ pfs, problems }: Cards, simulated: boolean): Verdict[] {
   const unread = problems.map((error) => problem(explain(error), 'check the kernel log for the card'));
   if (pfs.length === 0 && unread.length === 0) {
@@ -60,7 +62,7 @@ function checkPf({ names, isDown, pciAddress, driver, vfs, totalVfs }: Cards['pf
   return warning(message, `set numVfs in the inventory policy, or: echo ${Math.min(8, totalVfs)} > ${file}`);
 }
 
-/** Kernel module of a NIC's VFs, by the NIC's driver. Drivers that are not listed, such as mlx5_core, serve both. */
+/** Kernel module for VFs, by the kernel module of their PF. A module that is not listed, such as mlx5_core, serves both. */
 const vfModules: Readonly<Record<string, string>> = {
   igb: 'igbvf',
   ixgbe: 'ixgbevf',
@@ -69,7 +71,7 @@ const vfModules: Readonly<Record<string, string>> = {
   cxgb4: 'cxgb4vf',
 };
 
-/** Checks that drivers are loaded or built in: for VFs as network interfaces, and for DPDK. */
+/** Checks that the kernel modules for VFs and for DPDK are loaded or built in. */
 export async function checkModules(sysDir: string, { pfs, vfs }: Cards): Promise<Verdict[]> {
   if (pfs.length === 0) return [];
   const loaded = new Set(await listNames(join(sysDir, 'bus/pci/drivers')));
@@ -98,14 +100,17 @@ function checkUnbound(vfs: Cards['vfs']): Verdict[] {
 
 function unreadRecord(checkpoint: string, error: unknown): Verdict {
   if (errnoCode(error) === 'EACCES') return problem(`no permission to read ${checkpoint}`, 'run this as root');
-  // A running driver that read the record before goes by its last content.
+  // A driver that is running keeps the last content that it read.
   const effect = 'netdra offers no device if it starts now';
   const fix =
     'on a node without device plugins remove the file; otherwise check the kubelet, which writes it when a plugin registers';
   return problem(`${checkpoint} cannot be read (${explain(error)}): ${effect}`, fix);
 }
 
-/** Lists functions that a program has open through vfio although no claim has them. @param claimed PCI addresses */
+/**
+ * Lists functions that a program has open through vfio, although no claim has them. @param claimed PCI addresses of claims'
+ * devices
+ */
 export function checkOpen({ pfs, vfs }: Cards, claimed: ReadonlySet<string>): Verdict[] {
   const open = [...pfs, ...vfs].filter(({ pciAddress, isOpen }) => isOpen && !claimed.has(pciAddress));
   const [first, ...others] = open.map(({ pciAddress, iommuGroup }) => `${pciAddress} (/dev/vfio/${iommuGroup})`);
@@ -114,7 +119,7 @@ export function checkOpen({ pfs, vfs }: Cards, claimed: ReadonlySet<string>): Ve
   return [warning(message, 'find it with fuser on the node and end it, or leave the VFs out of the inventory policy')];
 }
 
-/** Lists VFs that a device plugin of the kubelet manages and netdra therefore does not offer. */
+/** Lists VFs that a device plugin of the kubelet manages, and which netdra therefore does not offer. */
 export async function checkDevicePlugins({ pfs, vfs }: Cards, checkpoint: string): Promise<Verdict[]> {
   const { givenOut, error } = await new DevicePlugins(checkpoint).read();
   const unread = error === undefined ? [] : [unreadRecord(checkpoint, error)];

@@ -4,10 +4,10 @@ import { listNames, readText } from '../files.ts';
 import { named, ok, problem, type Verdict, warning } from '../finding.ts';
 import type { Cards } from './cards.ts';
 
-/** First kernel that reports a link's bus address, by which a VF is found in a pod. */
+/** First kernel that reports the bus address of an interface. The driver finds a VF in a pod by this address. */
 const needed = { major: 5, minor: 14 };
 
-/** @param simulated whether VFs are simulated, which are found in another way */
+/** Checks the version of the kernel. @param simulated whether VFs are simulated; the driver finds them without a bus address */
 export async function checkKernel(procDir: string, simulated: boolean): Promise<Verdict[]> {
   const release = await readText(join(procDir, 'sys/kernel/osrelease'));
   const [, major, minor] = /^(\d+)\.(\d+)/.exec(release ?? '') ?? [];
@@ -23,7 +23,7 @@ export async function checkKernel(procDir: string, simulated: boolean): Promise<
 export async function checkIommu(sysDir: string, procDir: string, cards: Cards): Promise<Verdict[]> {
   const groups = await listNames(join(sysDir, 'kernel/iommu_groups'));
   const names = await Promise.all(groups.map((group) => readText(join(sysDir, 'kernel/iommu_groups', group, 'name'))));
-  // vfio without an IOMMU creates groups of its own.
+  // Groups without an IOMMU behind them, which vfio creates, do not count.
   const count = names.filter((name) => name !== 'vfio-noiommu').length;
   if (count === 0) return [await withoutIommu(sysDir, procDir, cards)];
   const units = await listNames(join(sysDir, 'class/iommu'));

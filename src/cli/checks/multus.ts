@@ -23,16 +23,19 @@ import type { DeviceKind } from '../selected-kind.ts';
 
 const resourceAttribute = 'k8s.cni.cncf.io/resourceName';
 
-/** Facts of the cluster. */
+/** Objects of the cluster that the checks compare. */
 interface Facts {
-  /** Networks with a device, by `namespace/name`. */
+  /** Resource names of networks with a device, by `namespace/name` of the network. */
   networks: Map<string, string>;
-  /** Classes that leave the attachment to another component. */
+  /** DeviceClasses that leave the attachment to another component. */
   classes: Fields[];
   slices: ResourceSlice[];
 }
 
-/** Checks what Multus expects of claims. No verdicts if no network has a device, or Multus is not installed. */
+/**
+ * Checks whether claims meet the expectations of Multus. Returns no verdicts if no network has a device, or if Multus is not
+ * installed.
+ */
 export async function checkMultus(driver: string, kube: KubeClient): Promise<Verdict[]> {
   try {
     return await judge(driver, kube);
@@ -64,7 +67,10 @@ async function judge(driver: string, kube: KubeClient): Promise<Verdict[]> {
   return found.length > 0 ? found : [ok(`${ours.length} networks get devices of ${driver}`)];
 }
 
-/** @param isUsed whether Multus seems to attach devices of claims: then it matters that networks cannot be read */
+/**
+ * Reads the networks. @param isUsed whether Multus seems to attach devices of claims: then failing to read the networks is an
+ * error
+ */
 async function readNetworks(kube: KubeClient, isUsed: boolean): Promise<Map<string, string>> {
   try {
     const definitions = await list(kube, '/apis/k8s.cni.cncf.io/v1/network-attachment-definitions');
@@ -75,7 +81,7 @@ async function readNetworks(kube: KubeClient, isUsed: boolean): Promise<Map<stri
       }),
     );
   } catch (error) {
-    // Without Multus the role of the driver may not read them either.
+    // If Multus is not installed, the driver's role may lack the permission.
     if (isKubeError(error, 'api-unserved', 'api-not-found')) return new Map();
     if (isKubeError(error, 'api-forbidden') && !isUsed) return new Map();
     throw error;
@@ -109,13 +115,13 @@ function finding(code: MultusErrorCode, message: string, fix: string): Verdict {
   return warning(message, `${fix} (${pageOf(code)})`);
 }
 
-/** A request of a template, or a class of its own. */
+/** A request of a template, or a DeviceClass, with its CEL. */
 interface Selection {
   what: string;
   expression: string;
 }
 
-/** Names classes, or a template of each that has any. */
+/** Finds classes, or a template of each, that select devices without a resource name. */
 async function unnamedIn(facts: Facts, resources: ResourceApi): Promise<Verdict[]> {
   const devices = devicesIn(facts).filter(({ resource }) => resource === undefined);
   const ofKinds = [...Map.groupBy(devices, ({ kind }) => kind)].map(([kind, [first]]) => ({
@@ -139,10 +145,13 @@ function selectionOf({ metadata, spec }: Fields): Selection {
   return { what: `DeviceClass ${fieldsOf(metadata).name}`, expression: selectorsOf(fieldsOf(spec)) };
 }
 
-/** Returns what selects devices of a class: the requests of templates, which can select further, or the class. */
+/**
+ * Returns the selections of a class: the requests of templates for it, whose CEL can select fewer devices, or else the class
+ * itself.
+ */
 function selectionsOf(of: Fields, templates: readonly Fields[]): Selection[] {
   const own = selectionOf(of);
-  // Claims of extended resources do not select further.
+  // Claims of extended resources have no selectors of their own.
   if (fieldsOf(of.spec).extendedResourceName !== undefined) return [own];
   const found = templates.flatMap((template) => {
     const { devices } = fieldsOf(fieldsOf(template.spec).spec);
@@ -159,7 +168,7 @@ function selectionsOf(of: Fields, templates: readonly Fields[]): Selection[] {
   return found.length === 0 ? [own] : found;
 }
 
-/** A resource that no device has may be that of a device plugin. */
+/** Finds networks with a resource name that no device has. Ignores resources of device plugins. */
 async function unknownIn({ networks }: Facts, offered: ReadonlySet<unknown>, kube: KubeClient): Promise<Verdict[]> {
   const missing = [...networks].filter(([, resource]) => !offered.has(resource));
   if (missing.length === 0) return [];
@@ -172,7 +181,7 @@ async function unknownIn({ networks }: Facts, offered: ReadonlySet<unknown>, kub
   });
 }
 
-/** Looks for network-resources-injector, and if it is gone, for pods that still have what it added. */
+/** Finds network-resources-injector. If it is not installed, finds pods with limits that it added before. */
 async function injectionsIn({ networks }: Facts, ours: ReadonlySet<string>, kube: KubeClient): Promise<Verdict[]> {
   const fix = 'switch network-resources-injector off, and create the pods anew';
   const path = '/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations';

@@ -6,18 +6,18 @@ import { named, ok, problem, type Verdict, warning } from '../finding.ts';
 import { deepCode } from '../nri-probe.ts';
 
 export interface RuntimeCheck {
-  /** Sockets that the kubelet may use, in order of preference. */
+  /** Paths of sockets that the kubelet may use, in order of preference. */
   criSockets: string[];
   nriSocket: string;
   /** The driver's `--cdi-dir`. */
   cdiDir: string;
-  /** @throws NetdraError if nothing answers at the socket */
+  /** Asks a runtime over CRI. @throws NetdraError if nothing answers at the socket */
   readCri(socketPath: string): Promise<CriRuntime>;
-  /** @throws NetdraError if the socket does not speak NRI */
+  /** Connects to a runtime over NRI. @throws NetdraError if the socket does not speak NRI */
   probeNri(socketPath: string): Promise<{ name: string; version: string; requestTimeoutMs: number }>;
 }
 
-/** Where to read how to recover a containerd that does not start because of leaked sandboxes. */
+/** Section of the documentation about a containerd that does not start because of leaked sandboxes. */
 const leakedSandboxesPage = '"containerd does not start any more" in docs/troubleshooting.md';
 
 interface Runtime {
@@ -25,7 +25,7 @@ interface Runtime {
   version: string;
 }
 
-/** First releases with the NRI features that the driver needs. */
+/** Oldest releases with the NRI features that the driver needs. */
 const oldest: Readonly<Record<string, [major: number, minor: number]>> = { containerd: [1, 7], 'cri-o': [1, 26] };
 
 /** Checks the container runtime and its use of NRI and CDI. */
@@ -74,10 +74,13 @@ function checkVersion({ name, version }: Runtime): Verdict {
   return warning(leak, fix);
 }
 
-/** First patch release without the leak, by minor release; `Infinity`: none. Source: containerd issues 13355 and 13609. */
+/**
+ * Number of the first patch release without the leak, by minor release; `Infinity`: no release. Source: containerd issues 13355
+ * and 13609.
+ */
 const leakFixedIn: Readonly<Record<string, number>> = { '2.0': Infinity, '2.1': Infinity, '2.2': 6, '2.3': 3 };
 
-/** Returns whether a refused or cancelled sandbox leaves a record that can keep containerd from starting again. */
+/** Returns whether the runtime keeps a record of a refused or cancelled sandbox that can prevent its next start. */
 export function leaksSandboxes({ name, version }: Runtime): boolean {
   if (name !== 'containerd') return false;
   const [, minor, patch] = /^v?(\d+\.\d+)\.(\d+)/.exec(version) ?? [];

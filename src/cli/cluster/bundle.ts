@@ -9,9 +9,9 @@ import type { Cluster } from './open-cluster.ts';
 import { redactObject, redactText } from './redact.ts';
 import { readStatus } from './status.ts';
 
-/** Number of nodes that are asked at a time. */
+/** Number of nodes whose tools run at the same time. */
 const maxParallel = 4;
-/** Limits for one log, both counted from its end. */
+/** Limits for one log, in lines and in characters, both counted from its end. */
 const logLines = 20_000;
 const logLength = 4_000_000;
 
@@ -26,16 +26,16 @@ export interface BundleView {
   out: string;
   /** Paths of the written files, below `out`. */
   files: string[];
-  /** What is missing and why, as text; also in `missing.txt`. */
+  /** Missing files, as text with the reasons; also in `missing.txt`. */
   missing: string[];
 }
 
-/** Adds a file to a bundle, or lists it as missing if it cannot be read. */
+/** Adds a file to a bundle. If the content cannot be read, lists the file as missing. */
 type Write<Content> = (path: string, read: () => Promise<Content>) => Promise<void>;
 
 /**
- * Collects what is needed to find a fault: the driver's objects, and for each node the output of its tools and its log.
- * Removes what looks like a secret. Lists what cannot be read and collects the rest.
+ * Collects the data needed to find a fault: the driver's objects, and for each node the output of its tools and its log.
+ * Removes text that looks like a secret. Lists data that cannot be read as missing, and goes on.
  * @throws NetdraError `bundle-exists`, `no-driver-pod`, `list-forbidden`; KubeError
  */
 export async function makeBundle(cluster: Cluster, options: BundleOptions): Promise<BundleView> {
@@ -71,7 +71,7 @@ export async function makeBundle(cluster: Cluster, options: BundleOptions): Prom
   await writeObject('networkdevicepolicies.json', () => cluster.listPolicies());
   await writeObject('deviceclasses.json', async () => {
     const classes = await cluster.listResources<DeviceClass>('deviceclasses');
-    // A class can select devices without the driver's name.
+    // A class without the driver's name can select its devices, too.
     return classes.filter(
       ({ metadata: { name = '' }, spec }) => named.has(name) || JSON.stringify(spec).includes(driverName),
     );
@@ -116,7 +116,7 @@ async function collectNode(
   const writeLog = async (name: string, query: Record<string, string> = {}) => {
     const path = join('nodes', node, name);
     await write(path, async () => {
-      // `limitBytes` of the API would keep the oldest of these lines.
+      // With `limitBytes`, the API would keep the oldest of these lines.
       const log = await cluster.readLog(pod, { tailLines: `${logLines}`, ...query });
       const { text, lines, isCut } = endOf(log);
       if (isCut) view.missing.push(`${path}: only its last ${lines} lines`);
@@ -124,11 +124,11 @@ async function collectNode(
     });
   };
   await writeLog('driver.log');
-  // Only a restarted container has a previous log.
+  // Only a container that was restarted has a previous log.
   await writeLog('driver-previous.log', { previous: 'true' });
 }
 
-/** Returns the whole lines at the end of a log that are within the limits, and whether there may be earlier ones. */
+/** Returns the last whole lines of a log within the limits, and whether earlier lines may exist. */
 function endOf(log: string): { text: string; lines: number; isCut: boolean } {
   const excess = log.length - logLength;
   const text = excess <= 0 ? log : log.slice(log.indexOf('\n', excess - 1) + 1);

@@ -23,9 +23,9 @@ export interface ClusterDevice {
   /** Name of the node, which is also the name of the pool. */
   node: string;
   device: string;
-  /** The condition `Ready` in the claim's status; absent: the driver has reported nothing. */
+  /** Status of the condition `Ready` in the claim's status; absent if the driver has reported nothing. */
   ready?: boolean;
-  /** Reason of the condition: one word, and a message. */
+  /** Reason of the condition `Ready`: one word, and a message. */
   reason?: string;
   message?: string;
   interfaceName?: string;
@@ -35,7 +35,10 @@ export interface ClusterDevice {
   warnings: string[];
 }
 
-/** @param namespace absent: all. @throws KubeError, NetdraError `list-forbidden` */
+/**
+ * Reads the claims with devices of the driver. @param namespace absent: all namespaces @throws KubeError, NetdraError
+ * `list-forbidden`
+ */
 export async function readClaims(
   cluster: Cluster,
   { driverName, namespace }: { driverName: string; namespace?: string | undefined },

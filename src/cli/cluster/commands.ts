@@ -7,12 +7,15 @@ import { defaultDriverNamespace } from './driver-pods.ts';
 import type { Cluster, ClusterOptions } from './open-cluster.ts';
 import type { ExecResult } from './pod-exec.ts';
 
-// Commands import their code when they run, since the driver loads all imports above.
+// Commands import their code when they run: the driver's process loads all imports above.
 
 type Options = OutputOptions & ClusterOptions & { driverName: string };
 type ProblemsOnly = { problemsOnly?: true };
 
-/** `kubectl netdra status`: the driver and its devices on all nodes. Exit code 1 if anything needs attention. */
+/**
+ * Returns `kubectl netdra status`, which shows the driver and its devices on all nodes. Its exit code is 1 if anything needs
+ * attention.
+ */
 export function statusCommand(): Command {
   return podsCommand<ProblemsOnly>(
     'status',
@@ -27,7 +30,7 @@ export function statusCommand(): Command {
   ).addOption(problemsOnlyOption());
 }
 
-/** `kubectl netdra doctor NODE`: `netdra doctor` in the driver's pod of a node, with its exit code. */
+/** Returns `kubectl netdra doctor NODE`, which runs `netdra doctor` in the driver's pod of a node and takes its exit code. */
 export function nodeDoctorCommand(): Command {
   return podsCommand<ProblemsOnly>(
     'doctor',
@@ -42,7 +45,10 @@ export function nodeDoctorCommand(): Command {
     .addOption(problemsOnlyOption());
 }
 
-/** `kubectl netdra metadata CLAIM`: `netdra metadata` in the driver's pod of the claim's node, with its exit code. */
+/**
+ * Returns `kubectl netdra metadata CLAIM`, which runs `netdra metadata` in the driver's pod of the claim's node and takes its
+ * exit code.
+ */
 export function claimMetadataCommand(): Command {
   return podsCommand<{ namespace?: string }>(
     'metadata',
@@ -60,7 +66,7 @@ export function claimMetadataCommand(): Command {
     .addOption(namespaceOption());
 }
 
-/** `kubectl netdra bundle`: what is needed to find a fault, in a folder. */
+/** Returns `kubectl netdra bundle`, which collects the data needed to find a fault in a folder. */
 export function bundleCommand(): Command {
   return podsCommand<{ out: string }>(
     'bundle',
@@ -97,7 +103,7 @@ function namespaceOption(): Option {
 
 type PodsOptions<More> = More & { selector: string; driverNamespace: string };
 
-/** Creates a command that needs the driver's pods. */
+/** Creates a command with the options that select the driver's pods. */
 function podsCommand<More extends object = object>(
   ...[name, description, run]: Parameters<typeof clusterCommand<PodsOptions<More>>>
 ): Command {
@@ -106,7 +112,7 @@ function podsCommand<More extends object = object>(
     .option('--driver-namespace <name>', "namespace of the driver's pods", defaultDriverNamespace);
 }
 
-/** `kubectl netdra claims`: the claims with devices of the driver, as the API server has them. */
+/** Returns `kubectl netdra claims`, which lists the claims with devices of the driver as the API server has them. */
 export function clusterClaimsCommand(): Command {
   return clusterCommand<{ namespace?: string; allNamespaces?: true }>(
     'claims',
@@ -128,7 +134,7 @@ export function clusterClaimsCommand(): Command {
     .option('-A, --all-namespaces', 'list claims of all namespaces');
 }
 
-/** Creates a read-only command that asks the API server. */
+/** Creates a read-only command with the options for access to the API server. */
 function clusterCommand<More extends object>(
   name: string,
   description: string,

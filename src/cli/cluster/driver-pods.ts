@@ -5,7 +5,7 @@ export interface DriverPod {
   namespace: string;
   name: string;
   container: string;
-  /** Tag of the image; without one, the version in the pod's labels. */
+  /** Tag of the image; for an image without a tag, the version in the pod's labels. */
   version: string;
   ready: boolean;
   /** Reason reported by the node if the pod is not ready. */
@@ -46,12 +46,13 @@ export interface DriverPodsOptions {
   driverNamespace?: string;
 }
 
-/** Source: docs/operators.md, the installation. */
+/** Namespace in the installation guide, docs/operators.md. */
 export const defaultDriverNamespace = 'netdra';
 
 /**
- * Returns the driver's pods by node; if a rolling update has two on a node, the newer one. Only the driver's namespace
- * counts, and there only pods of a DaemonSet and pods without an owner: every tenant can give a pod the labels of the chart.
+ * Returns the driver's pods by node. If a rolling update has two pods on a node, returns the newer one. Only pods in the
+ * driver's namespace count, and only those of a DaemonSet or without an owner: every tenant can give a pod the labels of the
+ * chart.
  */
 export async function readDriverPods(
   cluster: Cluster,
@@ -63,19 +64,25 @@ export async function readDriverPods(
   return new Map(byAge.map((pod) => [nodeOf(pod), toDriverPod(pod)]));
 }
 
-/** A pod without an owner is accepted, too: the driver may run without a DaemonSet. */
+/**
+ * Returns whether all owners of a pod are DaemonSets. Also accepts a pod without an owner: the driver may run without a
+ * DaemonSet.
+ */
 function isOfDaemonSet({ metadata: { ownerReferences = [] } }: ListedPod): boolean {
   return ownerReferences.every(({ kind }) => kind === 'DaemonSet');
 }
 
-/** The chart sets it; the default is that of `--driver-name`. */
+/** Returns the driver's name from the container's `--driver-name`, which the chart sets, or else the default of that flag. */
 function driverNameOf({ spec }: ListedPod): string {
   const flag = '--driver-name=';
   const given = spec.containers.flatMap(({ args = [] }) => args).findLast((arg) => arg.startsWith(flag));
   return given?.slice(flag.length) ?? 'sriov.netdra.dev';
 }
 
-/** A DaemonSet creates a pod for one node, which is known before the pod is bound to it. */
+/**
+ * Returns the name of a pod's node. If the pod is not bound yet, its node affinity names the node: a DaemonSet creates each pod
+ * for one node.
+ */
 function nodeOf({ spec }: ListedPod): string {
   const terms = spec.affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution?.nodeSelectorTerms ?? [];
   const fields = terms.flatMap(({ matchFields = [] }) => matchFields);

@@ -20,7 +20,7 @@ import type { DriverPod } from './driver-pods.ts';
 import type { ExecResult } from './pod-exec.ts';
 
 export interface ClusterOptions {
-  /** Default: `~/.kube/config`; in a pod, its service account. */
+  /** Path of the kubeconfig. Default: `~/.kube/config`; in a pod, its service account. */
   kubeconfig?: string;
   context?: string;
 }
@@ -35,7 +35,7 @@ export interface ListedView {
 export interface DeviceTaintRule {
   metadata: { name: string };
   spec: {
-    /** Selects devices with all of these values; empty: every device; absent: none. */
+    /** Fields that a device must match; empty: every device; absent: no device. */
     deviceSelector?: { driver?: string; pool?: string; device?: string };
     taint: DeviceTaint;
   };
@@ -58,7 +58,7 @@ export class Cluster implements Disposable {
 
   /**
    * Lists objects of resource.k8s.io.
-   * @param path below its version: `resourceslices`
+   * @param path path below the API version: `resourceslices`
    * @throws KubeError, NetdraError `list-forbidden`
    */
   async listResources<T extends object>(path: string, query: Record<string, string> = {}): Promise<T[]> {
@@ -78,12 +78,17 @@ export class Cluster implements Disposable {
     );
   }
 
-  /** Lists NodeNetworkDevices; empty in a cluster without them, or if the user may not list them. @throws KubeError */
+  /**
+   * Lists NodeNetworkDevices. Returns none if the cluster does not serve them or the user may not list them. @throws KubeError
+   */
   async listViews(): Promise<ListedView[]> {
     return await this.#listOwn('nodenetworkdevices');
   }
 
-  /** Lists NetworkDevicePolicies; empty in a cluster without them, or if the user may not list them. @throws KubeError */
+  /**
+   * Lists NetworkDevicePolicies. Returns none if the cluster does not serve them or the user may not list them. @throws
+   * KubeError
+   */
   async listPolicies(): Promise<NetworkDevicePolicy[]> {
     return await this.#listOwn('networkdevicepolicies');
   }
@@ -93,12 +98,12 @@ export class Cluster implements Disposable {
     return await orNone(listAll((query) => this.client.request<KubeList<T>>({ ...request, query })));
   }
 
-  /** @throws KubeError */
+  /** Reads a claim. @throws KubeError */
   async readClaim(namespace: string, name: string): Promise<ResourceClaim> {
     return await this.#resources.readClaim(namespace, name);
   }
 
-  /** The log of the driver's container. @throws KubeError */
+  /** Reads the log of the driver's container. @throws KubeError */
   async readLog({ namespace, name, container }: DriverPod, query: Record<string, string>): Promise<string> {
     const path = `/api/v1/namespaces/${namespace}/pods/${name}/log`;
     return await this.client.requestText({ method: 'GET', path, query: { container, ...query } });
@@ -106,7 +111,7 @@ export class Cluster implements Disposable {
 
   /** Runs a command in the driver's container. @throws NetdraError `exec-failed` */
   async exec({ namespace, name, container }: DriverPod, command: string[]): Promise<ExecResult> {
-    // Imported lazily, since its own imports are large.
+    // Imported lazily, since the modules that it imports are large.
     const { execInPod } = await import('./pod-exec.ts');
     return await execInPod(this.#config, { namespace, pod: name, container }, command);
   }
@@ -152,7 +157,7 @@ export async function openCluster({ kubeconfig, context }: ClusterOptions): Prom
       hint: 'give --kubeconfig, or KUBECONFIG in the environment',
     });
   }
-  // Imported lazily: loading it takes longer than everything else.
+  // Imported lazily: loading this module takes longer than the rest of the command.
   const { loadKubeConfig, loadPodConfig } = await import('../../framework/kube/kube-config.ts');
   return new Cluster(path === undefined ? loadPodConfig() : loadKubeConfig(path, context));
 }

@@ -16,12 +16,15 @@ export interface ContainerName {
 }
 
 const timeoutMs = 120_000;
-/** Limit of each stream: more than the metadata of all claims of a node, far less than the memory of the user's machine. */
+/**
+ * Limit of each output stream, bytes: more than the metadata of all claims of a node, far less than the memory of the user's
+ * machine.
+ */
 const mostOutputBytes = 16 * 1024 * 1024;
 
 /**
  * Runs a command in a container to completion, through the API server.
- * @throws NetdraError `exec-failed` if it could not be run or its result is unknown
+ * @throws NetdraError `exec-failed` if the command could not be run or its result is unknown
  */
 export async function execInPod(config: KubeConfig, name: ContainerName, command: string[]): Promise<ExecResult> {
   const { namespace, pod, container } = name;
@@ -33,7 +36,7 @@ export async function execInPod(config: KubeConfig, name: ContainerName, command
   const { promise: ended, resolve, reject } = Promise.withResolvers<V1Status>();
   for (const stream of [stdout, stderr]) limitOutput(stream, () => reject(fail(`more than ${mostOutputBytes} bytes`)));
   const timer = setTimeout(() => reject(fail(`not finished within ${timeoutMs} ms`)), timeoutMs);
-  // Rejections are awaited below, but only after the connection is open.
+  // Both promises are awaited below, but only after the connection is open: an earlier rejection must not count as unhandled.
   for (const each of [ended, output]) each.catch(() => undefined);
   try {
     const exec = new Exec(config);
@@ -53,7 +56,7 @@ export async function execInPod(config: KubeConfig, name: ContainerName, command
   }
 }
 
-/** Ends a stream at its limit: the other side may write without end. */
+/** Ends a stream at its limit: the other side may write endlessly. */
 export function limitOutput(stream: PassThrough, onExceeded: () => void, mostBytes = mostOutputBytes): void {
   let bytes = 0;
   stream.on('data', (chunk: Buffer) => {
@@ -72,12 +75,12 @@ function exitCodeOf({ status, reason, message, details }: V1Status, fail: (why: 
   throw fail(message ?? reason ?? 'the API server gave no reason');
 }
 
-/** Converts the event that a websocket rejects with to an error. */
+/** Converts the event with which a websocket rejects into an error. */
 function toError(cause: unknown): unknown {
   return cause instanceof Error ? cause : ((cause as { error?: unknown }).error ?? cause);
 }
 
-/** Returns what to do about a refused handshake, whose answer lacks the server's own message. */
+/** Returns the remedy for a refused handshake, whose error lacks the API server's own message. */
 function permissionHint(namespace: string, error: unknown): string | undefined {
   if (!/\b403\b/.test(String(error))) return undefined;
   return `you need the verbs get and create for pods/exec in namespace ${namespace}; they make you root on the nodes of the driver`;

@@ -4,16 +4,20 @@ const removed = '[removed]';
 
 const names = 'passw(?:or)?d|passphrase|pwd|secret|token|credential|private_?key|api_?key|access_?key';
 const secretName = new RegExp(`${names}|authorization`, 'i');
-/** A flag of a command whose next argument is a secret. */
+/** Pattern of a command's flag whose next argument is a secret. */
 const secretFlag = new RegExp(`^(?=-[\\w-]*(?:${names}))[\\w-]+$`, 'i');
-/** Fields of pods that only name a Secret. */
+/** Fields of pods that only name a Secret and therefore stay. */
 const references = ['imagePullSecrets', 'secretKeyRef', 'secretRef', 'secretRefs'];
 
-/** Up to the closing quote, which has as many backslashes before it as the opening one; of a cut text, up to its end. */
+/**
+ * Returns a pattern from an opening quote to the closing quote, which has as many backslashes before it. If the text was cut,
+ * the match extends to its end.
+ */
 const quoted = (group: number) => `(\\\\*["'])[^\\n]*?(?:(?<!\\\\)\\${group}|$)`;
 /**
- * A whole word with such a name in it. Matches start only where a word does, and the lookahead does not remember where the
- * name is: otherwise each name in a long word would be tried with the rest of the word, in quadratic time.
+ * Pattern of a whole word that contains one of the names. Matches start only at the beginning of a word, and the lookahead does
+ * not remember the position of the name: otherwise each name in a long word would be tried with the rest of the word, in
+ * quadratic time.
  */
 const named = `(?<![\\w-])(?=[\\w-]*(?:${names}))[\\w-]+`;
 const flag = `(?<![\\w-])(?=-[\\w-]*(?:${names}))[\\w-]+`;
@@ -21,7 +25,7 @@ const flag = `(?<![\\w-])(?=-[\\w-]*(?:${names}))[\\w-]+`;
 /** Patterns of secrets with a recognizable form. */
 const patterns: [RegExp, string][] = [
   [/-----BEGIN [A-Z ]*PRIVATE KEY-----(?:(?!-----BEGIN)[\s\S])*?-----END [A-Z ]*PRIVATE KEY-----/g, removed],
-  // JSON web tokens: header, content and signature.
+  // JSON Web Tokens: header, content and signature.
   [/(?<![\w-])(?=[\w-]*\beyJ)[\w-]+\.[\w-]+\.[\w-]+/g, removed],
   [/\b(Bearer|Basic) +[\w.~+/=-]+/gi, `$1 ${removed}`],
   // User and password in a URL.
@@ -46,15 +50,16 @@ const patterns: [RegExp, string][] = [
   [new RegExp(`(${named}\\s*[=:]\\s*)(?!\\[removed)[^\\s"'\\\\,;&{}[\\]]+`, 'gi'), `$1${removed}`],
 ];
 
-/** Removes what looks like a secret from a text. */
+/** Removes text that looks like a secret. */
 export function redactText(text: string): string {
   return patterns.reduce((left, [pattern, replacement]) => left.replace(pattern, replacement), text);
 }
 
 /**
- * Removes from an object what looks like a secret, by the name of a field, flag or environment variable or by its form, also
- * in JSON in its texts. Also cuts deep nesting, so that no object of a tenant keeps other objects out of a bundle.
- * @param isSecret whether the value is that of a secret field: no text or number in it stays
+ * Removes values from an object that look like secrets: by the name of their field, flag or environment variable, or by their
+ * form. Texts that are JSON are searched as objects. Deep nesting is cut off, so that no object of a tenant keeps other objects
+ * out of a bundle.
+ * @param isSecret whether the value is that of a secret field: then all text and numbers in it are removed
  */
 export function redactObject(value: unknown, depth = 0, isSecret = false): unknown {
   if (isSecret && (typeof value === 'string' || typeof value === 'number')) return removed;
@@ -75,7 +80,10 @@ export function redactObject(value: unknown, depth = 0, isSecret = false): unkno
   );
 }
 
-/** Such as the annotation `kubectl.kubernetes.io/last-applied-configuration`, which has the object as JSON. */
+/**
+ * Removes secrets from a text. A text that is JSON is treated as an object, such as that in the annotation
+ * `kubectl.kubernetes.io/last-applied-configuration`.
+ */
 function redactString(text: string, depth: number): string {
   if (!/^\s*[[{]/.test(text)) return redactText(text);
   try {

@@ -25,6 +25,7 @@ export async function runOnNode(
 }
 
 /**
+ * Parses the name of a claim.
  * @param text name of a claim, or `namespace/name`, as tables show it
  * @throws NetdraError `claim-invalid`
  */
@@ -34,10 +35,7 @@ export function parseClaim(text: string, namespace: string): { namespace: string
   throw new NetdraError('claim-invalid', `${JSON.stringify(text)} is neither the name of a claim nor namespace/name`);
 }
 
-/**
- * Returns the node whose devices a claim has.
- * @throws NetdraError `claim-not-allocated`; KubeError
- */
+/** Returns the name of the node to which a claim's devices belong. @throws NetdraError `claim-not-allocated`; KubeError */
 export async function nodeOfClaim(
   cluster: Cluster,
   driverName: string,

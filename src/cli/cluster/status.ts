@@ -11,19 +11,22 @@ import type { Cluster, DeviceTaintRule } from './open-cluster.ts';
 /** A node that has a pod of the driver, or offers its devices. */
 export interface NodeStatus {
   node: string;
-  /** The driver's pod; absent if none is on the node. */
+  /** The driver's pod; absent if there is none on the node. */
   pod?: DriverPod;
   /**
-   * Numbers of devices. `inUse`: allocated to a claim that is reserved for a pod; `tainted`: kept from new claims, or from
-   * their pods, by a taint.
+   * Number of offered devices. The following fields count devices, too. `inUse`: allocated to a claim that is reserved for a
+   * pod; `tainted`: kept from new claims, or from their pods, by a taint.
    */
   offered: number;
   allocated: number;
   inUse: number;
   tainted: number;
-  /** What needs attention, as text. */
+  /** Problems that need attention, as text. */
   problems: string[];
-  /** What the node does not offer and why, as text, if the node publishes it. Most often the policy excludes it. */
+  /**
+   * Devices that the node does not offer, as text with the reasons, if the node publishes them. Most of them are excluded by
+   * the policy.
+   */
   withheld?: string[];
 }
 
@@ -37,12 +40,12 @@ export interface ClusterStatus {
 export interface PolicyStatus {
   name: string;
   generation: number;
-  /** Numbers of nodes that apply this generation, and an earlier one. */
+  /** Number of nodes that apply this generation of the policy. `earlierInForce`: those that apply an earlier one. */
   inForce: number;
   earlierInForce: number;
 }
 
-/** Reads which devices the nodes offer and which ones claims have. @throws KubeError, NetdraError `list-forbidden` */
+/** Reads the devices that nodes offer and those that claims have. @throws KubeError, NetdraError `list-forbidden` */
 export async function readStatus(cluster: Cluster, options: DriverPodsOptions): Promise<ClusterStatus> {
   const { driverName: driver } = options;
   const [slices, claims, pods, rules, views, policies] = await Promise.all([
@@ -73,7 +76,7 @@ export async function readStatus(cluster: Cluster, options: DriverPodsOptions): 
 /** A taint, and the DeviceTaintRule that applied it. */
 type KnownTaint = DeviceTaint & { rule?: string };
 
-/** Adds the taints of DeviceTaintRules, which the scheduler treats like those of the slice. */
+/** Adds the taints of DeviceTaintRules to a slice. The scheduler treats them like those of the slice. */
 function withRules(slice: ResourceSlice, rules: readonly DeviceTaintRule[]): ResourceSlice {
   const { driver, pool, devices = [] } = slice.spec;
   const added = (name: string): KnownTaint[] => {
@@ -99,7 +102,7 @@ interface Allocation {
   isInUse: boolean;
 }
 
-/** Returns the allocated devices, by pool. Admin access allocates no device. */
+/** Returns the allocated devices, by pool. Leaves out requests with admin access, which allocate no device. */
 function allocationsOf(driver: string, claims: readonly ResourceClaim[]): Map<string, Allocation[]> {
   const all = claims.flatMap((claim) => {
     const { namespace = '', name = '' } = claim.metadata ?? {};
@@ -151,7 +154,10 @@ function toNodeStatus(
   };
 }
 
-/** Adds what only the node's view shows. Tainted devices are among the problems already. */
+/**
+ * Adds problems and withheld devices from the node's view, which no other object shows. Leaves out tainted devices, which are
+ * already among the problems.
+ */
 function withView(status: NodeStatus, slices: readonly ResourceSlice[], view: StoredView | undefined): NodeStatus {
   if (view === undefined) return status;
   const failed = view.conditions.filter((each) => each.status === 'False');
@@ -203,7 +209,7 @@ function formatPolicy({ name, generation, inForce, earlierInForce }: PolicyStatu
   return `policy ${name}, generation ${generation}: in force on ${countText(inForce, 'node')}${earlier}\n`;
 }
 
-/** @param shown nodes that get a line; the totals count all nodes */
+/** Formats the status as text. @param shown nodes that get a line; the totals count all nodes */
 export function formatStatus(
   terminal: Terminal,
   { driver, nodes, policies }: ClusterStatus,

@@ -4,8 +4,8 @@ import { failOverMacs } from '../../node/netlink/index.ts';
 import type { FieldReader } from './field-reader.ts';
 
 /**
- * Reports a bond of interfaces that other networks of the pod create. Which requests take their place depends on the pod,
- * so that only the settings are converted, for the class that these requests need.
+ * Reports a bond of interfaces that other networks of the pod create. Converts only the settings of the bond, for the class of
+ * the requests that replace these networks: which requests these are depends on the pod.
  * Source: bond-cni, bond/bond.go.
  * @param fieldsOfCni fields without an effect on the bond
  */
@@ -13,7 +13,7 @@ export function loseBond(fields: FieldReader, fieldsOfCni: readonly string[]): v
   fields.skip(...fieldsOfCni, 'linksInContainer');
   const mode = fields.text('mode');
   const links = fields.objects('links').map((each) => each.text('name') ?? '?');
-  // The plugin takes the kernel's default, and netdra does not.
+  // Without this field, the plugin takes the kernel's default, but netdra does not.
   const failOverMac = failOverMacs[fields.number('failOverMac') ?? 0];
   const bond = defined({
     name: fields.text('ifname') ?? 'bond0',

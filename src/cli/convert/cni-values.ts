@@ -13,11 +13,14 @@ export const allowedPlugins = [
   'dhcp',
   'whereabouts',
 ];
-/** Defaults of `cni.binDirectoryPath` and `cni.stateDirectoryPath`: the driver's pod has no other directories for plugins. */
+/** Defaults of `cni.binDirectoryPath` and `cni.stateDirectoryPath`. The driver's pod has no other directories for plugins. */
 const directories = ['/opt/cni/bin/', '/var/lib/cni/'];
 const below = 'below cni.binDirectoryPath or cni.stateDirectoryPath';
 
-/** Returns what the chart's values need for CNI plugins. @param namespace of the NetworkAttachmentDefinition that names them */
+/**
+ * Returns a text with the chart values that CNI plugins need. @param namespace namespace of the NetworkAttachmentDefinition
+ * that names the plugins
+ */
 export function valuesFor(types: readonly string[], namespace?: string): string {
   const others = [...new Set(types)].filter((type) => !allowedPlugins.includes(type));
   const values = [
@@ -28,7 +31,7 @@ export function valuesFor(types: readonly string[], namespace?: string): string 
   return `${values.join(' and ')} in the chart's values`;
 }
 
-/** Notes files of an IPAM plugin that the driver's pod does not have. @param field that holds `ipam`, for the note */
+/** Adds a note about files of an IPAM plugin that the driver's pod lacks. @param field field that holds `ipam`, for the note */
 export function noteFiles(fields: FieldReader, field: string, ipam: FieldReader): void {
   const type = ipam.text('type') ?? '';
   const hasFile = (name: string) => directories.some((path) => ipam.text(name)?.startsWith(path));

@@ -15,17 +15,19 @@ import { checkDeviceAttributes, convertResourcePolicy } from './resource-policy.
 
 export interface ConvertOptions extends Partial<OperatorOptions> {
   driverName: string;
-  /** Limit for the total size of all files. Default: 32 MiB, the objects of a cluster of some thousand nodes. */
+  /**
+   * Limit for the total size of all files, bytes. Default: 32 MiB, the size of the objects in a cluster of some thousand nodes.
+   */
   mostBytes?: number;
 }
 
 export interface Conversion {
-  /** The objects as YAML; empty if there are none. */
+  /** The converted objects as YAML; empty if there are none. */
   yaml: string;
-  /** Number of objects in it. */
+  /** Number of objects in `yaml`. */
   objects: number;
   remarks: ConversionRemark[];
-  /** Whether everything was converted. */
+  /** Whether all objects were converted completely. */
   isComplete: boolean;
 }
 
@@ -36,7 +38,7 @@ const unsupported: Record<string, string> = {
 };
 /** Objects that need no counterpart. */
 const withoutCounterpart = ['SriovOperatorConfig'];
-/** Kinds that are converted or reported, by API group. `isWhole`: the group has no others. */
+/** Kinds of objects that are converted or reported, by API group. `isWhole`: the group has no other kinds. */
 const knownKinds: Record<string, { kinds: readonly string[]; isWhole?: true }> = {
   'sriovnetwork.openshift.io': {
     kinds: [
@@ -95,13 +97,13 @@ function wholeFile(file: string): InputObject {
   return { file, placeOf, at: [], kind: 'file', name: file, namespace: undefined, value: {} };
 }
 
-/** Returns whether an object is one of another SR-IOV stack, or has a kind that may be misspelled. */
+/** Returns whether an object belongs to another SR-IOV stack, or has a kind that may be misspelled. */
 function isForeign(of: InputObject): boolean {
   const isKnown = Object.values(knownKinds).some(({ kinds }) => kinds.includes(of.kind));
   return isKnown || isDevicePluginConfig(of) || whyUnknown(of) !== undefined;
 }
 
-/** Returns what to do about an object whose kind is probably a mistake. */
+/** Returns the remedy for an object whose kind is probably a mistake; `undefined` for any other object. */
 function whyUnknown({ kind, value: { apiVersion } }: InputObject): string | undefined {
   const { kinds, isWhole } = knownKinds[String(apiVersion).split('/')[0] ?? ''] ?? { kinds: [] };
   if (kinds.includes(kind)) return undefined;
@@ -128,7 +130,7 @@ function objectsIn(file: string, text: string): InputObject[] {
     if (problem !== undefined) throw new Error(`document ${index + 1} ${problem}`);
     const placeOf = places[index] ?? (() => ({ line: 1, column: 1 }));
     const { kind, items } = Object(document);
-    // An empty list of a client in Go.
+    // A client in Go writes an empty list as `items: null`.
     const isEmptyList = items === null && String(kind).endsWith('List');
     const objects: [unknown, PropertyKey[]][] = Array.isArray(items)
       ? items.map((item, at) => [item, ['items', at]])
@@ -159,7 +161,7 @@ function convertObjects(
   for (const each of of('ConfigMap').filter(isDevicePluginConfig)) convertDevicePlugin(estate, each, driverName);
   const networks = of('SriovNetwork', 'SriovIBNetwork');
   for (const each of networks) convertSriovNetwork(estate, each, resourcePrefix);
-  // The operator creates a NetworkAttachmentDefinition for each of its networks.
+  // The operator creates a NetworkAttachmentDefinition for each of its networks: such a definition is not converted again.
   const made = new Set(
     networks.map(({ value, name, namespace }) => `${Object(value.spec).networkNamespace ?? namespace}/${name}`),
   );

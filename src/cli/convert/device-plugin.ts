@@ -7,10 +7,10 @@ import { selectNodes, splitByRange, splitRange, toLinkType } from './selectors.t
 
 /** Default resource prefix of the device plugin. */
 const defaultPrefix = 'intel.com';
-/** Key that applies to all nodes; the SR-IOV operator adds one key per node name. */
+/** Key in the ConfigMap that applies to all nodes. The SR-IOV operator adds one key per node, with the node's name. */
 const keyForAll = 'config.json';
 
-/** Selectors without an equivalent. Without them a rule would cover more devices, so none is written. */
+/** Selectors without an equivalent. If one is set, no rule is written: without the selector it would cover more devices. */
 const foreignSelectors = ['ddpProfiles', 'acpiIndexes', 'pKeys', 'auxTypes', 'vdpaType'];
 
 /** Returns whether a ConfigMap configures the SR-IOV network device plugin. */
@@ -66,7 +66,7 @@ function convertResource({ estate, of, driver, nodeSelector, priority }: Context
       estate.rules.push({ of, nodeSelector, priority, rule: { ...rule, resourceName: name }, narrowedBy });
     }
   }
-  // The policy's rules match each selector's driver; the class sets a driver only if all selectors do.
+  // The policy's rules match the driver in each selector. The class sets a driver only if all selectors do.
   const isDriverOpen = all.some(({ config }) => config.driver === undefined);
   for (const { config, terms } of all) {
     const { driver: own, ...others } = config;
@@ -114,7 +114,7 @@ function configOf(selectors: FieldReader, drivers: readonly string[] = []): Reso
   return config;
 }
 
-/** `pfNames` and `rootDevices` can each have ranges: each pair of them becomes a rule. */
+/** Converts selectors to rules. Both `pfNames` and `rootDevices` can have ranges: each pair of them becomes a rule. */
 function rulesOf(selectors: FieldReader, drivers: readonly string[] | undefined): PfRule[] {
   const vendor = selectors.texts('vendors');
   const linkType = toLinkType(selectors, 'linkTypes');

@@ -4,17 +4,17 @@ import { kernelFeatures, type Neighbor, parseCidr, type Rule } from '../../node/
 import type { FieldReader } from './field-reader.ts';
 import { keptHostConfig } from './host-config.ts';
 
-/** Another DRA driver for network devices: its names, and its parameters. */
+/** Another DRA driver for network devices: its names and parameters, and their equivalents in netdra. */
 export interface Dialect {
-  /** Name of the driver, which is also the domain of its attributes. */
+  /** Name of the driver, and domain of its attributes. */
   driver: string;
-  /** DeviceClass that its installation creates. */
+  /** Name of the DeviceClass that the driver's installation creates; `undefined` if it creates none. */
   className: string | undefined;
-  /** CEL of each attribute with an equivalent. `ours`: an attribute of netdra. */
+  /** Names of netdra's attributes, by the names of the driver's attributes that have an equivalent. */
   attributes: Record<string, string>;
-  /** Settings that its classes imply. */
+  /** Settings that classes of the driver imply. */
   defaults: VfConfig;
-  /** Settings that its classes imply for the devices that they select. */
+  /** Returns settings that classes of the driver imply for the devices that they select. */
   impliedFor?: typeof keptHostConfig;
   readConfig(parameters: FieldReader): VfConfig;
 }
@@ -34,7 +34,7 @@ export const draDriverSriov: Dialect = {
     linkType: 'linkType',
     rdmaCapable: 'rdma',
   },
-  // Its containers always get these variables.
+  // Containers with a device of this driver always get these variables.
   defaults: { dialects: { sriovNetwork: {} } },
   readConfig(parameters) {
     const config: VfConfig = {};
@@ -75,7 +75,7 @@ export const dranet: Dialect = {
   driver: 'dra.net',
   className: undefined,
   attributes: {
-    // DRANET allocates whole NICs, which are their own PFs.
+    // DRANET allocates whole NICs, each of which is a PF of its own.
     ifName: 'pfName',
     mac: 'mac',
     mtu: 'mtu',
@@ -155,7 +155,7 @@ function checkVrf(fields: FieldReader, config: VfConfig): void {
   fields.lose('vrf', what, 'remove the VRF, or rules and tables');
 }
 
-/** DRANET also takes the names that the program ethtool has for features. */
+/** Reads the settings of ethtool. Like DRANET, accepts the names that the program ethtool has for features. */
 function readEthtool(fields: FieldReader): EthtoolConfig {
   const [features, privateFlags] = [
     readSwitches(fields.object('features'), true),
@@ -184,13 +184,13 @@ function readRoute(fields: FieldReader): RouteConfig[] {
   const isIpv6 = destination?.includes(':') === true;
   if (isIpv6 && asked !== undefined) fields.note('scope', 'left out: IPv6 routes have no scope');
   const scope = isIpv6 ? undefined : asked;
-  // Kernel defaults: global with a gateway, and link (253) without one.
+  // Kernel defaults: scope global with a gateway, and link (253) without a gateway.
   const isUsual = scope === undefined || scope === (gateway === undefined ? 253 : 0);
   if (!isUsual && scope !== 0) {
     fields.lose('scope', `a route of netdra has no scope ${scope}`, 'assign it with ipam of the class');
   }
   fields.end();
-  // In the main table the rule would affect all traffic of the pod.
+  // Not converted: without its table, the route would go into the main table and affect all traffic of the pod.
   if (destination === undefined || table === 'lost') return [];
   try {
     parseCidr(destination);
@@ -227,7 +227,7 @@ function readNeighbor(fields: FieldReader): Neighbor[] {
   return [];
 }
 
-/** The main table (254) is the default. */
+/** Reads the number of a routing table; `undefined` for the main table (254), which is the default. */
 function tableOf(fields: FieldReader): number | 'lost' | undefined {
   const table = fields.number('table');
   if (table === undefined || table === 0 || table === 254) return undefined;
@@ -240,8 +240,8 @@ const listOf = (value: unknown): unknown[] => [value ?? []].flat();
 const isQuoted = (driver: string, text: string) => ['"', "'"].some((quote) => text.includes(quote + driver + quote));
 
 /**
- * Returns whether a configuration addresses the driver: `config` names it, or a CEL expression of `selectors` quotes its
- * name.
+ * Returns whether a class or request is for the driver: an entry of `config` names the driver, or a CEL expression of
+ * `selectors` quotes its name.
  */
 export function isMeant(
   { driver }: Dialect,
@@ -255,7 +255,7 @@ export function isMeant(
 
 /**
  * Rewrites CEL for devices of another driver.
- * @returns `undefined` if it refers to something without an equivalent; `unknown` names it
+ * @returns as `text`, the new CEL; as `unknown`, the first name without an equivalent
  */
 export function rewriteExpression(
   { driver, attributes }: Dialect,
@@ -268,7 +268,7 @@ export function rewriteExpression(
   const unknown = new Set<string>();
   const rename = (name: string, form: (renamed: string) => string) => {
     if (name === 'numaNode') return form('numaNode').replace(all, 'device.attributes["resource.kubernetes.io"]');
-    // Expressed by the attribute `kind`.
+    // netdra's equivalent is the attribute `kind`.
     if (name === 'isSriovVf') return `(${all}.kind == "vf")`;
     const renamed = attributes[name];
     if (renamed === undefined) unknown.add(name);

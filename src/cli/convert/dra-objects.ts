@@ -10,10 +10,10 @@ import { noteClosed } from './networks.ts';
 import type { InputObject } from './report.ts';
 
 const dialects = [draDriverSriov, dranet];
-/** Prefix of converted classes, claims and templates, so that the originals stay while their pods run. */
+/** Prefix of converted classes, claims and templates. The originals stay while their pods run. */
 const prefix = 'netdra-';
 
-/** A class of another driver, converted to one of ours. */
+/** A DeviceClass of another driver, converted to a class of netdra. */
 interface ForeignClass {
   dialect: Dialect;
   /** Name of the converted class. */
@@ -33,7 +33,7 @@ interface ConvertedRequest {
   /** Class names of the request's alternatives. */
   classes: string[];
   value: Record<string, unknown>;
-  /** Alternatives with a class of another driver; `fields` are those of the alternative in `value`. */
+  /** Converted classes of the alternatives; `fields` are those of the alternative in `value`. */
   foreign: (ForeignClass & { fields: Record<string, unknown> })[];
   isComplete: boolean;
 }
@@ -42,7 +42,7 @@ interface ConvertedRequest {
 export class DraConverter {
   readonly #estate: Estate;
   readonly #driver: string;
-  /** `undefined`: a class of another driver that was not converted. */
+  /** Converted classes, by the names of their originals; `undefined` for a class of another driver that was not converted. */
   readonly #classes = new Map<string, ForeignClass | undefined>();
 
   constructor(estate: Estate, driver: string) {
@@ -50,7 +50,7 @@ export class DraConverter {
     this.#driver = driver;
   }
 
-  /** Converts a class. Classes come first, since claims refer to them; classes of unknown drivers are left alone. */
+  /** Converts a class, unless its driver is unknown. Call it before the conversion of claims, which refer to classes. */
   convertClass(of: InputObject): void {
     const dialect = dialects.find((each) => isMeant(each, Object(of.value.spec)));
     if (dialect === undefined) return;
@@ -65,11 +65,11 @@ export class DraConverter {
         'of several classes with this resource name, the newest serves pods: apply this class when the nodes have moved to netdra',
       );
     }
-    // Without one of its selectors the class would select foreign devices; its claims are not converted, either.
+    // Without one of its selectors, the class would select foreign devices. Its claims are then not converted, either.
     this.#classes.set(of.name, undefined);
     if (expressions === undefined) return;
     const own = configs.map(({ config }) => config);
-    // DRANET gives containers the RDMA device of each NIC that has one.
+    // DRANET gives containers the RDMA device of each NIC that has such a device.
     const rdma =
       dialect === dranet && expressions.some((each) => /\.rdma\b(?!\s*==\s*false)/.test(each)) ? { rdma: true } : {};
     const given = [dialect.defaults, rdma, ...own].reduce(mergeVfConfigs, {});
@@ -82,7 +82,7 @@ export class DraConverter {
     this.#addClass(of, entry, extendedResourceName);
   }
 
-  /** @param at path of the claim's specification: that of a template is one deeper */
+  /** Converts a claim or a template, in which the claim's specification is one level deeper. */
   convertClaim(of: InputObject): void {
     const isTemplate = of.kind === 'ResourceClaimTemplate';
     const path = isTemplate ? ['spec', 'spec', 'devices'] : ['spec', 'devices'];
@@ -140,9 +140,9 @@ export class DraConverter {
     { name, metadata, expressions, config }: ForeignClass,
     extendedResourceName?: string,
   ): void {
-    // The default; it only keeps the class of a claim from implying the opposite.
+    // Leaves out `keepHostConfig: false`, the default. It was set only to keep the class of a claim from implying `true`.
     const settings = partOf(config, (field) => field !== 'keepHostConfig' || config.keepHostConfig === true);
-    // The driver refuses it for VFs, which the expressions may select, too.
+    // The driver refuses `keepHostConfig` for VFs, which the expressions may select as well.
     const kinds = config.keepHostConfig === true ? [`${attributeOf(this.#driver, 'kind')} == "nic"`] : [];
     const spec = {
       ...(extendedResourceName !== undefined && { extendedResourceName }),
@@ -153,7 +153,7 @@ export class DraConverter {
     this.#estate.objects.push({ of, value });
   }
 
-  /** @returns `undefined` if a selector has no equivalent */
+  /** Converts the selectors of a class or request. @returns `undefined` if a selector has no equivalent */
   #selectors(of: FieldReader, dialect: Dialect): string[] | undefined {
     const expressions = of.objects('selectors').map((each) => this.#selector(each, dialect));
     return expressions.includes(undefined) ? undefined : (expressions as string[]);
@@ -203,7 +203,7 @@ export class DraConverter {
     return value;
   }
 
-  /** Converts a request, with our class in place of the other driver's. */
+  /** Converts a request. Replaces the other driver's class by the converted one. */
   #request(request: FieldReader): ConvertedRequest {
     const value = Object.fromEntries(request.names().map((name) => [name, structuredClone(request.raw(name))]));
     const readers = [...request.objects('exactly'), ...request.objects('firstAvailable')];
@@ -264,7 +264,7 @@ export class DraConverter {
     return base;
   }
 
-  /** Gives a request a class of its own, for claims of its namespace, if the claim sets what only a class may set. */
+  /** Gives a request a class of its own, for claims of its namespace, if the claim sets fields that only a class may set. */
   #narrow(
     of: InputObject,
     { name, foreign }: ConvertedRequest,
@@ -289,7 +289,7 @@ export class DraConverter {
     }
   }
 
-  /** Returns what the selectors of a request imply for a class that does not say it itself. */
+  /** Returns settings that the selectors of a request imply, unless its class sets them. */
   #impliedBy(of: InputObject, known: ForeignClass, fields: Record<string, unknown>, whole: VfConfig): VfConfig {
     const own = [fields.selectors ?? []].flat().map((each) => `${Object(Object(each).cel).expression}`);
     if (own.length === 0 || known.config.keepHostConfig !== undefined) return {};
@@ -332,7 +332,7 @@ function loseForClass(fields: FieldReader, field: string, driver: string, classe
   );
 }
 
-/** Returns whether only a class may set the field: `attach` with its definition, and default routes and parts of them. */
+/** Returns whether only a class may set the field, such as `attach` with its definition, or `routes` with a default route. */
 function isClosed(field: string, { routes = [] }: VfConfig): boolean {
   if (field === 'routes') return routes.some(({ destination }) => isDefaultRoute(parseCidr(destination)));
   return field === 'attach' || closedFields.some((each) => each.split('.')[0] === field);

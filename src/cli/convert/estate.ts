@@ -10,14 +10,14 @@ export type PfRule = NonNullable<z.infer<typeof networkDevicePolicySpec>['pfs']>
 export interface RuleForNodes {
   of: InputObject;
   nodeSelector: LabelSelector;
-  /** Lower numbers come first. Rules with equal numbers keep their order. */
+  /** Order of the rule: lower numbers come first. Rules with equal numbers keep their order. */
   priority: number;
   rule: PfRule;
-  /** Field that only the class applies, since a policy has no equivalent. */
+  /** Field of the original that only the class applies, since a policy has no equivalent. */
   narrowedBy?: string | undefined;
 }
 
-/** Settings of a class that several objects can contribute: those of the VFs of a resource. */
+/** Settings of a class for the VFs of a resource. Several objects can contribute to them. */
 export type ResourceConfig = Pick<ClassConfig, 'driver' | 'rdma' | 'vhost' | 'mtu'>;
 
 /** Devices that pods request by one resource name. */
@@ -26,7 +26,7 @@ export interface Resource {
   name: string;
   of: InputObject;
   config: ResourceConfig;
-  /** CEL expressions that devices must satisfy besides having the resource name. */
+  /** CEL expressions that devices must satisfy in addition to having the resource name. */
   terms: string[];
 }
 
@@ -45,7 +45,7 @@ export interface OutputObject {
   value: Record<string, unknown>;
 }
 
-/** Everything found in the input: rules and resources for devices, networks, and finished objects. */
+/** Intermediate form of the input: rules and resources for devices, networks, and finished objects. */
 export class Estate {
   readonly report: ConversionReport;
   readonly rules: RuleForNodes[] = [];

@@ -1,7 +1,7 @@
 import { isTooDeep, maxJsonDepth } from '../../lib/json-depth.ts';
 import type { ConversionReport, InputObject } from './report.ts';
 
-/** Returns whether a value counts as unset, as with Go's `omitempty`, except that zero and false count as set. */
+/** Returns whether a value counts as unset, as with Go's `omitempty`. Unlike there, zero and false count as set. */
 const isEmpty = (value: unknown) =>
   value === undefined ||
   value === null ||
@@ -10,8 +10,8 @@ const isEmpty = (value: unknown) =>
   (typeof value === 'object' && Object.keys(value).length === 0);
 
 /**
- * Reads the fields of an object and remembers which ones were read: {@link end} reports the others, so that a converter cannot
- * drop a field silently.
+ * Reads the fields of an object and remembers which fields were read: {@link end} reports all others, so that a converter
+ * cannot drop a field silently.
  */
 export class FieldReader {
   readonly #report: ConversionReport;
@@ -20,7 +20,7 @@ export class FieldReader {
   readonly #fields: Readonly<Record<string, unknown>>;
   readonly #read = new Set<string>();
 
-  /** @param path of the fields in the object, for reports */
+  /** Creates a reader. @param path path of the fields in the object, for reports */
   constructor(report: ConversionReport, of: InputObject, path: readonly PropertyKey[], value: unknown) {
     this.#report = report;
     this.#of = of;
@@ -85,7 +85,10 @@ export class FieldReader {
       : [this.#nested([name], value)];
   }
 
-  /** Parses a field that holds JSON text, and returns its fields. `undefined`: the field is absent, or was reported. */
+  /**
+   * Parses a field that holds JSON text, and returns a reader of its fields; `undefined` if the field is absent or was
+   * reported.
+   */
   json(name: string): FieldReader | undefined {
     const text = this.text(name);
     const value = text === undefined ? undefined : this.parse(name, text);
@@ -121,13 +124,13 @@ export class FieldReader {
     for (const name of names) this.#read.add(name);
   }
 
-  /** Reports a field as not converted. */
+  /** Reports that a field was not converted, with the remedy `todo`. */
   lose(name: string, why: string, todo: string): void {
     this.skip(name);
     this.#report.lost(this.#of, [...this.#path, name], why, todo);
   }
 
-  /** Reports a field as not converted, if it is set. */
+  /** Reports that a field was not converted, if it is set. */
   loseIfSet(name: string, why: string, todo: string): void {
     this.skip(name);
     if (this.isSet(name) && this.#fields[name] !== false) this.lose(name, why, todo);

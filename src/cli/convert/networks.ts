@@ -7,12 +7,12 @@ import { FieldReader } from './field-reader.ts';
 import type { ConversionReport, InputObject } from './report.ts';
 
 const resourceAnnotation = 'k8s.v1.cni.cncf.io/resourceName';
-/** Plugins that take a VF as `deviceID`. */
+/** Types of CNI plugins that attach the VF in `deviceID`. */
 const vfPlugins = ['sriov', 'ib-sriov', 'host-device'];
-/** Fields that every CNI plugin has, or that only affect its log. */
+/** Fields that every CNI plugin has, and fields that affect only its log. */
 const fieldsOfCni = ['cniVersion', 'cniVersions', 'name', 'type', 'logLevel', 'logFile', 'disableCheck', 'disableGC'];
 
-/** Names of equal settings in SriovNetwork and sriov-cni. */
+/** Names that SriovNetwork and sriov-cni have for the same settings. */
 const operatorNames = {
   spoofCheck: 'spoofChk',
   linkState: 'linkState',
@@ -91,7 +91,7 @@ export function convertDefinition(estate: Estate, of: InputObject): void {
   }
 }
 
-/** @param type of the first plugin, which gets the VF */
+/** Converts a chain of plugins. @param type type of the first plugin, which attaches the VF */
 function convertChain(
   estate: Estate,
   network: Network,
@@ -104,7 +104,7 @@ function convertChain(
     return;
   }
   if (type !== 'sriov') {
-    // The plugin keeps doing the work with its own settings.
+    // The plugin keeps its task, with its own settings.
     addNetwork(estate, network, [first, ...rest], context);
     return;
   }
@@ -119,7 +119,7 @@ function convertChain(
   addNetwork(estate, { ...network, config }, rest, { ...context, overridable });
 }
 
-/** Reads what the PF sets for the VF. Zero is kept: it resets what an earlier user set. */
+/** Reads settings that the PF applies to the VF. Zero is kept, since it resets the value of an earlier user. */
 function ownConfig(fields: FieldReader, names: typeof operatorNames): NetworkConfig {
   const vlan = fields.number('vlan');
   const qos = fields.number('vlanQoS');
@@ -149,7 +149,9 @@ function withIpam(fields: FieldReader, ipam: FieldReader | undefined): NetworkCo
   return { ipam: Object.fromEntries(ipam.names().map((name) => [name, ipam.raw(name)])) };
 }
 
-/** Who gives the VF its addresses: netdra, from claims or a plugin of IPAM, or the plugins of the chain. */
+/**
+ * Component that gives the VF its addresses: netdra from the claim, netdra with an IPAM plugin, or the plugins of the chain.
+ */
 type Attacher = 'netdra' | 'netdra-with-ipam' | 'plugins';
 
 function attacherOf({ ipam }: NetworkConfig, rest: readonly FieldReader[]): Attacher {
@@ -161,7 +163,7 @@ function capabilitiesOf(plugin: FieldReader): FieldReader | undefined {
   return plugin.isSet('capabilities') ? plugin.object('capabilities') : undefined;
 }
 
-/** Returns the values that pods set in their annotation; with netdra, claims set them. */
+/** Returns the fields that claims may set. In the original, pods set them in their annotation. */
 function openedBy(fields: FieldReader, capabilities: FieldReader | undefined, attacher: Attacher) {
   if (capabilities === undefined) return [];
   const [mac, ips] = [capabilities.flag('mac'), capabilities.flag('ips')];
@@ -185,12 +187,12 @@ function openedBy(fields: FieldReader, capabilities: FieldReader | undefined, at
 
 interface ChainContext {
   reader: FieldReader;
-  /** Field that lists the plugins, for reports. */
+  /** Name of the field that lists the plugins, for reports. */
   field: string;
   overridable?: ('macAddress' | 'addresses')[];
 }
 
-/** Adds a network and converts its further plugins to settings; if one has no equivalent, the plugins keep doing the work. */
+/** Adds a network. Converts its further plugins to settings; if one of them has no equivalent, all plugins stay. */
 function addNetwork(estate: Estate, network: Network, rest: readonly FieldReader[], context: ChainContext): void {
   const { overridable = [], reader, field } = context;
   const foreign = rest.find((plugin) => !isTuning(plugin))?.text('type');
@@ -232,7 +234,7 @@ function isTuning(plugin: FieldReader): boolean {
 }
 
 function openedByTuning(plugin: FieldReader) {
-  // The plugin takes no addresses from pods.
+  // The `tuning` plugin takes no addresses from pods.
   return openedBy(plugin, capabilitiesOf(plugin), 'netdra');
 }
 
@@ -244,12 +246,15 @@ function tuningConfig(plugin: FieldReader): NetworkConfig {
     ...(macAddress !== undefined && { macAddress }),
     ...(mtu !== undefined && { mtu }),
     ...(allMulticast !== undefined && { allMulticast }),
-    // The plugin never switches promiscuous mode off.
+    // The `tuning` plugin never turns promiscuous mode off.
     ...(plugin.flag('promisc') && { promiscuous: true }),
   };
 }
 
-/** Writes `slaac` for settings with which the kernel takes addresses from routers: without it netdra switches `autoconf` off. */
+/**
+ * Converts IPv6 sysctls. Writes `slaac` if the kernel should take addresses from routers: without `slaac`, netdra turns
+ * `autoconf` off.
+ */
 function ipv6Config(sysctls: Record<string, string>): NetworkConfig {
   const isOff = (key: string) => Number(sysctls[conf6(key)] ?? 1) === 0;
   const isAsked = ['accept_ra', 'autoconf'].some((key) => sysctls[conf6(key)] !== undefined);
@@ -262,11 +267,14 @@ function ipv6Config(sysctls: Record<string, string>): NetworkConfig {
   };
 }
 
-/** Names what the kernel does by default on an interface that another plugin moves, and not on one that netdra moves. */
+/**
+ * Adds a note about features that are on by default for an interface that another plugin moves, but off for one that netdra
+ * moves.
+ */
 export function noteClosed(report: ConversionReport, of: InputObject, config: NetworkConfig): void {
   const { attach = 'netlink', driver = 'kernel', keepHostConfig, slaac, sysctls = {} } = config;
   if (attach !== 'netlink' || driver.includes('vfio')) return;
-  // slaac excludes keepHostConfig.
+  // `slaac` and `keepHostConfig` exclude each other.
   const isChosen = keepHostConfig === true || slaac !== undefined || sysctls[acceptRa] !== undefined;
   const closed = [
     ...(isChosen ? [] : [['IPv6 router advertisements', 'slaac']]),
@@ -277,10 +285,10 @@ export function noteClosed(report: ConversionReport, of: InputObject, config: Ne
   report.note(of, [], `netdra closes the interface to ${what}: if pods need that, set ${how} of the class`);
 }
 
-/** Merges what goes into the class of a network: the settings of its VFs, and those of the network. */
+/** Merges the settings for the class of a network: those of its VFs, and those of the network. */
 export function mergedConfig(resource: ResourceConfig, network: NetworkConfig): NetworkConfig {
   const { mtu, ...rest } = resource;
-  // Plugins set the MTU themselves.
+  // CNI plugins set the MTU themselves.
   const own = network.attach === undefined && mtu !== undefined ? { mtu } : {};
   return { ...rest, ...own, ...network };
 }

@@ -10,13 +10,14 @@ export interface OperatorOptions {
   takeOver: boolean;
 }
 
-/** Maximum hostnames in one expression of a label selector. */
+/** Maximum number of hostnames in one expression of a label selector. */
 const mostNodes = 64;
 
 /**
  * Converts SriovNetworkNodePolicies to rules for the nodes that they select.
  * Source: sriov-network-operator, api/v1/sriovnetworknodepolicy_types.go.
- * @param hasStates whether the rules come from SriovNetworkNodeStates, which the operator derives from the policies
+ * @param hasStates whether the input has SriovNetworkNodeStates, which the operator derives from these policies: the rules then
+ * come from the states
  */
 export function convertNodePolicy(estate: Estate, of: InputObject, options: OperatorOptions, hasStates: boolean): void {
   // The operator's default policy selects nothing.
@@ -87,7 +88,7 @@ function numVfsOf(spec: FieldReader, { takeOver }: OperatorOptions): number | un
   return undefined;
 }
 
-/** Converts a `nicSelector`: one rule for each PF name with a range, and one for all others. */
+/** Converts a `nicSelector` to rules: one for each range of VFs in the PF names, and one for all names without a range. */
 function rulesFor(nics: FieldReader, more: { linkType?: 'ethernet' | 'infiniband'; numVfs?: number }): PfRule[] {
   if (nics.isSet('netFilter')) {
     nics.lose(
@@ -116,7 +117,7 @@ function rulesFor(nics: FieldReader, more: { linkType?: 'ethernet' | 'infiniband
 }
 
 /**
- * Converts SriovNetworkNodeStates: nodes with the same interfaces share rules.
+ * Converts SriovNetworkNodeStates. Nodes with the same interfaces share rules.
  * Source: sriov-network-operator, api/v1/sriovnetworknodestate_types.go.
  */
 export function convertNodeStates(estate: Estate, states: readonly InputObject[], options: OperatorOptions): void {
@@ -153,7 +154,7 @@ function rulesOfInterface(estate: Estate, of: InputObject, pf: FieldReader, opti
   const mode = pf.text('eSwitchMode') ?? 'legacy';
   if (mode !== 'legacy')
     pf.note('eSwitchMode', `netdra leaves the mode of the card as it is: the operator or the node sets ${mode}`);
-  // Rules match by address, since names change; the MTU of VFs is set per group.
+  // Rules match by address, since names change. The MTU of VFs is set for each group.
   pf.skip('name', 'mtu', 'linkType');
   const groups = pf.objects('vfGroups');
   pf.end();
@@ -170,7 +171,7 @@ function rulesOfInterface(estate: Estate, of: InputObject, pf: FieldReader, opti
     const isVdpa = loseVdpa(group);
     group.end();
     if (isVdpa) return [];
-    // The policy of the group has more settings.
+    // If the policy of the group was in the input, its settings are more complete.
     if (!estate.resources.has(resourceName)) estate.addResource(of, resourceName, config);
     const rule = {
       select: { pciAddress: [address] },

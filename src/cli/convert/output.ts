@@ -13,11 +13,13 @@ import type { ConversionReport, InputObject } from './report.ts';
 import { covers, haveSamePf, mayOverlap } from './rule-overlap.ts';
 
 const apiVersion = 'netdra.dev/v1alpha1';
-/** Returns whether the device plugin's dialect accepts a resource name. */
+/** Returns whether the dialect `devicePlugin` accepts a resource name. */
 const isResourceName = (name: string) => /^[a-z0-9.-]+\/[A-Za-z0-9_-]+$/.test(name);
 const toName = (text: string) => text.toLowerCase().replaceAll(/[^a-z0-9.-]/g, '-');
 
-/** Builds our objects. Objects that our own checks refuse are reported and left out, so that the output can be applied. */
+/**
+ * Builds netdra's objects. Reports and leaves out objects that netdra's own checks refuse, so that the output can be applied.
+ */
 export function assemble(estate: Estate, driver: string): OutputObject[] {
   const { report, networks, resources, objects } = estate;
   const all = [
@@ -45,7 +47,7 @@ export function assemble(estate: Estate, driver: string): OutputObject[] {
   });
 }
 
-/** Merges rules for the same nodes into one policy, since at most one policy may select a node. */
+/** Merges rules for the same nodes into one policy, since a node accepts only one policy. */
 function policies({ rules, report }: Estate): OutputObject[] {
   const groups = [...Map.groupBy(rules, ({ nodeSelector }) => JSON.stringify(nodeSelector)).values()];
   for (const [index, group] of groups.entries()) {
@@ -99,7 +101,10 @@ function valuesOf({ matchLabels = {}, matchExpressions = [] }: LabelSelector): M
   ]);
 }
 
-/** Reports a rule that would take VFs of a later one, since a policy cannot select by all fields that its class can. */
+/**
+ * Reports a rule that would take VFs of a later rule. This happens since a policy cannot select by all fields by which the
+ * class selects.
+ */
 function reportHidden(report: ConversionReport, one: RuleForNodes, later: readonly RuleForNodes[]): void {
   if (one.narrowedBy === undefined) return;
   const hidden = later.find(({ rule }) => rule.resourceName !== one.rule.resourceName && mayOverlap(one.rule, rule));
@@ -108,7 +113,10 @@ function reportHidden(report: ConversionReport, one: RuleForNodes, later: readon
   report.lost(one.of, ['data'], why, 'name different PFs (pfNames, rootDevices) or ranges of VFs for them');
 }
 
-/** Reports a rule, or its number of VFs, that has no effect, since an earlier rule has its VFs, or its PF. */
+/**
+ * Reports a rule without effect, since an earlier rule covers its VFs, and a number of VFs without effect, since an earlier
+ * rule sets it for the PF.
+ */
 function reportIdle(report: ConversionReport, { of, rule }: RuleForNodes, earlier: readonly RuleForNodes[]): void {
   const others = earlier.filter((each) => !isDeepStrictEqual(each.rule, rule));
   const first = others.find((each) => each.narrowedBy === undefined && covers(each.rule, rule));
@@ -128,7 +136,7 @@ function reportIdle(report: ConversionReport, { of, rule }: RuleForNodes, earlie
   report.lost(of, ['spec', 'numVfs'], why, 'give both the same number');
 }
 
-/** Returns what a rule says about VFs, and not which ones it selects. */
+/** Returns the settings of a rule, without the fields that select VFs. */
 function settingsOf({ select: _, vfs: _vfs, vfDriver: _driver, ...settings }: RuleForNodes['rule']) {
   return settings;
 }
@@ -189,7 +197,7 @@ function faultsOf(value: Record<string, unknown>): string[] {
   const schema = kind === 'DeviceClass' ? classConfigSchema : vfConfigSchema;
   return entries.flatMap((entry) => {
     const { parameters } = Object(Object(entry).opaque);
-    // Entries of other drivers stay.
+    // Configurations for other drivers stay.
     if (Object(parameters).kind !== 'VFConfig') return [];
     const faults = faultsBy<unknown>(schema, parameters);
     return faults.length > 0 ? faults : findContradictions(parameters as VfConfig);

@@ -20,11 +20,11 @@ export interface ConversionRemark extends TextPlace {
   file: string;
   /** `SriovNetwork sriov/fast-net`. */
   object: string;
-  /** `spec.linkState`; the whole object: `object`. */
+  /** Path of the field, such as `spec.linkState`; `object` for the whole object. */
   field: string;
-  /** Why the field was not converted, or how it was. */
+  /** Reason why the field was not converted, or a description of its conversion. */
   message: string;
-  /** What the user should do; absent for notes. */
+  /** Remedy for the user; absent for notes. */
   todo?: string;
 }
 
@@ -59,7 +59,7 @@ function placeOf(of: InputObject, path: readonly PropertyKey[]) {
   };
 }
 
-/** Formats remarks as lines: `file:line:column: kind name: field: message; what to do`. */
+/** Formats remarks as lines: `file:line:column: kind name: field: message; remedy`. */
 export function formatRemarks(terminal: Terminal, remarks: readonly ConversionRemark[]): string {
   return remarks
     .map(({ level, file, line, column, object, field, message, todo }) => {

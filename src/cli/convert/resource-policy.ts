@@ -5,7 +5,7 @@ import type { InputObject } from './report.ts';
 import { toLinkType } from './selectors.ts';
 
 /**
- * Converts SriovResourcePolicies of dra-driver-sriov, with the resource names from DeviceAttributes.
+ * Converts SriovResourcePolicies of dra-driver-sriov, with the resource names from DeviceAttributes objects.
  * Source: dra-driver-sriov, pkg/api/sriovdra/v1alpha1/api.go.
  */
 export function convertResourcePolicy(estate: Estate, of: InputObject, attributes: readonly InputObject[]): void {
@@ -29,7 +29,7 @@ export function convertResourcePolicy(estate: Estate, of: InputObject, attribute
   spec.end();
 }
 
-/** Reports attributes other than the resource name, which netdra's devices lack. */
+/** Reports attributes that a DeviceAttributes object adds. Except for the resource name, netdra has no equivalent. */
 export function checkDeviceAttributes(estate: Estate, of: InputObject): void {
   const spec = new FieldReader(estate.report, of, ['spec'], of.value.spec);
   const attributes = spec.object('attributes');
@@ -40,7 +40,7 @@ export function checkDeviceAttributes(estate: Estate, of: InputObject): void {
   spec.end();
 }
 
-/** Returns the resource name of the DeviceAttributes that the selector of a `configs` entry matches. */
+/** Returns the resource name from the DeviceAttributes object that an entry of `configs` selects. */
 function resourceNameOf(config: FieldReader, all: readonly InputObject[]): string | undefined {
   const selector = config.object('deviceAttributesSelector');
   const labels = Object.entries(selector.labels('matchLabels'));
@@ -65,7 +65,7 @@ function resourceNameOf(config: FieldReader, all: readonly InputObject[]): strin
   return Object(attribute).string;
 }
 
-/** Converts a node selector. A label selector has no alternatives, so that only one term can be converted. */
+/** Converts a node selector with a single term: a label selector has no alternatives. */
 function nodeSelectorOf(spec: FieldReader): LabelSelector {
   const terms = spec.object('nodeSelector').objects('nodeSelectorTerms');
   const [term, ...others] = terms;

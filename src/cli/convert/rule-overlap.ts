@@ -3,7 +3,7 @@ import type { PfRule } from './estate.ts';
 
 type Selector = Record<string, string | string[] | undefined>;
 
-/** Returns whether some VF can match both rules. */
+/** Returns whether a VF could match both rules. */
 export function mayOverlap(one: PfRule, other: PfRule): boolean {
   const selectors = [one, other].map(({ select, vfs, vfDriver }) => ({ ...select, vfs, vfDriver }));
   const [a = {}, b = {}] = selectors as Record<string, string | string[] | undefined>[];
@@ -14,13 +14,13 @@ export function mayOverlap(one: PfRule, other: PfRule): boolean {
   });
 }
 
-/** Returns whether each VF that matches the other rule surely matches this one, too. */
+/** Returns whether every VF that matches the other rule also matches this one, as far as the rules show. */
 export function covers(one: PfRule, other: PfRule): boolean {
   const drivers = [one, other].map(({ vfDriver }) => ({ vfDriver }) as Selector) as [Selector, Selector];
   return selectsAll(one.select, other.select) && selectsAll(...drivers) && hasRange(one.vfs, other.vfs);
 }
 
-/** Returns whether some PF surely matches both rules. */
+/** Returns whether both rules certainly match the same PF. */
 export function haveSamePf({ select: one }: PfRule, { select: other }: PfRule): boolean {
   if (selectsAll(one, other) || selectsAll(other, one)) return true;
   const [a, b]: [Selector, Selector] = [one, other];

@@ -1,7 +1,7 @@
 import type { LabelSelector } from '../../driver/api/class-config.ts';
 import type { FieldReader } from './field-reader.ts';
 
-/** Selects nodes by name, and notes that the hostname label may differ from the node's name. */
+/** Returns a selector of nodes by name. Adds a note that the hostname label may differ from the node's name. */
 export function selectNodes(fields: FieldReader, field: string, names: readonly string[]): LabelSelector {
   fields.note(
     field,
@@ -10,20 +10,22 @@ export function selectNodes(fields: FieldReader, field: string, names: readonly 
   return { matchExpressions: [{ key: 'kubernetes.io/hostname', operator: 'In', values: [...names] }] };
 }
 
-/** Splits `ens1f0#0-3,5`, or the address of a PF with a range, as device plugin and operator write them. */
+/**
+ * Splits a PF's name or address from its range of VFs, such as `ens1f0#0-3,5`, in the notation of device plugin and operator.
+ */
 export function splitRange(text: string): { value: string; vfs: string | undefined } {
   const [value = '', vfs] = text.split('#', 2);
   return { value, vfs };
 }
 
-/** Groups values with the same range: `ens1f0#0-3`. Without values, returns one entry for all. */
+/** Groups values such as `ens1f0#0-3` by their range. Without values, returns one group without a range. */
 export function splitByRange(values: readonly string[]): { values: string[]; vfs: string | undefined }[] {
   if (values.length === 0) return [{ values: [], vfs: undefined }];
   const byRange = Map.groupBy(values.map(splitRange), ({ vfs }) => vfs);
   return [...byRange].map(([vfs, all]) => ({ values: all.map(({ value }) => value), vfs }));
 }
 
-/** Converts `eth`, `ether`, `ETH`, `ib`, … to our link type. */
+/** Converts a link type (`eth`, `ether`, `ETH`, `ib`, …) to that of netdra. */
 export function toLinkType(fields: FieldReader, name: string): 'ethernet' | 'infiniband' | undefined {
   const types = [...new Set((fields.texts(name) ?? []).map((each) => each.toLowerCase()))];
   const [type, ...others] = types;

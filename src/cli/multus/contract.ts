@@ -1,33 +1,41 @@
 /**
- * What Multus expects of claims, their devices and their cluster, from multus-cni#1492 on: the facts that files and the API
- * server have in common.
+ * Expectations of Multus about claims, their devices and their cluster, from multus-cni#1492 on. This file has the facts that
+ * both files and the API server contain.
  */
 
 import { type DeviceKind, selectedKind } from '../selected-kind.ts';
 
 export type MultusErrorCode =
-  /** A class or claim with `attach: observe` selects devices without `k8s.cni.cncf.io/resourceName`: Multus fails their pods. */
+  /**
+   * A class or claim with `attach: observe` selects devices without `k8s.cni.cncf.io/resourceName`: Multus fails their pods.
+   */
   | 'multus-device-unnamed'
   /** No device has the resource name that a NetworkAttachmentDefinition asks for. */
   | 'multus-resource-unknown'
-  /** network-resources-injector adds the device of a network to the pod's limits, although its claim has one. */
+  /**
+   * network-resources-injector adds the device of a network to the limits of a pod whose claim already has a device for the
+   * network.
+   */
   | 'multus-injector'
-  /** A pod names its claim itself. Multus sees only claims of templates and of extended resources. */
+  /** A pod refers to its claim by name. Multus sees only claims from templates and claims of extended resources. */
   | 'multus-claim-by-name'
   /** A pod has more networks of a resource name than its claims have devices. */
   | 'multus-too-few-devices';
 
-/** Returns where a reader finds more about a finding. */
+/** Returns the page with more about a finding. */
 export function pageOf(code: MultusErrorCode): string {
   return `docs/errors.md#${code}`;
 }
 
-/** The devices of a network. Source: Kubernetes Network Custom Resource Definition De-facto Standard, v1.3, section 3.2.2. */
+/**
+ * Annotation of a network with the resource name of its devices. Source: Kubernetes Network Custom Resource Definition De-facto
+ * Standard, v1.3, section 3.2.2.
+ */
 export const resourceAnnotation = 'k8s.v1.cni.cncf.io/resourceName';
-/** The networks of a pod. Source: the same, section 4. */
+/** Annotation of a pod with its networks. Source: the same, section 4. */
 const networksAnnotation = 'k8s.v1.cni.cncf.io/networks';
 
-/** Parts of objects that matter to Multus; any value of YAML or of the API server. */
+/** Fields of an object from YAML or the API server, unchecked. */
 export type Fields = Readonly<Record<string, unknown>>;
 
 export function fieldsOf(value: unknown): Fields {
@@ -43,18 +51,18 @@ function annotationOf({ metadata }: Fields, name: string): string | undefined {
   return typeof value === 'string' ? value : undefined;
 }
 
-/** Returns `namespace/name`. */
+/** Returns `namespace/name` of an object. */
 export function keyOf({ metadata }: Fields): string {
   const { namespace = 'default', name } = fieldsOf(metadata);
   return `${namespace}/${name}`;
 }
 
-/** Returns the resource name of a NetworkAttachmentDefinition; `undefined`: it has no device. */
+/** Returns the resource name of a NetworkAttachmentDefinition; `undefined` if its pods get no device. */
 export function resourceOf(definition: Fields): string | undefined {
   return annotationOf(definition, resourceAnnotation);
 }
 
-/** Returns the networks of a pod as `namespace/name`, in their order. Those that cannot be read are left out. */
+/** Returns the networks of a pod as `namespace/name`, in their order; none if the annotation cannot be read. */
 export function networksOf(pod: Fields, namespace: string): string[] {
   const text = annotationOf(pod, networksAnnotation)?.trim() ?? '';
   if (!text.startsWith('[')) {
@@ -67,12 +75,14 @@ export function networksOf(pod: Fields, namespace: string): string[] {
       return `${own}/${name}`;
     });
   } catch {
-    // The API server takes any text, and Multus reports this one.
+    // The API server accepts any text, and Multus reports that it is invalid.
     return [];
   }
 }
 
-/** Returns whether a MutatingWebhookConfiguration is that of network-resources-injector, whatever it is called. */
+/**
+ * Returns whether a MutatingWebhookConfiguration is that of network-resources-injector: one of its names contains this name.
+ */
 export function isInjector({ metadata, webhooks }: Fields): boolean {
   const names = listOf(webhooks).flatMap((each) => {
     const { name, clientConfig } = fieldsOf(each);
@@ -81,12 +91,12 @@ export function isInjector({ metadata, webhooks }: Fields): boolean {
   return [fieldsOf(metadata).name, ...names].some((each) => `${each}`.includes('network-resources-injector'));
 }
 
-/** Returns the CEL of `selectors`, as one expression. */
+/** Returns the CEL of all `selectors` as one expression. */
 export function selectorsOf({ selectors }: Fields): string {
   return bothOf(...listOf(selectors).map((each) => `${fieldsOf(fieldsOf(each).cel).expression}`));
 }
 
-/** Returns CEL for devices that meet all of these expressions. */
+/** Returns CEL for devices that meet all of the expressions. */
 export function bothOf(...expressions: string[]): string {
   return expressions
     .filter(Boolean)
@@ -94,13 +104,16 @@ export function bothOf(...expressions: string[]): string {
     .join(' && ');
 }
 
-/** A class that a request names, and the CEL of the request itself. */
+/** An alternative of a request: the class that it names, and its own CEL. */
 export interface Alternative {
   className: string;
   selectors: string;
 }
 
-/** Returns the alternatives of a request: those of `firstAvailable`, or one. That of v1beta1 is the request itself. */
+/**
+ * Returns the alternatives of a request: those of `firstAvailable`, or a single one. In v1beta1 the request itself is the
+ * single one.
+ */
 export function alternativesOf(request: Fields): Alternative[] {
   const { exactly = request, firstAvailable } = request;
   const all = firstAvailable === undefined ? [exactly] : listOf(firstAvailable);
@@ -119,9 +132,9 @@ export function selectsByResource(expression: string): boolean {
 }
 
 /**
- * Returns whether CEL selects devices without a resource name, as far as it is known: one that selects by another attribute
- * than their kind may leave them out.
- * @param kind that of these devices; `undefined`: unknown
+ * Returns whether CEL selects devices without a resource name, as far as can be known. CEL that selects by an attribute other
+ * than `kind` may leave these devices out.
+ * @param kind kind of these devices; `undefined`: unknown
  */
 export function selectsUnnamed(expression: string, kind: DeviceKind | undefined): boolean {
   if (selectsByResource(expression) || /\]\.(?!kind\b)\w/.test(expression)) return false;

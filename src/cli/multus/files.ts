@@ -19,7 +19,7 @@ import {
   selectsUnnamed,
 } from './contract.ts';
 
-/** An object in a file. `Document`: what the caller knows it by. */
+/** An object in a file. `Document` is the caller's type for a document. */
 interface Placed<Document> {
   document: Document;
   /** Path of the object in its document. */
@@ -32,14 +32,14 @@ export interface MultusFault<Document> {
   path: PropertyKey[];
   field: string;
   message: string;
-  /** Whether an object that is not in the files could make it right. */
+  /** Whether an object outside the files could remove the fault. */
   isNote: boolean;
 }
 
 interface RequestOfFile {
   name: string;
   alternatives: Alternative[];
-  /** `undefined`: unknown. */
+  /** Number of devices; `undefined`: unknown. */
   count: number | undefined;
   isObserved: boolean;
 }
@@ -51,15 +51,15 @@ interface ClassOfFile<Document> extends Placed<Document> {
 
 type ClaimOfFile<Document> = Placed<Document> & { requests: RequestOfFile[] };
 
-/** A pod, or the template of pods, with networks and claims. */
+/** A pod, or a template of pods, with networks and claims. */
 interface PodOfFile<Document> extends Placed<Document> {
   namespace: string;
   networks: string[];
-  /** Its `resourceClaims`. */
+  /** Entries of the pod's `resourceClaims`. */
   claims: Fields[];
 }
 
-/** Compares objects of files with what Multus expects of claims: docs/migration.md, "Multus stays". */
+/** Compares objects in files with the expectations of Multus about claims: docs/migration.md, "Multus stays". */
 export class MultusFiles<Document> {
   readonly #driver: string;
   readonly #networks: (Placed<Document> & { resource: string })[] = [];
@@ -67,7 +67,7 @@ export class MultusFiles<Document> {
   readonly #claims = new Map<string, ClaimOfFile<Document>>();
   readonly #pods: PodOfFile<Document>[] = [];
   readonly #injectors: Placed<Document>[] = [];
-  /** Resource name of each rule, with the rule's name for people and the kind of its devices. */
+  /** Rules of policies: each with its name for people, the kind of its devices and their resource name. */
   readonly #rules: { rule: string; kind: DeviceKind; resource: unknown }[] = [];
 
   constructor(driver: string) {
@@ -88,7 +88,7 @@ export class MultusFiles<Document> {
     else this.#addPod(place, object, spec);
   }
 
-  /** @param policy an inventory policy, or a NetworkDevicePolicy */
+  /** Adds a policy. @param policy an inventory policy, or a NetworkDevicePolicy */
   addPolicy(policy: unknown): void {
     const whole = fieldsOf(policy);
     const { pfs = [{}], nics, resourceName } = fieldsOf(whole.spec ?? whole);
@@ -100,7 +100,10 @@ export class MultusFiles<Document> {
     }
   }
 
-  /** Returns the faults of all objects, and notes on them; none unless files have networks with devices, and claims that Multus serves. */
+  /**
+   * Returns the faults of all objects, and notes on them. Returns none unless the files have networks with devices, and claims
+   * whose devices Multus attaches.
+   */
   faults(): MultusFault<Document>[] {
     const requests = [...this.#claims.values()].flatMap((each) => each.requests);
     const isServing = [...requests, ...this.#classes.values()].some(({ isObserved }) => isObserved);
@@ -157,14 +160,14 @@ export class MultusFiles<Document> {
     return isObserved || alternatives.some(({ className }) => this.#classes.get(className)?.isObserved === true);
   }
 
-  /** Returns the CEL that devices of each alternative of a request meet. */
+  /** Returns for each alternative of a request the CEL that its devices meet. */
   #selectorsOf({ alternatives }: RequestOfFile): string[] {
     return alternatives.map(({ className, selectors }) =>
       bothOf(this.#classes.get(className)?.selectors ?? '', selectors),
     );
   }
 
-  /** Returns a rule for devices without a resource name that one of these expressions selects. */
+  /** Returns the name of a rule for devices without a resource name that one of the expressions selects. */
   #unnamedRule(expressions: readonly string[]): string | undefined {
     const unnamed = this.#rules.filter(({ resource }) => resource === undefined);
     return unnamed.find(({ kind }) => expressions.some((each) => selectsUnnamed(each, kind)))?.rule;
@@ -180,7 +183,8 @@ export class MultusFiles<Document> {
         .filter((each) => this.#isServed(each))
         .map((each) => ({ of, what: `request ${each.name}`, selectors: this.#selectorsOf(each) })),
     );
-    // Claims can select further than their class.
+    // The selectors of claims can select fewer devices than their class, so that the class itself counts only if no claim uses
+    // it.
     const all = [...classes.map(([, of]) => ({ of, what: 'the class', selectors: [of.selectors] })), ...served];
     return all.flatMap(({ of, what, selectors }) => {
       const rule = this.#unnamedRule(selectors);
@@ -217,7 +221,10 @@ export class MultusFiles<Document> {
     });
   }
 
-  /** Compares numbers only where files have all claims of a pod, and each request names its resource. */
+  /**
+   * Reports a pod with more networks of a resource name than devices. Needs all its templates in the files. A request counts
+   * for every resource name if it selects by none, and always suffices if its number of devices is unknown.
+   */
   #tooFew({ claims, namespace, networks, ...pod }: PodOfFile<Document>): MultusFault<Document>[] {
     const templates = claims.map(({ resourceClaimTemplateName: name }) =>
       this.#claims.get(`ResourceClaimTemplate ${namespace}/${name}`),
