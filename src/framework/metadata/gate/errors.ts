@@ -1,7 +1,7 @@
 import { NetdraError } from '../../../lib/errors.ts';
 
 export type GateErrorCode =
-  /** `netdra-gate` is missing in the image. */
+  /** `netdra-gate` is not at the path where the driver looks for it. */
   | 'gate-program-missing'
   /** `netdra-gate` cannot be installed in a directory where the runtime finds it. */
   | 'gate-not-installed'
