@@ -3,7 +3,7 @@ import { checkDeviceCount } from '../driver/api/class-rules.ts';
 import { classConfigsOf, configForDevice, resolveVfConfig } from '../driver/api/config.ts';
 import { checkNamespace } from '../driver/api/namespace-rules.ts';
 import type { SchemaFault } from '../driver/api/schema-faults.ts';
-import { checkHostConfigs } from '../driver/claims/device-resolver.ts';
+import { checkKinds } from '../driver/claims/device-resolver.ts';
 import { checkPodInterfaces } from '../driver/claims/pod-interfaces.ts';
 import { checkKey, checkKeys } from '../driver/claims/pool-addresses.ts';
 import { type ClosedField, DriverError, type StoredDevice, type VfConfig } from '../driver/model/index.ts';
@@ -102,7 +102,7 @@ class AllocationCheck {
     for (const request of known) {
       const fault = await faultOf(`request ${request.name}`, request.path, async () => {
         const ofRequest = this.#devicesOf(request, await this.#configOf(request.name));
-        checkHostConfigs(this.#claim, ofRequest);
+        checkKinds(this.#claim, ofRequest);
         if (!this.#file.isFromTemplate) for (const device of ofRequest) checkKey(this.#claim, device);
         devices.push(...ofRequest);
       });
@@ -169,7 +169,7 @@ class AllocationCheck {
   #devicesOf({ name: request, className, selectors, count, path }: FileRequest, config: VfConfig): StoredDevice[] {
     const subject = claimName(this.#claim.identity);
     const ofClass = this.#options.classes.get(className)?.selectors ?? '';
-    // A device that may be of either kind is taken as a whole NIC, which may have more settings.
+    // A device that may be of either kind is taken as a whole NIC, to which the rules for VFs do not apply.
     const kind = selectedKind(bothOf(ofClass, selectors)) ?? 'nic';
     if (count === 'all') {
       try {

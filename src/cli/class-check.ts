@@ -1,5 +1,5 @@
 import type { ClassConfig } from '../driver/api/class-config.ts';
-import { findMissing } from '../driver/api/class-rules.ts';
+import { findMissing, findMissingVlan } from '../driver/api/class-rules.ts';
 import { parseCni } from '../driver/api/config.ts';
 import { findContradictions } from '../driver/api/config-rules.ts';
 import { type ClaimField, type ClosedField, fieldOf, mergeVfConfigs, type VfConfig } from '../driver/model/index.ts';
@@ -41,7 +41,8 @@ export function checkFileClass(file: FileClass, openClaimFields: readonly Closed
     ...settings.flatMap(({ overridable = [] }) => overridable),
     ...openClaimFields.filter((field) => fieldOf(merged, field) === undefined),
   ]);
-  const missing = findMissing(merged, settings);
+  const isOfVfs = selectedKind(file.selectors) === 'vf';
+  const missing = [...findMissing(merged), ...(isOfVfs ? findMissingVlan(merged, settings) : [])];
   const ofClaims = [...missing.filter(isFinal(open)), ...finalProblems(merged, file, open)];
   const { extendedResourceName: name } = file;
   const ofResource = [...missing, ...finalProblems(merged, file, new Set()), ...keyProblems(merged)];

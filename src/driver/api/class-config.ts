@@ -46,7 +46,7 @@ const limits = z
     vlanRanges: z
       .array(checked('vlan-range', isVlanRange, 'a VLAN id from 0 to 4094, or a range such as 100-199'))
       .max(64)
-      .describe('Allowed values of vf.vlan in claims, which have to set it if the class does not.')
+      .describe('Allowed values of vf.vlan in claims, which have to set it for VFs if the class does not.')
       .optional(),
     addressPools: z
       .array(poolLabel)

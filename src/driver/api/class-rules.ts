@@ -103,23 +103,25 @@ export function checkClaimConfig(
   checkRoutes(claim, config, limits, nodeNetworks);
 }
 
+const unset = 'neither claim nor DeviceClass sets it';
+
 /**
  * Finds fields that class and claim together have to set, and do not.
  * @param config merged settings of both
  * @returns problems as `field: what is needed`
  */
-export function findMissing({ addressPool, vf }: VfConfig, ofClass: readonly ClassConfig[]): string[] {
-  const unset = 'neither claim nor DeviceClass sets it';
-  const missing: string[] = [];
-  if (addressPool !== undefined && addressPool.name === undefined)
-    missing.push(`addressPool.name: is needed, and ${unset}`);
+export function findMissing({ addressPool }: VfConfig): string[] {
+  if (addressPool === undefined || addressPool.name !== undefined) return [];
+  return [`addressPool.name: is needed, and ${unset}`];
+}
+
+/** Finds the missing VLAN of a VF as {@link findMissing} does; whole NICs have none. */
+export function findMissingVlan({ vf }: VfConfig, ofClass: readonly ClassConfig[]): string[] {
   // The VF would keep what the host has set, which is usually no VLAN: the native network of the port.
   const { vlanRanges } = ofClass.find(({ limits }) => limits?.vlanRanges !== undefined)?.limits ?? {};
-  if (vlanRanges !== undefined && vf?.vlan === undefined) {
-    const allowed = vlanRanges.join(', ') || 'none';
-    missing.push(`vf.vlan: is needed, since limits.vlanRanges of the DeviceClass allows only ${allowed}, and ${unset}`);
-  }
-  return missing;
+  if (vlanRanges === undefined || vf?.vlan !== undefined) return [];
+  const allowed = vlanRanges.join(', ') || 'none';
+  return [`vf.vlan: is needed, since limits.vlanRanges of the DeviceClass allows only ${allowed}, and ${unset}`];
 }
 
 /**

@@ -44,7 +44,7 @@ export function resolveVfConfig(
   if (ofClaim.length > 1) checkClaimConfig(claim, ofClaim.reduce(mergeVfConfigs, {}), ofClass, rules);
   const settings = ofClass.map(({ overridable: _overridable, limits: _limits, ...config }): VfConfig => config);
   const whole = [...settings, ...ofClaim].reduce(mergeVfConfigs, {});
-  checkWhole(claim, whole, ofClass);
+  checkWhole(claim, whole);
   const merged = withVrfTable(whole);
   merges.push({ ofClass, ofClaim, merged });
   return merged;
@@ -110,8 +110,8 @@ export function classConfigsOf(driver: string, claim: AllocatedClaim, request: s
 }
 
 /** @throws DriverError `config-invalid` for missing fields and combinations that are not allowed; CniError */
-function checkWhole(claim: AllocatedClaim, config: VfConfig, ofClass: readonly ClassConfig[]): void {
-  const problems = [...findContradictions(config), ...primaryProblems(claim, config), ...findMissing(config, ofClass)];
+function checkWhole(claim: AllocatedClaim, config: VfConfig): void {
+  const problems = [...findContradictions(config), ...primaryProblems(claim, config), ...findMissing(config)];
   if (problems.length > 0) throw invalidConfig(claim, problems);
   parseCni(`claim ${claimName(claim.identity)}`, config);
 }

@@ -6,7 +6,7 @@ import type { NetworkDevice } from '../../node/inventory/index.ts';
 import type { Cidr } from '../../node/netlink/index.ts';
 import type { VfAddress } from '../../node/sriov/index.ts';
 import { checkBonds } from '../api/bond-rules.ts';
-import { type ClaimRules, checkDeviceCount } from '../api/class-rules.ts';
+import { type ClaimRules, checkDeviceCount, findMissingVlan } from '../api/class-rules.ts';
 import { type CniRules, checkCniPlugins, checkCniUse } from '../api/cni-rules.ts';
 import {
   classConfigsOf,
@@ -103,7 +103,7 @@ export class DeviceResolver {
       };
     });
     checkBonds(claim, devices);
-    checkHostConfigs(claim, devices);
+    checkKinds(claim, devices);
     return devices;
   }
 
@@ -186,12 +186,20 @@ export class DeviceResolver {
   }
 }
 
-/** The host has no addresses and routes on the VFs that it offers. @throws DriverError `config-invalid` */
-export function checkHostConfigs(claim: AllocatedClaim, devices: readonly StoredDevice[]): void {
-  const problems = devices
-    .filter(({ config, offered }) => config.keepHostConfig === true && offered.kind !== 'nic')
-    .map(({ name, request }) => `keepHostConfig: is for whole NICs, and device ${name} of request ${request} is a VF`);
-  if (problems.length > 0) throw invalidConfig(claim, problems);
+/**
+ * Checks what depends on the kind of the devices. The host has no addresses and routes on the VFs that it offers, and whole
+ * NICs have no VLAN that `limits.vlanRanges` could require.
+ * @throws DriverError `config-invalid`
+ */
+export function checkKinds(claim: AllocatedClaim, devices: readonly StoredDevice[]): void {
+  const vfs = devices.filter(({ offered }) => offered.kind !== 'nic');
+  const problems = vfs.flatMap(({ driver, config, name, request }) => [
+    ...(config.keepHostConfig === true
+      ? [`keepHostConfig: is for whole NICs, and device ${name} of request ${request} is a VF`]
+      : []),
+    ...findMissingVlan(config, classConfigsOf(driver, claim, request)),
+  ]);
+  if (problems.length > 0) throw invalidConfig(claim, [...new Set(problems)]);
 }
 
 /**

@@ -46,16 +46,33 @@ describe('validateFiles, on classes and what they leave to claims', () => {
   });
 
   it('prints a note for a class whose claims must set a field, unless a file contains such a claim', async () => {
-    const own = deviceClass('tenant', 'overridable: [vf.vlan], limits: { vlanRanges: ["100-199"] }');
+    const own = deviceClass('tenant', 'overridable: [addressPool.name], addressPool: { key: db }');
     expect(await linesFor([own])).toEqual([
-      'note: 0:7: each claim of DeviceClass tenant has to set vf.vlan',
+      'note: 0:7: each claim of DeviceClass tenant has to set addressPool.name',
       '1 objects checked, 0 faults',
     ]);
-    expect(await linesFor([own, claim('tenant', 'vf: { vlan: 100 }')])).toEqual(['2 objects checked, 0 faults']);
+    expect(await linesFor([own, claim('tenant', 'addressPool: { name: lan }')])).toEqual([
+      '2 objects checked, 0 faults',
+    ]);
     expect(await linesFor([own, claim('tenant', 'mtu: 1500')])).toEqual([
-      expect.stringMatching(/^1:9:9: request vf: .* vf\.vlan: is needed/),
+      expect.stringMatching(/^1:9:9: request vf: .* addressPool\.name: is needed/),
       '2 objects checked, 1 faults',
     ]);
+  });
+
+  it('rejects a claim without the VLAN that its class limits, unless it may get a NIC', async () => {
+    const fields = 'overridable: [vf.vlan], limits: { vlanRanges: ["100-199"] }';
+    const fault = /^1:9:9: request vf: .* vf\.vlan: is needed/;
+    const asked = claim('c', 'mtu: 1500');
+    expect((await linesFor([classWith(ofVfs, fields), asked]))[0]).toMatch(fault);
+    const ofNics = ofVfs.replace('"vf"', '"nic"');
+    for (const spec of ['', ofNics])
+      expect(await linesFor([classWith(spec, fields), asked])).toEqual(['2 objects checked, 0 faults']);
+    const request = `exactly: { deviceClassName: c, ${ofVfs} }`;
+    expect((await linesFor([deviceClass('c', fields), claim('c', 'mtu: 1500', request)]))[0]).toMatch(fault);
+    // Without `overridable`, such a class is for whole NICs only.
+    for (const spec of ['', ofNics])
+      expect(await linesFor([classWith(spec, 'limits: { vlanRanges: [] }')])).toEqual(['1 objects checked, 0 faults']);
   });
 
   it('rejects claims that cannot get an address of their pool', async () => {

@@ -180,28 +180,6 @@ describe('class limits', () => {
   });
 
   describe('on VLANs', () => {
-    const limits = { vlanRanges: ['100-199', '300'] };
-    const needed =
-      'vf.vlan: is needed, since limits.vlanRanges of the DeviceClass allows only 100-199, 300, and neither claim nor DeviceClass sets it';
-
-    it.each([
-      ['no VFConfig', []],
-      ['a VFConfig without vf', [fromClaim({ interfaceName: 'net1' })]],
-      ['a VFConfig with other settings of the VF', [fromClaim({ vf: { trust: true } })]],
-      ['a component that attaches the VF', [fromClaim({ attach: 'observe' })]],
-    ])('reject a claim that would leave the VF without a VLAN: with %s', (_, ofClaim) => {
-      for (const overridable of [['vf.vlan', 'vf.trust'], ['vf.trust']])
-        expect(() => resolve([fromClass({ overridable, limits }), ...ofClaim])).toThrow(needed);
-      // A second entry of the class, without limits, does not make up for it.
-      expect(() => resolve([fromClass({ limits }), fromClass({ vf: { trust: true } })])).toThrow(needed);
-    });
-
-    it('allow a claim to leave the VLAN to its class', () => {
-      const vf = { vlan: 7 };
-      expect(resolve([fromClass({ limits, vf }), fromClaim({ mtu: 1400 })])).toEqual({ vf, mtu: 1400 });
-      expect(resolve([fromClass({ limits }), fromClass({ vf })])).toEqual({ vf });
-    });
-
     it.each(['200-100', '100-4095', '4095', '9999', '100-', '0-0', '01', '1-2-3', ''])('cannot be %j', (range) => {
       expect(() => resolve([fromClass({ limits: { vlanRanges: [range] } })])).toThrow(
         `${JSON.stringify(range)} is not a VLAN id from 0 to 4094, or a range such as 100-199`,

@@ -85,3 +85,40 @@ describe('DeviceClass limits, at prepare', () => {
     );
   });
 });
+
+describe('limits.vlanRanges, at prepare', () => {
+  const limits = { vlanRanges: ['100-199', '300'] };
+  const needed =
+    'vf.vlan: is needed, since limits.vlanRanges of the DeviceClass allows only 100-199, 300, and neither claim nor DeviceClass sets it';
+
+  it.each([
+    ['no VFConfig', []],
+    ['a VFConfig without vf', [fromClaim({ interfaceName: 'net1' })]],
+    ['a VFConfig with other settings of the VF', [fromClaim({ vf: { trust: true } })]],
+    ['a component that attaches the VF', [fromClaim({ attach: 'observe' })]],
+  ])('reject a claim that would leave the VF without a VLAN: with %s', async (_, ofClaim) => {
+    for (const overridable of [['vf.vlan', 'vf.trust'], ['vf.trust']]) {
+      const config = [fromClass({ overridable, limits }), ...ofClaim];
+      expect(await outcome(allocated('c', ['dev-1'], { config }))).toContain(needed);
+    }
+    // A second entry of the class, without limits, does not make up for it.
+    const config = [fromClass({ limits }), fromClass({ vf: { trust: true } })];
+    expect(await outcome(allocated('c', ['dev-1'], { config }))).toContain(needed);
+  });
+
+  it('allow a claim to leave the VLAN to its class', async () => {
+    const vf = { vlan: 7 };
+    const configs = [
+      [fromClass({ limits, vf }), fromClaim({ mtu: 1400 })],
+      [fromClass({ limits }), fromClass({ vf })],
+    ];
+    for (const [index, config] of configs.entries())
+      expect(await outcome(allocated(`c${index}`, [`dev-${index}`], { config }))).toBe('prepared');
+  });
+
+  it('ask for no VLAN of whole NICs, which have none', async () => {
+    const config = [fromClass({ overridable: ['vf.vlan'], limits })];
+    expect(await outcome(allocated('c', ['nic-1', 'dev-1'], { config }))).toContain(needed);
+    expect(await outcome(allocated('c', ['nic-1'], { config }))).toBe('prepared');
+  });
+});
