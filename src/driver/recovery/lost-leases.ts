@@ -5,6 +5,9 @@ import type { AddressAllocator } from '../addresses/index.ts';
 import type { StoredClaim } from '../model/index.ts';
 import type { StoredClaims } from '../state/index.ts';
 
+/** Number of sweeps in which all claims have their turn. */
+const sweepsOfAll = 5;
+
 export interface LostLeasesOptions {
   store: StoredClaims;
   addressPools: { areLeased: AddressAllocator['areLeased'] };
@@ -14,7 +17,7 @@ export interface LostLeasesOptions {
 
 /**
  * Makes leases of pool addresses anew, such as after someone has deleted their definition: another key could otherwise get the
- * address of a running pod. A sweep reads the leases of one claim, and those of the next one only if they are lost.
+ * address of a running pod. A sweep reads the leases of a fifth of the claims, in turn, and of more only as leases are lost.
  */
 export class LostLeases {
   readonly #options: LostLeasesOptions;
@@ -29,12 +32,14 @@ export class LostLeases {
     const { store, helper, logger } = this.#options;
     const hasPool = ({ devices }: StoredClaim) => devices.some(({ config }) => config.addressPool !== undefined);
     const claims = store.claims().filter((claim) => claim.state === 'prepared' && hasPool(claim));
-    for (let count = 0; count < claims.length && !signal.aborted; count++) {
+    let toCheck = Math.ceil(claims.length / sweepsOfAll);
+    for (let count = 0; count < claims.length && toCheck > 0 && !signal.aborted; count++) {
       const { identity } = claims[this.#next++ % claims.length]!;
       const areLost = async (turn: AbortSignal) => !(await this.#areLeased(store.claim(identity.uid), turn));
-      if (!(await areLost(signal))) return;
+      const isIntact = !(await areLost(signal));
+      if (isIntact) toCheck--;
       // It reports why it fails: in the log, and as an event.
-      if (await helper.prepareAgain(identity, areLost, signal))
+      else if (await helper.prepareAgain(identity, areLost, signal))
         logger.warn({ claim: claimName(identity) }, 'made lost leases of pool addresses anew');
     }
   }

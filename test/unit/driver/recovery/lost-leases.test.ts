@@ -1,4 +1,5 @@
 import { beforeEach, describe, expect, it } from 'vitest';
+import type { StoredClaim } from '../../../../src/driver/model/index.ts';
 import { LostLeases } from '../../../../src/driver/recovery/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { storedClaim, storedClaims, storedDevice } from '../../../doubles/stored-claims.ts';
@@ -11,7 +12,7 @@ const claimOf = (uid: string, state: 'prepared' | 'unpreparing' = 'prepared') =>
 };
 
 describe('LostLeases', () => {
-  const claims = [claimOf('1'), storedClaim(), claimOf('2'), claimOf('3', 'unpreparing'), claimOf('4')];
+  let claims: StoredClaim[];
   /** UIDs of the claims that have their leases. */
   let leased: Set<string>;
   let read: string[];
@@ -20,6 +21,7 @@ describe('LostLeases', () => {
   let leases: LostLeases;
 
   beforeEach(() => {
+    claims = [claimOf('1'), storedClaim(), claimOf('2'), claimOf('3', 'unpreparing'), claimOf('4')];
     leased = new Set(['1', '2', '4']);
     read = [];
     prepared = [];
@@ -50,6 +52,16 @@ describe('LostLeases', () => {
     for (let sweep = 0; sweep < 4; sweep++) await leases.sweep(signal);
     expect(read).toEqual(['1', '2', '4', '1']);
     expect(prepared).toEqual([]);
+  });
+
+  it('restores one lost lease of 64 claims within five sweeps', async () => {
+    claims = Array.from({ length: 64 }, (_, index) => claimOf(String(index + 100)));
+    leased = new Set(claims.map(({ identity }) => identity.uid));
+    leased.delete('163');
+    for (let sweep = 0; sweep < 4; sweep++) await leases.sweep(signal);
+    expect(read).toHaveLength(52);
+    await leases.sweep(signal);
+    expect(prepared).toEqual(['163']);
   });
 
   it('prepares all claims with lost leases again', async () => {
