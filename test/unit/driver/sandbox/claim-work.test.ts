@@ -44,6 +44,7 @@ describe('ClaimWork for the VFs of a claim', () => {
   /** How far the work is, as it says. */
   let steps: string[];
   let withdrawError: Error | undefined;
+  let afterWithdrawal: () => void;
   /** Where the pod's containers are, compared with the devices. */
   let alignment: NumaResult | undefined;
 
@@ -56,6 +57,7 @@ describe('ClaimWork for the VFs of a claim', () => {
     whileAttaching = () => undefined;
     steps = [];
     withdrawError = undefined;
+    afterWithdrawal = () => undefined;
     alignment = undefined;
     metadata = bench.start({ layouts: ['v1'], gate: { program: '/opt/netdra-gate', timeoutSeconds: 100 } });
     const find = ({ name }: StoredDevice) => {
@@ -93,6 +95,7 @@ describe('ClaimWork for the VFs of a claim', () => {
       withdrawMetadata: async (...args: Parameters<ClaimMetadata['withdraw']>) => {
         if (withdrawError !== undefined) throw withdrawError;
         await metadata.withdraw(...args);
+        afterWithdrawal();
       },
       openGate: metadata.openGate.bind(metadata),
       holdGate: metadata.holdGate.bind(metadata),
@@ -286,6 +289,21 @@ describe('ClaimWork for the VFs of a claim', () => {
         expect.stringContaining('served s1'),
         expect.stringMatching(/192\.0\.2\.1.*192\.0\.2\.2/s),
       ]);
+    });
+
+    it('attaches a VF that left the pod again although the driver was killed while its metadata was withdrawn', async () => {
+      await serve();
+      pod.delete('dev-1');
+      afterWithdrawal = () => {
+        throw new Error('killed');
+      };
+      await serve();
+      afterWithdrawal = () => undefined;
+      expect(file('vf')).toBe('');
+      pod.set('dev-1', stateOf(1));
+      calls.length = 0;
+      expect(await serve()).toBe('ready');
+      expect(attached()).toEqual(['attach dev-1']);
     });
 
     it('attaches a VF only once, even if the other VF can never be attached', async () => {
