@@ -49,9 +49,9 @@ export function createSandboxes(
     liveUpdates: settings.liveUpdates,
     onWritten: (claim, isSettled) => status.report(claim, isSettled),
     onWaited: (...wait) => observer.waited(...wait),
-    onFailure: (claim, reason, error) => {
+    onFailure: (claim, reason, error, lost) => {
       observer.attachFailed(error);
-      status.report(claim, true, reason);
+      status.report(claim, true, reason, lost);
       events.notAttached(claim, podUidsOf(claim), reason);
     },
     onFlapping: (claim) => events.flapping(claim, podUidsOf(claim)),

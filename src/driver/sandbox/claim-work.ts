@@ -49,9 +49,10 @@ export interface ClaimSteps extends DeviceSteps {
 
 /**
  * Result of serving a claim: `ready`; `tentative` if its addresses will change soon; `gone` if it is no longer prepared for
- * the pod; `withdrawn`, with the reason, if its metadata is no longer there, so that no container can start with it.
+ * the pod; `withdrawn`, with the reason, if its metadata is no longer there, so that no container can start with it, and
+ * with the devices that have left the pod.
  */
-export type ServeResult = 'ready' | 'tentative' | 'gone' | { withdrawn: unknown };
+export type ServeResult = 'ready' | 'tentative' | 'gone' | { withdrawn: unknown; lost?: readonly StoredDevice[] };
 
 /** The operations on one claim in one sandbox. All but `end` hold the claim's lock. */
 export class ClaimWork {
@@ -122,7 +123,7 @@ export class ClaimWork {
     if (isChanged) await this.#readAgain(changing, place, pod).catch(fail);
     const openedFor = errors.length === 0 ? place.sandboxId : undefined;
     await writer.write(identity, openedFor, readings).catch(fail);
-    if (lost.length > 0) return { withdrawn: leftError(lost, place, asOneError(errors)) };
+    if (lost.length > 0) return { withdrawn: leftError(lost, place, asOneError(errors)), lost };
     // Not `ready` on an earlier result: another instance may have withdrawn the metadata since.
     if (errors.length > 0 && isChanged) return { withdrawn: asOneError(errors) };
     if (errors.length > 0) throw asOneError(errors);

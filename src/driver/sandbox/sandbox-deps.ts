@@ -1,6 +1,7 @@
 import type { ClaimIdentity } from '../../framework/metadata/index.ts';
 import type { Clock } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
+import type { StoredDevice } from '../model/index.ts';
 import type { StoredClaims } from '../state/index.ts';
 import type { Networks } from '../vf/networks.ts';
 import type { ClaimWork } from './claim-work.ts';
@@ -12,8 +13,12 @@ import type { WaitResult, WaitTimes } from './pod-wait.ts';
 export interface SandboxReports {
   /** Called when a pod no longer waits for its VFs. */
   onWaited: (podUid: string, result: WaitResult, times: WaitTimes) => void;
-  /** Called for each claim that is not ready after an attempt to attach it. @param reason the error for people */
-  onFailure: (claim: ClaimIdentity, reason: string, error: unknown) => void;
+  /**
+   * Called for each claim that is not ready after an attempt to attach it.
+   * @param reason the error for people
+   * @param lost devices that have left the pod; absent: the attempt reached no device
+   */
+  onFailure: (claim: ClaimIdentity, reason: string, error: unknown, lost?: readonly StoredDevice[]) => void;
   /** Called for each claim of a pod whose links and addresses keep changing, so that the sandbox reads it less often. */
   onFlapping: (claim: ClaimIdentity) => void;
   /**

@@ -3,7 +3,7 @@ import { Backoff } from '../../lib/backoff.ts';
 import { defined } from '../../lib/defined.ts';
 import { explain } from '../../lib/errors.ts';
 import { pauses } from '../../lib/waiting-times.ts';
-import { asOneError, DeviceProgress, SandboxError, type StoredClaim } from '../model/index.ts';
+import { asOneError, DeviceProgress, SandboxError, type StoredClaim, type StoredDevice } from '../model/index.ts';
 import { ClaimProgress, errorOf, type FailedWork, type Failure, type Pass } from './claim-progress.ts';
 import type { ClaimSteps, ServeResult } from './claim-work.ts';
 import { type End, type Phase, SandboxPhase, type Wanted } from './phases.ts';
@@ -219,9 +219,9 @@ export class Sandbox implements AsyncDisposable {
     const onSlow = ({ identity }: StoredClaim, progress: string) => this.#reportSlow(identity, progress);
     using progress = new DeviceProgress({ work: 'attached', total, clock, onSlow });
     const failed: FailedWork[] = [];
-    const fail = async (identity: ClaimIdentity, error: unknown) => {
+    const fail = async (identity: ClaimIdentity, error: unknown, lost?: readonly StoredDevice[]) => {
       signal.throwIfAborted();
-      failed.push(await this.#fail(identity, error));
+      failed.push(await this.#fail(identity, error, lost));
     };
     let running = 0;
     const serve = async ({ identity }: StoredClaim, work: Promise<ServeResult>) => {
@@ -230,7 +230,7 @@ export class Sandbox implements AsyncDisposable {
         const served = await work;
         if (typeof served !== 'object') return this.#progress.served(identity.uid, served);
         this.#progress.withdrawn(identity.uid);
-        await fail(identity, served.withdrawn);
+        await fail(identity, served.withdrawn, served.lost ?? []);
       } catch (error) {
         await fail(identity, error);
       } finally {
@@ -298,7 +298,7 @@ export class Sandbox implements AsyncDisposable {
   }
 
   /** Reports a claim that cannot be served. A ready claim stays ready: its VFs were not read, so that no fault is known. */
-  async #fail(identity: ClaimIdentity, error: unknown): Promise<FailedWork> {
+  async #fail(identity: ClaimIdentity, error: unknown, lost?: readonly StoredDevice[]): Promise<FailedWork> {
     const { onFailure, logger, claims, clock } = this.#deps;
     const failed = this.#progress.failed(identity, error);
     if (this.isEnding || this.#progress.isReady(identity.uid)) return failed;
@@ -306,7 +306,7 @@ export class Sandbox implements AsyncDisposable {
     const reason = explain(error);
     const log = { ...this.#log, claim: failed.claim };
     try {
-      if (!isLocatedSoon(error, clock.nowMs() - this.#knownSinceMs)) onFailure(identity, reason, error);
+      if (!isLocatedSoon(error, clock.nowMs() - this.#knownSinceMs)) onFailure(identity, reason, error, lost);
     } catch (cause) {
       logger.warn({ ...log, err: cause }, 'cannot report the failure of a claim');
     }

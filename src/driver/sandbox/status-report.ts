@@ -1,6 +1,11 @@
 import type { ClaimStatusWriter, DeviceStatus } from '../../framework/claimstatus/index.ts';
 import type { StatusCondition } from '../../framework/kube/index.ts';
-import type { ClaimIdentity, DeviceAttribute, DeviceMetadata } from '../../framework/metadata/index.ts';
+import {
+  type ClaimIdentity,
+  type DeviceAttribute,
+  type DeviceMetadata,
+  isSameDevice,
+} from '../../framework/metadata/index.ts';
 import { defined } from '../../lib/defined.ts';
 import type { ClaimDevices, StoredClaim, StoredDevice } from '../model/index.ts';
 import type { StoredClaims } from '../state/index.ts';
@@ -31,14 +36,24 @@ export class StatusReport {
 
   /**
    * @param isSettled `false` if the state will change soon
-   * @param failure why those VFs are not in their pod that have no metadata, as a message for users; kept for later reports
+   * @param failure why VFs are not in their pod, as a message for users: those without metadata and those in `lost`, or all
+   * if there is none; kept for later reports
+   * @param lost VFs that have left the pod, perhaps with metadata; absent: all VFs
    */
-  report(claim: ClaimIdentity, isSettled = true, failure?: string): void {
+  report(claim: ClaimIdentity, isSettled = true, failure?: string, lost?: readonly StoredDevice[]): void {
     const { store, writer, numa, drift } = this.#options;
     const stored = store.claim(claim.uid);
     if (stored?.state !== 'prepared') return;
-    const stateOf = (device: StoredDevice) => this.#stateOf(stored, device);
-    const statuses = toDeviceStatuses(stored, stateOf, this.#failureOf(stored, failure)).map((status) => {
+    const { devices } = stored;
+    const states = new Map(devices.map((device) => [device, this.#stateOf(stored, device)]));
+    if (failure !== undefined) {
+      const isAway = (device: StoredDevice) =>
+        states.get(device) === undefined || (lost ?? devices).some((other) => isSameDevice(other, device));
+      const away = devices.filter(isAway);
+      for (const device of away.length === 0 ? devices : away) states.delete(device);
+    }
+    const stateOf = (device: StoredDevice) => states.get(device);
+    const statuses = toDeviceStatuses(stored, stateOf, this.#failureOf(stored, failure, stateOf)).map((status) => {
       const { device } = status;
       const conditions = [numa.conditionOf(claim.uid, device), drift.conditionOf(claim.uid, device)];
       const known = conditions.filter((condition) => condition !== undefined);
@@ -55,15 +70,17 @@ export class StatusReport {
   }
 
   /** Returns the last failure, and forgets it once all VFs have metadata, or none is in a pod any more. */
-  #failureOf(claim: StoredClaim, failure: string | undefined): string | undefined {
-    const { identity, devices } = claim;
-    const { uid } = identity;
+  #failureOf(
+    { identity: { uid }, devices }: StoredClaim,
+    failure: string | undefined,
+    stateOf: (device: StoredDevice) => DeviceMetadata | undefined,
+  ): string | undefined {
     const last = failure ?? this.#failures.get(uid);
     for (const other of this.#failures.keys()) {
       if (this.#options.store.claim(other) === undefined) this.#failures.delete(other);
     }
     const isOver =
-      devices.every((device) => this.#stateOf(claim, device) !== undefined) ||
+      devices.every((device) => stateOf(device) !== undefined) ||
       devices.every(({ attachment }) => attachment === undefined);
     if (last === undefined || isOver) this.#failures.delete(uid);
     else this.#failures.set(uid, last);

@@ -234,7 +234,10 @@ describe('ClaimWork for the VFs of a claim', () => {
     await serve();
     pod.delete('dev-1');
     withdrawError = new Error('read-only file system');
-    expect(await serve()).toMatchObject({ withdrawn: { code: 'vf-left', cause: withdrawError } });
+    expect(await serve()).toMatchObject({
+      withdrawn: { code: 'vf-left', cause: withdrawError },
+      lost: [{ name: 'dev-1' }],
+    });
     expect(dataOf(1)).toBeDefined();
     withdrawError = undefined;
     expect(await serve()).toMatchObject({ withdrawn: { code: 'vf-left' } });
@@ -435,7 +438,7 @@ describe('ClaimWork for the VFs of a claim', () => {
       pod.set('dev-1', advertised);
       const { ms } = await served();
       pod.delete('dev-1');
-      expect(await served()).toEqual({ result: { withdrawn: expect.objectContaining({ code: 'vf-left' }) }, ms });
+      expect(await served()).toMatchObject({ result: { withdrawn: { code: 'vf-left' } }, ms });
       expect([gate(), dataOf(1), dataOf(2)]).toEqual(['none', undefined, undefined]);
     });
 

@@ -72,14 +72,14 @@ describe('StatusReport', () => {
 
   it('reports the reason of a failure only on VFs whose metadata is withdrawn', () => {
     const { report, written } = open(new Set(['dev-1']));
-    report.report(claim.identity, true, gone);
+    report.report(claim.identity, true, gone, []);
     expect(written()).toMatchObject([{ ...ready, networkData: { interfaceName: 'net1' } }, notReady(gone)]);
   });
 
   it('keeps the reason of a failure until all VFs are in the pod, even if another VF changes', () => {
     const described = new Set(['dev-1']);
     const { report, written } = open(described);
-    report.report(claim.identity, true, gone);
+    report.report(claim.identity, true, gone, []);
     report.report(claim.identity);
     expect(written()).toMatchObject([ready, notReady(gone)]);
     described.add('dev-2');
@@ -88,5 +88,26 @@ describe('StatusReport', () => {
     described.delete('dev-2');
     report.report(claim.identity);
     expect(written()).toMatchObject([ready, notReady('the device is not in the network of the pod')]);
+  });
+
+  it.each([
+    ['of all VFs if no VF could be served, although their earlier metadata is still there', undefined, [1, 2]],
+    ['of all VFs if no VF has left and all have metadata', [], [1, 2]],
+    ['of a VF that has left but whose metadata could not be withdrawn', claim.devices.slice(1), [2]],
+  ] as const)('reports the reason of a failure %s', (_, lost, failed) => {
+    const { report, written } = open(new Set(['dev-1', 'dev-2']));
+    report.report(claim.identity, true, gone, lost);
+    const expected = [1, 2].map((index) => {
+      const isFailed = failed.some((each) => each === index);
+      return { ...(isFailed ? notReady(gone) : ready), device: `dev-${index}` };
+    });
+    expect(written()).toMatchObject(expected);
+    expect(written().filter(({ networkData }) => networkData !== undefined)).toHaveLength(2 - failed.length);
+  });
+
+  it('reports the reason of a failure of all VFs if none could be served and one has no metadata', () => {
+    const { report, written } = open(new Set(['dev-1']));
+    report.report(claim.identity, true, gone);
+    expect(written()).toMatchObject([{ ...notReady(gone), device: 'dev-1' }, notReady(gone)]);
   });
 });

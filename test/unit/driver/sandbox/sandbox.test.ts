@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from 'vitest';
-import { SandboxError, type StoredClaim } from '../../../../src/driver/model/index.ts';
+import { SandboxError, type StoredClaim, type StoredDevice } from '../../../../src/driver/model/index.ts';
 import { NamespaceEnds } from '../../../../src/driver/sandbox/namespace-ends.ts';
 import type { SandboxFacts } from '../../../../src/driver/sandbox/pod.ts';
 import { Sandbox } from '../../../../src/driver/sandbox/sandbox.ts';
@@ -20,6 +20,7 @@ describe('Sandbox', () => {
   let claims: StoredClaim[];
   let isUnreadable: boolean;
   let failures: string[];
+  let lostDevices: (readonly StoredDevice[])[];
   let reported: string[];
   let sandbox: Sandbox;
   const open = (liveUpdates = false, of: SandboxFacts = facts) =>
@@ -41,7 +42,10 @@ describe('Sandbox', () => {
       },
       networks,
       ends: new NamespaceEnds({ networks, clock }),
-      onFailure: ({ name }, reason) => failures.push(`${name}: ${reason}`),
+      onFailure: ({ name }, reason, _, lost) => {
+        failures.push(`${name}: ${reason}`);
+        if (lost !== undefined) lostDevices.push(lost);
+      },
       onWaited: () => undefined,
       onFlapping: () => undefined,
       onSlow: ({ podUid }, { name }, progress) => reported.push(`${podUid}, ${name}: ${progress}`),
@@ -58,6 +62,7 @@ describe('Sandbox', () => {
     claims = [claim('a'), claim('b')];
     isUnreadable = false;
     failures = [];
+    lostDevices = [];
     reported = [];
     sandbox = open();
   });
@@ -436,12 +441,12 @@ describe('Sandbox', () => {
     it('is not ready after a VF left the pod, reports that, and attaches the VF again', async () => {
       await sandbox.want('ready');
       claims = [claim('a')];
-      work.answer = { withdrawn: left };
+      work.answer = { withdrawn: left, lost: [device] };
       done();
       await expect(sandbox.refresh()).rejects.toBe(left);
       expect([done(), failures]).toEqual([['serve a', `hold a: ${left.message}`], [`a: ${left.message}`]]);
       expect([sandbox.phase, sandbox.isReady('a'), sandbox.failureOf('a')?.error]).toEqual(['attaching', false, left]);
-      expect(sandbox.failureOf('a')?.wasReady).toBe(true);
+      expect([sandbox.failureOf('a')?.wasReady, lostDevices]).toEqual([true, [[device]]]);
       work.answer = 'ready';
       await pass(clock, 500);
       expect([sandbox.phase, sandbox.isReady('a'), clock.sleeping()]).toEqual(['ready', true, []]);
