@@ -17,7 +17,7 @@ import type { DeviceReading, MetadataCalls, MetadataWriter } from './metadata-wr
 import type { NumaChecks } from './numa-guard.ts';
 import type { End } from './phases.ts';
 import { netnsMissing } from './pod.ts';
-import { alignmentIn, byRequest, type MetadataReader, metadataOf } from './pod-metadata.ts';
+import { alignmentIn, type MetadataReader, metadataOf } from './pod-metadata.ts';
 import { awaitRouters, isLacking } from './router-wait.ts';
 
 export interface ClaimWorkOptions {
@@ -156,6 +156,8 @@ export class ClaimWork {
           : this.#attach(claim, device, place, pod, signal));
         if (reading.state !== undefined) {
           if (isConfigured) this.#options.onRead?.(claim, device, reading.state);
+          // An earlier version may have attached it, which did not store that.
+          if (known !== undefined) this.#markConfigured(claim, device);
           progress.deviceReady();
           continue;
         }
@@ -262,14 +264,17 @@ export class ClaimWork {
     const { attachment, ...unattached } = device;
     const reconfigure = () => this.#options.reconfigure(claim, unattached);
     if (attachment === undefined) await reconfigure();
-    const { attachments } = this.#options;
     const { uid } = claim.identity;
-    const state = await attachments.attach(uid, device, place, pod, signal, reconfigure);
-    // The metadata of a request with one device shows that by itself.
-    if ((byRequest([...claim.devices]).get(baseRequest(device.request))?.length ?? 0) > 1) {
-      attachments.setConfigured(uid, device, true);
-    }
+    const state = await this.#options.attachments.attach(uid, device, place, pod, signal, reconfigure);
+    this.#markConfigured(claim, device);
     return state;
+  }
+
+  /** Stores that a VF is configured. The metadata of a request with one device shows that by itself. */
+  #markConfigured({ identity, devices }: StoredClaim, device: StoredDevice): void {
+    const base = baseRequest(device.request);
+    const isOneOfSeveral = devices.filter(({ request }) => baseRequest(request) === base).length > 1;
+    if (isOneOfSeveral) this.#options.attachments.setConfigured(identity.uid, device, true);
   }
 }
 

@@ -309,6 +309,16 @@ describe('ClaimWork for the VFs of a claim', () => {
       expect(attached()).toEqual(['attach dev-1']);
     });
 
+    it('attaches only the VF that left the pod again, even if a version without the mark has attached the VFs', async () => {
+      await serve();
+      store.setAttachments('uid', new Map(store.claim('uid')?.devices.map((each) => [formatDeviceKey(each), place])));
+      expect(await serve()).toBe('ready');
+      calls.length = 0;
+      pod.delete('dev-1');
+      for (let attempt = 0; attempt < 2; attempt++) await serve();
+      expect(attached()).toEqual(['attach dev-1']);
+    });
+
     it('attaches a VF only once, even if the other VF can never be attached', async () => {
       pod.delete('dev-2');
       for (let attempt = 0; attempt < 2; attempt++) await serve();
