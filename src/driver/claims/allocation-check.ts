@@ -1,4 +1,4 @@
-import { type DeviceClass, isKubeError } from '../../framework/kube/index.ts';
+import { type DeviceClass, isKubeError, type KubeErrorCode } from '../../framework/kube/index.ts';
 import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { claimName } from '../../framework/metadata/index.ts';
 import { classOf } from '../api/class-rules.ts';
@@ -6,6 +6,11 @@ import { entriesFor } from '../api/config.ts';
 import { areEqual, withoutRepeats } from '../api/parameters.ts';
 import { DriverError, refusal } from '../model/index.ts';
 import type { ClassReader } from './device-classes.ts';
+
+const hints: Partial<Record<KubeErrorCode, string>> = {
+  'api-not-found': 'create it again, or delete the pod and its claim',
+  'api-forbidden': 'the driver needs verbs get, list and watch for deviceclasses',
+};
 
 /**
  * Compares the configuration in an allocation with its source: the class's part with the DeviceClass, the claim's part
@@ -53,10 +58,8 @@ async function read(
   try {
     return await classes.read(name, signal);
   } catch (cause) {
-    const [problem, hint] = isKubeError(cause, 'api-not-found')
-      ? ['does not exist any more', 'create it again, or delete the pod and its claim']
-      : ['cannot be read', 'the driver needs verbs get, list and watch for deviceclasses'];
-    const details = { cause, retriable: true, hint };
+    const problem = isKubeError(cause, 'api-not-found') ? 'does not exist any more' : 'cannot be read';
+    const details = { cause, retriable: true, hint: isKubeError(cause) ? hints[cause.code] : undefined };
     throw refusal(claim, 'class-unreadable', `: DeviceClass ${name} ${problem}`, details);
   }
 }

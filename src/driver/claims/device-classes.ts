@@ -1,4 +1,4 @@
-import { type DeviceClass, ListWatch, type ResourceApi } from '../../framework/kube/index.ts';
+import { type DeviceClass, KubeError, ListWatch, type ResourceApi } from '../../framework/kube/index.ts';
 import { abortable } from '../../lib/abort.ts';
 import type { Clock } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
@@ -83,7 +83,11 @@ export class DeviceClasses implements ClassReader, AsyncDisposable {
   async #readNow(name: string): Promise<DeviceClass> {
     const { resources, clock } = this.#options;
     using deadline = clock.deadline(readTimeoutMs, this.#stop.signal);
-    return await resources.readDeviceClass(name, deadline.signal);
+    return await resources.readDeviceClass(name, deadline.signal).catch((cause: unknown) => {
+      if (!deadline.signal.aborted || this.#stop.signal.aborted) throw cause;
+      const message = `DeviceClass ${name}: no answer from the API server within ${readTimeoutMs} ms`;
+      throw new KubeError('api-timeout', message, { cause, retriable: true });
+    });
   }
 
   #list(): Promise<void> {

@@ -122,6 +122,20 @@ describe('checkAllocation', () => {
     expect(await outcome(claim)).toContain('DeviceClass class-of-orphan-vf does not exist any more');
   });
 
+  it.each([
+    [403, 'the driver needs verbs get, list and watch for deviceclasses'],
+    [500, undefined],
+  ])(
+    'explains that a permission is missing only if the API server refuses to show the class: %s',
+    async (status, hint) => {
+      const claim = store(`hidden-${status}`);
+      using _ = api.failNext(/GET .*\/deviceclasses/, status, { times: Infinity });
+      const error = await check(claim).catch((cause: unknown) => cause);
+      expect(error).toMatchObject({ code: 'class-unreadable', retriable: true });
+      expect(error).toHaveProperty('hint', hint);
+    },
+  );
+
   it("fails at once if the kubelet's call ends while the API server is too busy to read the class", async () => {
     using bench = new DriverBench();
     bench.checkAllocation = (each, signal) => check(each, signal);

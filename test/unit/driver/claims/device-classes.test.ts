@@ -84,7 +84,11 @@ describe('DeviceClasses', () => {
     over.abort(new Error('the call is over'));
     await expect(first).rejects.toThrow('the call is over');
     clock.advance(20_000);
-    await expect(second).rejects.toThrow('deadline');
+    await expect(second).rejects.toMatchObject({
+      code: 'api-timeout',
+      retriable: true,
+      message: 'DeviceClass a: no answer from the API server within 20000 ms',
+    });
     expect(asked).toEqual(['a']);
     void own.read('a', over.signal).catch(() => undefined);
     expect(asked).toEqual(['a', 'a']);
