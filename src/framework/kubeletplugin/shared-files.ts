@@ -32,7 +32,9 @@ export type MetadataFiles = Pick<
  * of calls: a driver may update metadata within its prepare.
  */
 export function shareMetadataFiles(files: MetadataFiles, locks: Locks, clock: Clock): MetadataFiles {
-  return intercept(files, async ({ next }) => {
+  return intercept(files, async ({ name, next }) => {
+    // It only reads a record, which is replaced as a whole.
+    if (name === 'isNamePrepared') return await next();
     return await inTime(locks, filesKey, clock, async () => await next());
   });
 }
