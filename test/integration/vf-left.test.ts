@@ -127,6 +127,12 @@ class Instance implements AsyncDisposable {
     this.store.putClaim(storedClaim({ identity: claimOf(name), podUids: ['pod'], devices }));
   }
 
+  /** The hook of a container that has the claim. */
+  hook(name: string): { path: string; args: string[] } {
+    const claimDir = join(this.#dir, 'dra-device-metadata', `default_${name}`);
+    return { path: '/opt/netdra-gate', args: ['netdra-gate', '--claim-dir', claimDir] };
+  }
+
   gate(name: string): string {
     const path = join(this.#dir, 'dra-device-metadata', `default_${name}`, 'gate');
     return existsSync(path) ? (readFileSync(path, 'utf8').split('\n')[1] ?? '') : '';
@@ -202,10 +208,16 @@ describe('a VF that leaves its pod while the pod runs', () => {
     const cannotBe = 'device fe00-00-02-0 (fe00:00:02.0) cannot be attached to pod default/app';
     await expect.poll(() => driver.gate('c')).toContain(`waiting s1 ${cannotBe}`);
     expect([driver.file('c'), driver.gate('other')]).toEqual(['', 'served s1']);
-    const container = { name: 'main', mounts: [], createRuntimeHooks: [] } as unknown as Container;
-    await expect(driver.side.hooks.createContainer(sandbox(), container, call)).rejects.toThrow(
+    const create = (name: string, createRuntimeHooks: object[]) =>
+      driver.side.hooks.createContainer(
+        sandbox(),
+        { name, mounts: [], createRuntimeHooks } as unknown as Container,
+        call,
+      );
+    await expect(create('main', [driver.hook('c')])).rejects.toThrow(
       `container main cannot start with claim default/c: ${cannotBe}`,
     );
+    await create('debugger', []);
     // The other claim of the pod is followed meanwhile.
     pod.exec('ip', 'addr', 'add', '192.0.2.22/24', 'dev', 'net2');
     await expect.poll(() => driver.file('other')).toContain('192.0.2.22/24');
