@@ -25,11 +25,11 @@ import {
 } from './objects.ts';
 import { families, numbersOf, type PoolAddress, PoolAddresses } from './ranges.ts';
 
-/** Addresses that no NetworkAddress has, and that are tried before the leases of the pool are listed. */
+/** Number of addresses without a NetworkAddress that are tried before the leases of the pool are listed. */
 const mostGuesses = 4;
-/** Addresses that are tried with the list. */
+/** Number of addresses that are tried once the leases are listed. */
 const mostListed = 16;
-/** Attempts if other nodes change the same objects meanwhile. */
+/** Number of attempts in all. An attempt fails if another node changes the same objects meanwhile. */
 const mostAttempts = 4;
 
 export interface AllocatorOptions extends LeasesOptions {
@@ -37,38 +37,38 @@ export interface AllocatorOptions extends LeasesOptions {
   random: () => number;
 }
 
-/** Who wants addresses: a key in the namespace of a claim, and the request that has it. */
+/** A request for addresses: the key, the namespace and request of the claim, and its pod. */
 export interface AddressWish {
   namespace: string;
   claim: { name: string; uid: string; request: string };
-  /** The pod that has the claim. */
+  /** The pod that uses the claim. */
   pod: { name: string; uid: string };
   pool: string;
   key: string;
   /** Name of the NetworkAddress. */
   name: string;
-  /** Object with which the addresses are freed; absent: they stay. */
+  /** Object whose deletion frees the addresses; absent: the addresses stay until the NetworkAddress is deleted. */
   owner?: OwnerReference | undefined;
 }
 
-/** What an address is chosen of. */
+/** Free addresses of one IP version, of which one is chosen. */
 interface Choice {
   pool: PoolAddresses;
-  /** Addresses that no NetworkAddress has; at least one. */
+  /** Addresses that no NetworkAddress records; at least one. */
   free: PoolAddress[];
   /** UIDs of all NetworkAddresses of the pool. */
   present: ReadonlySet<string | undefined>;
 }
 
 export interface AssignedAddresses {
-  /** With prefix length: one of each IP version that the pool has. */
+  /** Addresses with prefix length, one of each IP version that the pool has. */
   addresses: string[];
   macAddress: string;
 }
 
 /**
- * Assigns addresses of pools to keys, for all nodes: docs/decisions/0090-addresses-by-compare-and-set.md. A call that was cut off
- * anywhere is repeated by the next one for the key.
+ * Assigns addresses of pools to keys, for all nodes: docs/decisions/0090-addresses-by-compare-and-set.md. If a call is cut
+ * off at any point, the next call for the key completes its work.
  */
 export class AddressAllocator {
   readonly #options: AllocatorOptions;
@@ -80,7 +80,7 @@ export class AddressAllocator {
   }
 
   /**
-   * Returns the addresses of a key, which the claim then uses.
+   * Returns the addresses of a key, for the claim to use.
    * @throws DriverError `address-pool-unusable`, `address-held`, `config-invalid`; KubeError
    */
   async assign(wish: AddressWish, signal: AbortSignal): Promise<AssignedAddresses> {
@@ -102,9 +102,9 @@ export class AddressAllocator {
   }
 
   /**
-   * Renews the leases of addresses that a prepared claim has, for its present pod, and makes lost ones anew. A lost NetworkAddress
-   * stays lost: whoever deletes it frees the key, while the lease protects the address as long as the pod has it. Does nothing
-   * while there are no address pools.
+   * Renews the leases of a prepared claim's addresses for its present pod, and creates lost leases again. Does not create a
+   * lost NetworkAddress: whoever deletes it frees the key, while the lease protects the address as long as the pod has it.
+   * Does nothing if the cluster has no address pools.
    * @throws DriverError `address-held`, `config-invalid`; KubeError
    */
   async renew(wish: AddressWish, addresses: readonly string[], signal: AbortSignal): Promise<void> {
@@ -123,14 +123,16 @@ export class AddressAllocator {
     await unlessOff(renewAll());
   }
 
-  /** Returns whether the leases of addresses name a claim, or there are no address pools. @throws KubeError */
+  /**
+   * Returns whether the leases of all addresses name the claim; `true` if the cluster has no address pools. @throws KubeError
+   */
   async areLeased(pool: string, addresses: readonly string[], claimUid: string, signal: AbortSignal): Promise<boolean> {
     const names = addresses.map((cidr) => leaseName(pool, parseCidr(cidr).octets));
     const leases = await unlessOff(Promise.all(names.map((name) => this.#leases.read(name, signal))));
     return leases?.every((lease) => lease?.spec.claim.uid === claimUid) ?? true;
   }
 
-  /** Returns the NetworkAddress of the key, which it creates; `undefined` if another node was faster. */
+  /** Returns the NetworkAddress of the key; creates a missing one. `undefined` if another node was faster. */
   async #find(wish: AddressWish, signal: AbortSignal): Promise<NetworkAddress | undefined> {
     const { kube } = this.#options;
     const { namespace, name, pool, key, owner } = wish;
@@ -156,16 +158,16 @@ export class AddressAllocator {
       const problem = `belongs to an earlier ${owner.kind} ${owner.name}`;
       throw held(wish, problem, 'wait until garbage collection has removed that owner; the kubelet tries again');
     }
-    // A deletion of the owner with --cascade=orphan takes its reference away, and so does garbage collection while there are others.
+    // Deleting the owner with --cascade=orphan removes the reference, as does garbage collection while other owners exist.
     const body = { ...found, metadata: { ...metadata, ownerReferences: [...owners, owner] } };
     const path = addressPath(namespace, name);
     return await unlessChanged(kube.request<NetworkAddress>({ method: 'PUT', path, body, signal }));
   }
 
   /**
-   * Leases known addresses.
+   * Renews or creates the leases of known addresses.
    * @param check called for an address that has no lease
-   * @returns `undefined` if another node was faster
+   * @returns the addresses; `undefined` if another node was faster
    */
   async #confirm(
     wish: AddressWish,
@@ -187,7 +189,7 @@ export class AddressAllocator {
     return [...addresses];
   }
 
-  /** Checks a record that no lease proves to be a driver's. @throws DriverError */
+  /** Checks a recorded address without a lease: perhaps no driver wrote the record. @throws DriverError */
   async #checkRecord(wish: AddressWish, { spec }: NetworkAddress, cidr: string, signal: AbortSignal): Promise<void> {
     const pool = await this.#readPool(wish, signal);
     const address = parseCidr(cidr);
@@ -198,12 +200,12 @@ export class AddressAllocator {
       throw held(wish, `has MAC ${spec.macAddress}, which is no unicast address, and no lease`, hint);
   }
 
-  /** Leases addresses and records them. @returns `undefined` if another node was faster */
+  /** Leases free addresses and records them in the NetworkAddress. @returns `undefined` if another node was faster */
   async #choose(wish: AddressWish, found: NetworkAddress, lessee: Lessee, signal: AbortSignal) {
     const spec = await this.#readPool(wish, signal);
     const { kube } = this.#options;
     const all = await listOfPool<NetworkAddress>(kube, addressesPath, wish.pool, signal);
-    // Of both IP versions before the first lease, which would stay if the other version had no free address.
+    // Both IP versions are checked before the first lease, which would stay if the other version had no free address.
     const choices = families.flatMap((family) => choiceOf(wish, new PoolAddresses(spec, family), family, all));
     if (choices.length === 0) throw unusable(wish, ' has no addresses', 'correct its ranges and exclusions');
     const addresses: string[] = [];
@@ -214,9 +216,9 @@ export class AddressAllocator {
     return written === undefined ? undefined : addresses;
   }
 
-  /** @returns the address with its prefix length */
+  /** Leases one address of a choice. @returns the address with its prefix length */
   async #leaseOne(wish: AddressWish, { pool, free, present }: Choice, lessee: Lessee, signal: AbortSignal) {
-    // The same order at each attempt, whatever other keys do: so it finds the lease of one that was cut off.
+    // The order is the same at each attempt, whatever other keys do, so that it finds the lease of an earlier attempt.
     const position = hashOf(lessee.holder.uid).readUInt32BE() % pool.size;
     const start = Math.max(
       0,
@@ -227,7 +229,7 @@ export class AddressAllocator {
     if (guessed !== undefined) return guessed;
     const leases = await this.#leases.list(wish.pool, signal);
     const leased = new Map(leases.map(({ metadata, spec }) => [metadata.name, spec.holder.uid]));
-    // Leases that may be free again are looked at from a new place at each attempt.
+    // Leases that may be free again are tried from a random position at each attempt.
     const order = Map.groupBy(rotate(free, Math.floor(this.#options.random() * free.length)), (address) => {
       const uid = leased.get(leaseName(wish.pool, pool.toCidr(address).octets));
       if (uid === lessee.holder.uid) return 'own';
@@ -262,7 +264,7 @@ export class AddressAllocator {
     return undefined;
   }
 
-  /** @throws DriverError `address-pool-unusable` */
+  /** Reads the pool of a wish. @throws DriverError `address-pool-unusable` */
   async #readPool(wish: AddressWish, signal: AbortSignal): Promise<AddressPoolSpec> {
     const path = pathOf('networkaddresspools', wish.pool);
     const pool = await unlessMissing(this.#options.kube.request<{ spec?: unknown }>({ method: 'GET', path, signal }));
@@ -275,7 +277,8 @@ export class AddressAllocator {
 }
 
 /**
- * Returns nothing for an IP version that the pool does not have. Leaves alone also recorded addresses whose leases are lost.
+ * Returns the free addresses of an IP version; an empty list if the pool does not have the version. A recorded address is not
+ * free, even if its lease is lost.
  * @throws DriverError `address-pool-unusable` if NetworkAddresses have all addresses
  */
 function choiceOf(
@@ -294,7 +297,7 @@ function choiceOf(
   return [{ pool, free, present: new Set(all.map(({ metadata }) => metadata.uid)) }];
 }
 
-/** Returns a unicast MAC address of local administration. The UID is the API server's: no tenant chooses the address. */
+/** Returns a locally administered unicast MAC address. The API server chooses the UID, so no tenant can choose the address. */
 function macOf(uid: string): string {
   const [first = 0, ...others] = hashOf(`MAC ${uid}`).subarray(0, 6);
   return [(first & 0xfc) | 2, ...others].map((octet) => octet.toString(16).padStart(2, '0')).join(':');

@@ -16,7 +16,7 @@ import {
   poolLabelKey,
 } from './objects.ts';
 
-/** A pod in one of these has no containers any more. Source: core/v1 `PodPhase`. */
+/** Phases in which the containers of a pod have ended for good. Source: core/v1 `PodPhase`. */
 const terminalPhases = ['Succeeded', 'Failed'];
 
 export interface LeasesOptions {
@@ -26,7 +26,7 @@ export interface LeasesOptions {
   node: string;
 }
 
-/** Who leases: a NetworkAddress, for a request of a claim in its namespace, and the pod of that claim. */
+/** A lease's holder: a NetworkAddress, the request of a claim in its namespace, and the pod of that claim. */
 export interface Lessee {
   holder: NetworkAddressLease['spec']['holder'];
   claim: NetworkAddressLease['spec']['claim'];
@@ -34,12 +34,12 @@ export interface Lessee {
 }
 
 /**
- * Result of an attempt: `leased`; `changed` if another node was faster, so that a next attempt may have another result; or the
- * lease of another holder, or of another claim of the same holder, that is still in use.
+ * Result of an attempt: `leased`; `changed` if another node was faster and the next attempt may succeed; or the lease that is
+ * in use, of another holder or of another claim of the same holder.
  */
 export type LeaseResult = 'leased' | 'changed' | NetworkAddressLease;
 
-/** The leases of all addresses, each of which changes only from the version that was read. */
+/** Reads and writes leases of addresses. Each write fails if the lease has changed since it was read. */
 export class Leases {
   readonly #options: LeasesOptions;
 
@@ -47,7 +47,7 @@ export class Leases {
     this.#options = options;
   }
 
-  /** Renews the lease of an address that its holder has. @returns `missing` if it is lost @throws KubeError */
+  /** Renews the lease of an address for its holder. @returns `missing` if the lease does not exist @throws KubeError */
   async confirm(
     pool: string,
     octets: Uint8Array,
@@ -85,8 +85,8 @@ export class Leases {
   }
 
   /**
-   * Takes a lease, unless it is in use. Also writes one that stays the same, so that a write by another node, which found the
-   * claim unused before, fails.
+   * Takes over or renews a lease, unless it is in use. Writes the lease even if nothing changes: a write by another node,
+   * which found the claim unused before, then fails.
    */
   async #renew(known: NetworkAddressLease, lessee: Lessee, signal: AbortSignal): Promise<LeaseResult> {
     const { kube, node } = this.#options;
@@ -99,7 +99,10 @@ export class Leases {
     return renewed === undefined ? 'changed' : 'leased';
   }
 
-  /** Returns whether the holder is gone, or has other addresses: of two nodes that chose addresses for it, one was faster. */
+  /**
+   * Returns whether the holder is deleted or records other addresses. The latter happens when two nodes chose addresses for
+   * the holder and the other node was faster.
+   */
   async #isReleased({ spec: { address, holder } }: NetworkAddressLease, signal: AbortSignal): Promise<boolean> {
     const path = addressPath(holder.namespace, holder.name);
     const found = await unlessMissing(this.#options.kube.request<NetworkAddress>({ method: 'GET', path, signal }));
@@ -108,7 +111,10 @@ export class Leases {
     return addresses !== undefined && !addresses.some((cidr) => cidr.split('/')[0] === address);
   }
 
-  /** Returns whether the claim of a lease may be in a pod: by its reservation, or because its pod runs without it. */
+  /**
+   * Returns whether a pod may still use the claim of a lease: the claim is reserved, or its pod runs although the claim is
+   * gone.
+   */
   async #isUsed({ spec: { holder, claim, pod } }: NetworkAddressLease, lessee: Lessee, signal: AbortSignal) {
     const { resources } = this.#options;
     const found = await unlessMissing(resources.readClaim(holder.namespace, claim.name, signal));
@@ -132,7 +138,7 @@ export async function listOfPool<T>(kube: KubeRequests, path: string, pool: stri
   });
 }
 
-/** Returns `undefined` if the object exists already, or is not at the version of the write, or is gone. @throws KubeError */
+/** Returns `undefined` if the object exists already, was deleted, or has changed since it was read. @throws KubeError */
 export async function unlessChanged<T>(write: Promise<T>): Promise<T | undefined> {
   try {
     return await write;
@@ -142,7 +148,7 @@ export async function unlessChanged<T>(write: Promise<T>): Promise<T | undefined
   }
 }
 
-/** @throws KubeError, except for an object that does not exist */
+/** Returns `undefined` if the object does not exist. @throws KubeError for other failures */
 export async function unlessMissing<T>(read: Promise<T>): Promise<T | undefined> {
   try {
     return await read;
@@ -152,7 +158,10 @@ export async function unlessMissing<T>(read: Promise<T>): Promise<T | undefined>
   }
 }
 
-/** Returns `undefined` if the API server has no pools, or the driver may not use them: the chart's `addressPools.enabled` is false. @throws KubeError */
+/**
+ * Returns `undefined` if address pools are off (`addressPools.enabled` of the chart is false): the API server does not serve
+ * them, or the driver may not use them. @throws KubeError
+ */
 export async function unlessOff<T>(work: Promise<T>): Promise<T | undefined> {
   try {
     return await work;

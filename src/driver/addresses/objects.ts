@@ -2,7 +2,7 @@ import type { ObjectMeta } from '../../framework/kube/index.ts';
 
 export const apiVersion = 'netdra.dev/v1alpha1';
 
-/** Label of NetworkAddresses and leases: the name of their pool. */
+/** Label of NetworkAddresses and leases with the name of their pool. */
 export const poolLabelKey = 'netdra.dev/pool';
 
 /** The addresses of a key. Namespaced, so that garbage collection removes it with its owner. */
@@ -10,35 +10,41 @@ export interface NetworkAddress {
   metadata: ObjectMeta & { deletionTimestamp?: string };
   spec: {
     pool: string;
-    /** What keeps the addresses: `web-0/net/vf` of a StatefulSet's pod, or the `key` of a claim. */
+    /** Key of the addresses: `web-0/net/vf` for a StatefulSet's pod, or `addressPool.key` of a claim. */
     key: string;
-    /** With prefix length. Absent: not assigned yet; never changes afterwards. */
+    /** Addresses with prefix length. Absent until they are assigned; they never change afterwards. */
     addresses?: string[];
     macAddress?: string;
   };
 }
 
-/** One address that is, or was, assigned. Cluster-scoped: its name is unique for pool and address. */
+/** One address that is or was assigned. The object is cluster-scoped, and its name is unique for pool and address. */
 export interface NetworkAddressLease {
   metadata: ObjectMeta;
   spec: {
     pool: string;
-    /** Without prefix length. */
+    /** Address without prefix length. */
     address: string;
-    /** The NetworkAddress that has it. */
+    /** NetworkAddress that the address belongs to. */
     holder: { namespace: string; name: string; uid: string };
-    /** The claim that uses it, or was the last to do so, in the namespace of the holder. */
+    /** Claim that uses the address or was the last to use it, in the namespace of the holder. */
     claim: { name: string; uid: string; request: string };
-    /** The pod that has that claim. */
+    /** Pod that uses the claim. */
     pod: { name: string; uid: string };
-    /** Node of that claim. */
+    /** Node that the claim is prepared on. */
     node: string;
-    /** Counts the confirmations, since the API server gives an unchanged object no new `resourceVersion`. */
+    /**
+     * Number of renewals. It changes the object at each of them: the API server gives an unchanged object no new
+     * `resourceVersion`.
+     */
     renewals: number;
   };
 }
 
-/** Returns the name of an address's lease. Names of objects have no colons, and each address has one name. */
+/**
+ * Returns the name of the lease of an address. Names of objects cannot contain colons, and each address must have exactly one
+ * name.
+ */
 export function leaseName(pool: string, octets: Uint8Array): string {
   if (octets.length === 4) return `${pool}.${octets.join('.')}`;
   return `${pool}.${(Buffer.from(octets).toString('hex').match(/.{4}/g) ?? []).join('-')}`;
@@ -48,7 +54,7 @@ export function pathOf(kind: 'networkaddresspools' | 'networkaddressleases', nam
   return `/apis/${apiVersion}/${kind}${name && `/${encodeURIComponent(name)}`}`;
 }
 
-/** NetworkAddresses of all namespaces. */
+/** Path of the NetworkAddresses of all namespaces. */
 export const addressesPath = `/apis/${apiVersion}/networkaddresses`;
 
 export function addressPath(namespace: string, name = ''): string {

@@ -1,26 +1,26 @@
 import { AddressFamily, type Cidr, parseCidr } from '../../node/netlink/index.ts';
 import type { AddressPoolSpec } from '../api/address-pool.ts';
 
-/** Addresses of each family that a pool assigns at most: its leases are as many objects of the API server. */
+/** Maximum number of addresses of each IP version that a pool assigns: each address is a lease object in the API server. */
 export const mostAddresses = 4_096;
 
 export const families = [AddressFamily.ipv4, AddressFamily.ipv6] as const;
 
-/** Consecutive addresses of one family, as numbers; both ends belong to it. */
+/** Consecutive addresses of one family, as numbers, both ends included. */
 interface Interval {
   first: bigint;
   last: bigint;
 }
 
 interface Free extends Interval {
-  /** Of the network that they are in. */
+  /** Prefix length of the network that the addresses are in. */
   prefixLength: number;
 }
 
 /** An address as a number, with the prefix length of its network. */
 export interface PoolAddress {
   number: bigint;
-  /** Among all addresses of its family in the pool, from 0. */
+  /** Index among all addresses of its family in the pool, from 0. */
   position: number;
   prefixLength: number;
 }
@@ -31,7 +31,7 @@ export class PoolAddresses {
   readonly #family: AddressFamily;
   readonly #free: Free[];
 
-  /** Takes time by the number of ranges and exclusions, not by their sizes. */
+  /** Computes the free intervals. The time depends on the number of ranges and exclusions, not on their sizes. */
   constructor({ ranges, exclude = [] }: AddressPoolSpec, family: AddressFamily) {
     this.#family = family;
     const taken = exclude.map(parseBlock).filter((block) => block.family === family);
@@ -65,7 +65,7 @@ export class PoolAddresses {
     return others;
   }
 
-  /** Returns whether an address is in a range and not excluded, with the prefix length of its network. */
+  /** Returns whether a range contains the address, no exclusion does, and the network has the same prefix length. */
   has({ family, octets, prefixLength }: Cidr): boolean {
     const number = numberOf(octets);
     const isHere = (free: Free) => free.prefixLength === prefixLength && free.first <= number && number <= free.last;
@@ -77,14 +77,14 @@ export class PoolAddresses {
   }
 }
 
-/** Returns an address as number. Addresses of the two families can have the same one. */
+/** Returns an address as a number. An IPv4 and an IPv6 address can have the same number. */
 export function numberOf(octets: Uint8Array): bigint {
   return BigInt(`0x${Buffer.from(octets).toString('hex')}`);
 }
 
 /**
- * Returns addresses of one family as numbers, in a few milliseconds for thousands.
- * @param texts canonical, with prefix length; others than addresses are left out
+ * Returns the addresses of one family as numbers, in a few milliseconds for thousands of addresses.
+ * @param texts addresses in canonical form with prefix length; other texts are skipped
  */
 export function numbersOf(texts: readonly string[], family: AddressFamily): Set<bigint> {
   const isIpv4 = family === AddressFamily.ipv4;
@@ -102,7 +102,10 @@ function ipv6Number(text: string): bigint {
   return BigInt(`0x${[...left, ...zeros, ...right].map((group) => group.padStart(4, '0')).join('')}`);
 }
 
-/** Returns what interfaces cannot have: network and broadcast address, or the anycast address of routers (RFC 4291, 2.6.1). */
+/**
+ * Returns the addresses that no interface can have: network and broadcast address, or the subnet-router anycast address (RFC
+ * 4291, 2.6.1).
+ */
 function reservedIn({ family, prefixLength, first, last }: Block): Interval[] {
   if (family === AddressFamily.ipv6) return prefixLength < 127 ? [{ first, last: first }] : [];
   if (prefixLength >= 31) return [];

@@ -2,10 +2,10 @@ import * as z from 'zod';
 import { type Cidr, isNetwork, isWithin, parseCidr } from '../../node/netlink/index.ts';
 import { isCidr, isHostAddress, isIpAddress } from './text-checks.ts';
 
-/** Longest text of an IPv6 address with prefix length. */
+/** Length of the longest IPv6 address with prefix length, in characters. */
 const longestText = 49;
 
-/** A name without dots: names of leases and keys are made of it, and cannot be mistaken for each other. */
+/** Name of a pool, or a key. Names of leases join the pool's name and the address with dots, so dots are not allowed. */
 export const poolLabel = z
   .string()
   .regex(/^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/, 'must be lower case letters, digits and "-", at most 63');
@@ -13,7 +13,7 @@ export const poolLabel = z
 const networkRule = 'a network with prefix length of at least 8 bits and no host bits, of unicast addresses';
 const withinRule = 'must be an address of the network';
 const orderRule = 'must not be after last';
-/** This host, loopback, link-local, multicast and broadcast: no interface gets these of a pool. */
+/** Networks that pools cannot assign from: this host, loopback, link-local, multicast and broadcast. */
 const unusableNetworks = [
   '0.0.0.0/8',
   '127.0.0.0/8',
@@ -75,7 +75,7 @@ const range = z
 
 const excludeRule = 'must be an address, or a network with prefix length and no host bits';
 
-/** `spec` of a NetworkAddressPool. The CustomResourceDefinition is generated from it, as that of NetworkDevicePolicy. */
+/** `spec` of a NetworkAddressPool. The CustomResourceDefinition is generated from this schema. */
 export const networkAddressPoolSpec = z.strictObject({
   ranges: z.array(range).min(1).max(16).describe('The pool assigns one address of each IP version in them.'),
   exclude: z
@@ -99,7 +99,7 @@ export const networkAddressPoolSpec = z.strictObject({
 });
 export type AddressPoolSpec = z.infer<typeof networkAddressPoolSpec>;
 
-/** Metadata belongs to the API server. */
+/** A whole NetworkAddressPool. The API server checks all metadata except the name. */
 export const networkAddressPoolSchema = z.strictObject({
   apiVersion: z.literal('netdra.dev/v1alpha1'),
   kind: z.literal('NetworkAddressPool'),

@@ -12,10 +12,10 @@ import type { BondConfig } from '../model/index.ts';
 import type { FieldsOf } from './fields-of.ts';
 import { isArpTarget, linkName } from './text-checks.ts';
 
-/** Modes that use one member more than others. */
+/** Bond modes that can have a primary member. */
 const primaryModes = ['active-backup', 'balance-tlb', 'balance-alb'] as const;
 
-/** Options that the kernel's bonds have in some modes only. */
+/** Modes in which the kernel's bonds have an option. Options that are not listed are valid in all modes. */
 export const bondOptionModes = {
   failOverMac: ['active-backup'],
   primary: primaryModes,

@@ -3,7 +3,7 @@ import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { baseRequest } from '../../framework/metadata/index.ts';
 import { interfaceSettings, invalidConfig, type StoredDevice, type VfConfig } from '../model/index.ts';
 
-/** Fields that the members of a bond share, since they are set on the bond. */
+/** Fields that must be equal for all members of a bond, since netdra applies them to the bond. */
 const fieldsOfBond = ['bond', 'mtu', 'addresses', 'slaac', ...interfaceSettings, 'ipam'] as const;
 
 /**
@@ -39,7 +39,7 @@ function problemOf(members: readonly StoredDevice[]): string | undefined {
   return `has ${names}, all of PF ${[...pfs].join()}: give the claim the constraint distinctAttribute: sriov.netdra.dev/pfPciAddress`;
 }
 
-/** Finds a primary member that is no request of the claim. */
+/** Returns a problem if the primary member of the bond is not a request of the claim. */
 export function primaryProblems({ object }: AllocatedClaim, { bond }: VfConfig): string[] {
   const names = object.spec?.devices?.requests?.map(({ name }) => name);
   if (bond?.primary === undefined || names === undefined || names.includes(bond.primary)) return [];
@@ -58,7 +58,10 @@ function primaryProblem(members: readonly StoredDevice[]): string | undefined {
     : `has primary ${primary}, but that request has ${count} of its members: give the primary member a request of its own`;
 }
 
-/** Checks members with IPoIB, whose hardware address cannot be set. Source: Linux `bond_enslave`. */
+/**
+ * Returns a problem with the members' link types, which must be equal. The hardware address of InfiniBand members cannot be
+ * set, which rules out some options. Source: Linux `bond_enslave`.
+ */
 function linkTypeProblem(members: readonly StoredDevice[]): string | undefined {
   const [first, ...others] = members;
   const typeOf = ({ offered }: StoredDevice) => offered.linkType ?? 'ethernet';

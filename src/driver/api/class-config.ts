@@ -77,7 +77,10 @@ const limits = z
   .describe('Limits on claims of the class.');
 export type ClassLimits = z.infer<typeof limits>;
 
-/** Configuration of a DeviceClass: a VFConfig, and what claims may decide. Described for users in docs/vfconfig.md. */
+/**
+ * Configuration of a DeviceClass: a VFConfig, the fields that claims may set, and limits on claims. Described for users in
+ * docs/vfconfig.md.
+ */
 export const classConfigSchema = vfConfigSchema.extend({
   overridable: z
     .array(z.enum(claimFields))
@@ -87,5 +90,5 @@ export const classConfigSchema = vfConfigSchema.extend({
   limits: limits.optional(),
 });
 
-/** The merged settings of a class. */
+/** Settings in one configuration of a class. */
 export type ClassConfig = Omit<z.infer<typeof classConfigSchema>, 'apiVersion' | 'kind'>;

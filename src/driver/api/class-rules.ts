@@ -16,9 +16,9 @@ import {
 import { type ClassConfig, type ClassLimits, vlanBounds } from './class-config.ts';
 import { checkRoutes, isInOne, overLimit } from './route-limits.ts';
 
-/** What the driver knows about the node when it checks claims. */
+/** Rules for the settings of claims. */
 export interface ClaimRules {
-  /** Closed fields that the operator opens to claims of every class that does not set them. */
+  /** Closed fields that the operator opens to all claims, unless a class sets the field. */
   open: readonly ClosedField[];
   /** Networks of the node itself, to which claims may not have routes. */
   nodeNetworks: readonly Cidr[];
@@ -26,7 +26,7 @@ export interface ClaimRules {
 
 const acceptRa = 'net.ipv6.conf.IFNAME.accept_ra';
 
-/** Fields by which a claim leaves its addresses and routes to another component: to Multus, for example, or to a plugin. */
+/** Fields by which a claim lets another component choose its addresses and routes, such as Multus, a router or a CNI plugin. */
 const chosenElsewhere = [
   {
     field: 'sysctls',
@@ -67,7 +67,8 @@ export const noRules: ClaimRules = { open: [], nodeNetworks: [] };
 /**
  * Checks one configuration of a claim against its class.
  * @param ofClass all configurations of the class
- * @throws DriverError `config-conflict` if the class sets another value, `config-invalid` for what it does not open
+ * @throws DriverError `config-conflict` if the class sets a field to another value; `config-invalid` for fields that the
+ * claim may not set, and for values over a limit of the class
  */
 export function checkClaimConfig(
   claim: AllocatedClaim,
@@ -145,14 +146,17 @@ export function classOf({ object }: AllocatedClaim, request: string): string | u
   return found?.firstAvailable?.find(({ name }) => name === subrequest)?.deviceClassName;
 }
 
-/** Returns what the claim requests: naming its own namespace, or the default mode of a bond, counts as not setting the field. */
+/**
+ * Returns the value that a claim requests. A claim that names its own namespace, or the default mode of a bond, counts as not
+ * setting the field.
+ */
 function askedOf({ identity }: AllocatedClaim, config: VfConfig, field: ClaimField): unknown {
   const value = fieldOf(config, field);
   if (field === 'networkAttachmentDefinition.namespace' && value === identity.namespace) return undefined;
   return field === 'bond.mode' && value === 'active-backup' ? undefined : value;
 }
 
-/** Returns whether a claim repeats the class's value: of settings that count by themselves, it may repeat some. */
+/** Returns whether a claim repeats the class's value. Each sysctl counts by itself: a claim may repeat only some of them. */
 function isSame(field: ClaimField, value: unknown, fixed: unknown): boolean {
   const whole = field === 'sysctls' ? { ...Object(fixed), ...Object(value) } : value;
   return isDeepStrictEqual(whole, fixed);
@@ -164,16 +168,16 @@ function isClosed(
   limits: readonly ClassLimits[],
   open: readonly ClosedField[],
 ): boolean {
-  // A claim that leaves the pool out could take any address of one.
+  // Closed if the class limits the pools: a claim that names no pool could otherwise set any address of a pool.
   if (field === 'addresses' && limits.some(({ addressPools }) => addressPools !== undefined)) return true;
-  // The plugin that the class names decides which addresses a VF has.
+  // If the class names an IPAM plugin, the plugin decides on the addresses and routes of a VF.
   if (field === 'addresses' || field === 'routes') return ofClass.ipam !== undefined;
   return closedFields.some((each) => each === field && !open.includes(each));
 }
 
 /**
- * Refuses a field by which another component would choose addresses and routes, if the class limits them: the limits would
- * not apply to them.
+ * Refuses a field by which another component would choose addresses and routes, if the class limits addresses or routes: the
+ * driver could not enforce the limits.
  */
 function checkElsewhere(claim: AllocatedClaim, limits: ClassLimits, { field, what }: (typeof chosenElsewhere)[number]) {
   const limit = (['addressRanges', 'maxAddresses', 'routes', 'maxRoutes', 'addressPools'] as const).find(
@@ -207,7 +211,7 @@ function checkConfigLimits(claim: AllocatedClaim, config: VfConfig, limits: Clas
   }
 }
 
-/** Returns the address without its network, which counts as a route. */
+/** Returns the address with the longest prefix: its network is checked as a route, not as an address. */
 function hostOf(address: string): string {
   return `${address.split('/')[0]}/${address.includes(':') ? 128 : 32}`;
 }

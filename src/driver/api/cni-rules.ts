@@ -2,19 +2,22 @@ import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { type DriverError, refusal, type VfConfig } from '../model/index.ts';
 import { type CniUse, cniUses } from './cni-uses.ts';
 
-/** The operator's rules for CNI plugins, which run as root on the node. `'*'` in a list stands for everything. */
+/** The operator's rules for CNI plugins, which run as root on the node. `'*'` in a list allows everything. */
 export interface CniRules {
   uses: readonly CniUse[];
-  /** File names of plugins. */
+  /** File names of the plugins that may run. */
   allowedPlugins: readonly string[];
-  /** Namespaces whose NetworkAttachmentDefinitions may name the plugins that run; their authors then decide it. */
+  /**
+   * Namespaces whose NetworkAttachmentDefinitions may name the plugins that run. Whoever can write these objects decides on
+   * the plugins.
+   */
   definitionNamespaces: readonly string[];
 }
 
 export const allCni: CniRules = { uses: cniUses, allowedPlugins: ['*'], definitionNamespaces: ['*'] };
 
 /**
- * Checks what is known before a NetworkAttachmentDefinition is read.
+ * Checks everything that is known before the NetworkAttachmentDefinition is read.
  * @throws DriverError `cni-refused`
  */
 export function checkCniUse(claim: AllocatedClaim, config: VfConfig, rules: CniRules): void {
@@ -46,8 +49,8 @@ export function checkCniUse(claim: AllocatedClaim, config: VfConfig, rules: CniR
 }
 
 /**
- * Checks the plugins themselves.
- * @param types all types that run, including those that another plugin calls for addresses
+ * Checks that the operator allows the plugins.
+ * @param types types of all plugins that run, including IPAM plugins that another plugin calls
  * @throws DriverError `cni-refused`
  */
 export function checkCniPlugins(claim: AllocatedClaim, types: readonly string[], { allowedPlugins }: CniRules): void {

@@ -12,7 +12,7 @@ import {
 } from '../../node/netlink/index.ts';
 import { interfaceSettings, type RouteConfig, type VfConfig } from '../model/index.ts';
 
-/** Fields that netdra applies only if it moves the VF itself. */
+/** Fields that netdra applies only if it moves the VF into the pod itself (`attach: netlink`). */
 const netlinkOnly = [
   'ipam',
   'interfaceName',
@@ -24,7 +24,7 @@ const netlinkOnly = [
   ...interfaceSettings,
   'ethtool',
 ] as const;
-/** Fields that need an interface that netdra configures. */
+/** Fields that need a network interface of the VF. */
 const interfaceOnly = [...interfaceSettings, 'ethtool', 'slaac', 'rdma', 'keepHostConfig'] as const;
 
 /**
@@ -48,7 +48,10 @@ export function findContradictions(config: VfConfig): string[] {
   ];
 }
 
-/** Finds settings that a VF without an interface cannot have. `driver` is the VF's, whatever has bound it. */
+/**
+ * Returns the settings that a VF without an interface cannot have, as problems.
+ * @param driver kernel driver of the VF, requested by the claim or bound by an administrator
+ */
 export function findUserSpaceProblems(config: VfConfig, driver: string): string[] {
   const { attach = 'netlink' } = config;
   const problems = asked(config, interfaceOnly).map(
@@ -74,7 +77,7 @@ function attachProblems(config: VfConfig): string[] {
     problems.push(`${field}: needs attach: cni, and attach is "${attach}"`);
   }
   if (attach === 'netlink') return problems;
-  // CNI plugins get the interface name.
+  // CNI plugins are called with the interface name.
   const foreign = netlinkOnly.filter((field) => !(attach === 'cni' && field === 'interfaceName'));
   return [
     ...problems,
@@ -90,7 +93,7 @@ function driverProblems(config: VfConfig): string[] {
 function bondProblems({ bond, attach = 'netlink', vf }: VfConfig): string[] {
   if (bond === undefined) return [];
   const problems = attach === 'netlink' ? [] : [`bond: ${bond.name} cannot be combined with attach "${attach}"`];
-  // LACP looks for a partner beside the link.
+  // A bond with LACP notices a lost partner even while the link is up.
   const looksAtLinks = bond.arpInterval === undefined && bond.mode !== '802.3ad';
   if (vf?.linkState === 'enable' && looksAtLinks)
     problems.push(
@@ -100,7 +103,7 @@ function bondProblems({ bond, attach = 'netlink', vf }: VfConfig): string[] {
   return target === undefined ? problems : [...problems, `bond: arpTargets of ${bond.name} has ${target} twice`];
 }
 
-/** With the configuration of the host, the NIC itself has the host's addresses, and no others. */
+/** Returns problems with `keepHostConfig`: the NIC keeps exactly the host's addresses, so nothing else can assign any. */
 function hostConfigProblems(config: VfConfig): string[] {
   if (config.keepHostConfig !== true) return [];
   return asked(config, ['addresses', 'addressPool', 'slaac', 'ipam', 'bond', 'vrf']).map((field) => {
@@ -108,7 +111,10 @@ function hostConfigProblems(config: VfConfig): string[] {
   });
 }
 
-/** The addresses of a pool are the only ones that the interface gets, and the members of a bond have different ones. */
+/**
+ * Returns problems with `addressPool`: the interface gets the addresses of the pool only, and each member of a bond would get
+ * its own.
+ */
 function addressPoolProblems(config: VfConfig): string[] {
   const { addressPool } = config;
   if (addressPool === undefined) return [];
@@ -117,7 +123,10 @@ function addressPoolProblems(config: VfConfig): string[] {
   });
 }
 
-/** The plugin dhcp asks for an address by the interface, and a bond is made after that. */
+/**
+ * Returns problems with the IPAM plugin dhcp: it needs the interface to ask for an address, and a bond is created only
+ * afterwards.
+ */
 function dhcpProblems({ ipam, bond }: VfConfig): string[] {
   return ipam?.type === 'dhcp' && bond !== undefined
     ? [`ipam: type dhcp cannot be combined with bond ${bond.name}`]
@@ -136,7 +145,7 @@ function propertyProblems({ vf = {} }: VfConfig): string[] {
 const disableIpv6 = 'net.ipv6.conf.IFNAME.disable_ipv6';
 const acceptRa = 'net.ipv6.conf.IFNAME.accept_ra';
 const forwarding = 'net.ipv6.conf.IFNAME.forwarding';
-/** Without one of these the kernel makes no address of an advertisement. */
+/** Sysctls without which the kernel creates no address from a router advertisement. */
 const slaacSysctls = [acceptRa, 'net.ipv6.conf.IFNAME.accept_ra_pinfo', 'net.ipv6.conf.IFNAME.autoconf'];
 /** Smallest MTU of a link with IPv6. Source: RFC 8200, 5. */
 const minIpv6MtuBytes = 1_280;
@@ -159,7 +168,7 @@ function ipv6Problems({ addresses = [], routes = [], neighbors = [], slaac, mtu,
   ];
 }
 
-/** Finds settings with which the kernel ignores advertisements. Source: Linux `ipv6_accept_ra`. */
+/** Returns problems with sysctls that make the kernel ignore router advertisements. Source: Linux `ipv6_accept_ra`. */
 function closedToRouters(sysctls: InterfaceSysctls): string[] {
   const closed = slaacSysctls.find((key) => Number(sysctls[key] ?? 1) === 0);
   if (closed !== undefined) return [`slaac: sysctls sets ${closed} to ${sysctls[closed]}`];
@@ -170,7 +179,10 @@ function closedToRouters(sysctls: InterfaceSysctls): string[] {
   ];
 }
 
-/** Finds routes that traffic of the VRF does not use, and rules, which apply before the VRF's table. */
+/**
+ * Finds routes that are not in the VRF's table, which its traffic would not use, and rules, which the kernel applies before
+ * the VRF's table.
+ */
 function vrfProblems({ vrf, rules: [rule] = [], routes = [] }: VfConfig): string[] {
   if (vrf === undefined) return [];
   const has = `vrf ${vrf.name} has table ${vrf.table}`;
@@ -183,9 +195,8 @@ function vrfProblems({ vrf, rules: [rule] = [], routes = [] }: VfConfig): string
 }
 
 /**
- * Finds contradictions between routes. The kernel has one route of an interface to a destination, in a table and with a
- * metric: another one would be left out without an error. It refuses a route from an address that the interface does not
- * have.
+ * Finds contradictions between routes. For an interface, the kernel has one route for each destination, table and metric, and
+ * would drop another one without an error. It refuses a route whose source address the interface does not have.
  */
 function routeProblems({ routes = [], addresses = [], ipam, vrf }: VfConfig): string[] {
   const all = routes.map((route) => {
@@ -197,7 +208,7 @@ function routeProblems({ routes = [], addresses = [], ipam, vrf }: VfConfig): st
   const connected = connectedRoutes(addresses, vrf?.table);
   return all.flatMap(({ destination, key, path }, index) => {
     const { source } = routes[index] ?? {};
-    // Without addresses, this may be a class whose claims have them.
+    // A class may have routes but no addresses: its claims add them.
     const isKnown = ipam === undefined && own.length > 0;
     if (isKnown && source !== undefined && !own.includes(quickCanonicalAddress(source))) {
       return [`routes[${index}]: source is ${source}, but addresses has only ${own.join(', ')}`];
@@ -225,8 +236,8 @@ function findRepeated(values: readonly string[]): string | undefined {
 }
 
 /**
- * Returns the routes that the kernel adds for IPv4 addresses, as in Linux `fib_add_ifaddr`. Those of IPv6 have a metric
- * that no default equals.
+ * Returns the routes that the kernel adds for IPv4 addresses, as in Linux `fib_add_ifaddr`. IPv6 is left out: the kernel's
+ * routes have a metric of 256, which differs from the default of routes in a claim.
  */
 function connectedRoutes(addresses: readonly string[], table: number | undefined): { key: string; source: string }[] {
   return addresses.flatMap((text) => {
@@ -241,7 +252,7 @@ function leadsElsewhere({ gateway, nextHops, source }: Partial<RouteConfig> = {}
   return gateway !== undefined || nextHops !== undefined || (source ?? address) !== address;
 }
 
-/** Returns everything of a route that does not identify it, in one notation. */
+/** Returns the settings of a route that are not part of its key, in one canonical notation. */
 function pathOf({ gateway, nextHops = [], onlink = false, source, scope }: RouteConfig): string {
   const hops: RouteHop[] = gateway === undefined ? nextHops : [{ gateway }];
   const gateways = hops.map((hop) => [quickCanonicalAddress(hop.gateway), hop.weight ?? 1]);
@@ -249,7 +260,7 @@ function pathOf({ gateway, nextHops = [], onlink = false, source, scope }: Route
 }
 
 /**
- * Finds neighbors that the kernel would drop when a bond changes its MAC. Source: Linux `neigh_changeaddr`,
+ * Finds neighbors that the kernel drops when a bond changes its MAC address. Source: Linux `neigh_changeaddr`,
  * `bond_do_fail_over_mac`.
  */
 function bondNeighborProblems({ bond, neighbors = [] }: VfConfig): string[] {
@@ -270,8 +281,8 @@ function neighborProblems({ neighbors = [] }: VfConfig): string[] {
 }
 
 /**
- * Returns the fields that request something. `false` and empty lists do not, so that a claim can undo what its class
- * requests.
+ * Returns the fields that request something. `false` and empty lists request nothing: a claim can undo a request of its class
+ * with them.
  */
 function asked<Field extends keyof VfConfig>(config: VfConfig, fields: readonly Field[]): Field[] {
   return fields.filter((field) => {

@@ -13,13 +13,13 @@ import { findContradictions } from './config-rules.ts';
 import { parsedOnce, withoutRepeats } from './parameters.ts';
 import { vfConfigSchema } from './vf-config.ts';
 
-/** Number of entries or requests of a claim after which other work of the driver may run: each can take some milliseconds. */
+/** Number of entries or requests of a claim after which the driver yields to other work: each can take some milliseconds. */
 export const entriesPerTurn = 4;
 
 /**
  * Returns the settings for a request: those of its class, and those that the claim adds. Each entry of `vf` and `sysctls`
- * counts by itself. The settings of the class are final, except for the fields in its `overridable`; of several entries of
- * the class, or of the claim, later ones win. Source of the scoping rules: resource.k8s.io/v1
+ * counts by itself. The settings of the class are final, except for the fields in its `overridable`. If several entries of
+ * the class, or of the claim, set a field, the last one wins. Source of the scoping rules: resource.k8s.io/v1
  * `DeviceAllocationConfiguration`.
  * @throws DriverError `config-invalid` with the path of the field and what is allowed; `config-conflict` with the values of
  * claim and class; CniError `cni-config-invalid`
@@ -40,7 +40,7 @@ export function resolveVfConfig(
     checkClaimConfig(claim, config, ofClass, rules);
     checks.push({ config, ofClass });
   }
-  // Checked together, too: the routes of one entry and the addresses of another add up.
+  // The entries are checked together, too: the routes of one entry and the addresses of another add up.
   if (ofClaim.length > 1) checkClaimConfig(claim, ofClaim.reduce(mergeVfConfigs, {}), ofClass, rules);
   const settings = ofClass.map(({ overridable: _overridable, limits: _limits, ...config }): VfConfig => config);
   const whole = [...settings, ...ofClaim].reduce(mergeVfConfigs, {});
@@ -50,7 +50,7 @@ export function resolveVfConfig(
   return merged;
 }
 
-/** Puts the routes of an interface in a VRF into the VRF's table. */
+/** Returns the configuration with the routes of an interface in a VRF moved to the VRF's table. */
 function withVrfTable(config: VfConfig): VfConfig {
   const { vrf, routes } = config;
   if (vrf === undefined || routes === undefined) return config;
@@ -69,7 +69,7 @@ export async function parseEntries(driver: string, claim: AllocatedClaim): Promi
     try {
       parseClaimEntry(claim, opaque?.parameters);
     } catch {
-      // `resolveVfConfig` throws this again, for the request that has the entry.
+      // `resolveVfConfig` throws this error again, for the request that has the entry.
     }
   }
 }
@@ -78,7 +78,7 @@ function parseClaimEntry(claim: AllocatedClaim, parameters: unknown): VfConfig {
   return parsedOnce(parameters, vfConfigSchema, () => parse(claim, vfConfigSchema, parameters, ', from the claim'));
 }
 
-/** Resolved configurations of a claim's requests, since most requests share entries. */
+/** Cached configurations of a claim's requests: most requests share entries. */
 interface Resolved {
   merges: { ofClass: readonly ClassConfig[]; ofClaim: readonly VfConfig[]; merged: VfConfig }[];
   checks: { config: VfConfig; ofClass: readonly ClassConfig[] }[];
@@ -98,7 +98,7 @@ function isSameList(one: readonly unknown[], other: readonly unknown[]): boolean
 }
 
 /**
- * Returns the settings of a request's class, one entry for each of its configurations.
+ * Returns the settings that a request's class has, one element for each configuration of the class.
  * @throws DriverError `config-invalid`
  */
 export function classConfigsOf(driver: string, claim: AllocatedClaim, request: string): ClassConfig[] {
@@ -109,7 +109,10 @@ export function classConfigsOf(driver: string, claim: AllocatedClaim, request: s
   });
 }
 
-/** @throws DriverError `config-invalid` for missing fields and combinations that are not allowed; CniError */
+/**
+ * Checks the merged configuration of a request. @throws DriverError `config-invalid` for missing fields and combinations that
+ * are not allowed; CniError
+ */
 function checkWhole(claim: AllocatedClaim, config: VfConfig): void {
   const problems = [...findContradictions(config), ...primaryProblems(claim, config), ...findMissing(config)];
   if (problems.length > 0) throw invalidConfig(claim, problems);
@@ -117,7 +120,7 @@ function checkWhole(claim: AllocatedClaim, config: VfConfig): void {
 }
 
 /**
- * Returns the types of the CNI plugins that a configuration runs, including those that a plugin calls for addresses.
+ * Returns the types of the CNI plugins that a configuration runs, including IPAM plugins that another plugin calls.
  * @throws CniError
  */
 export function cniPluginTypes(claim: AllocatedClaim, config: VfConfig): string[] {
@@ -126,7 +129,10 @@ export function cniPluginTypes(claim: AllocatedClaim, config: VfConfig): string[
   return [...types, ipam?.ipam.type].filter((type) => type !== undefined && type !== '') as string[];
 }
 
-/** @param of owner of the configuration, for errors: `claim default/fast-net` @throws CniError */
+/**
+ * Parses the network and IPAM configurations of CNI. @param of owner of the configuration, for errors: `claim
+ * default/fast-net` @throws CniError
+ */
 export function parseCni(of: string, { cni, ipam }: VfConfig) {
   return {
     network: cni === undefined ? undefined : parseCniNetwork(cni, of, { defaultName: 'netdra' }),
@@ -139,8 +145,7 @@ function covers(requests: string[], request: string): boolean {
 }
 
 /**
- * Returns the opaque parameters for a request, in the order of `entries`, by default those of the allocation. {@link
- * withoutRepeats}
+ * Returns the opaque parameters for a request, in the order of `entries` (default: those of the allocation), without repeats.
  */
 export function entriesFor(
   driver: string,
@@ -156,14 +161,14 @@ export function entriesFor(
   return withoutRepeats(parameters);
 }
 
-/** Returns the settings of a configuration, without its kind. */
+/** Parses the settings of a configuration. @returns the settings without `apiVersion` and `kind` */
 function parse<T extends { apiVersion: string; kind: string }>(
   claim: AllocatedClaim,
   schema: z.ZodType<T>,
   parameters: unknown,
   origin: string,
 ): Omit<T, 'apiVersion' | 'kind'> {
-  // A zod record skips this key, so it would be accepted silently.
+  // A zod record skips the key `__proto__`, so zod would accept it silently.
   if (hasOwnProto(parameters) || hasOwnProto(Object(parameters).sysctls)) {
     throw invalidConfig(claim, ['__proto__: is not a field or key'], origin);
   }
@@ -182,7 +187,7 @@ function hasOwnProto(value: unknown): boolean {
 
 /**
  * Returns the settings for one of several devices of a request.
- * @throws DriverError `config-invalid` if a setting that can exist only once is used for several devices
+ * @throws DriverError `config-invalid` if several devices would share a setting that must be unique, such as an address
  */
 export function configForDevice(config: VfConfig, subject: string, index: number, count: number): VfConfig {
   const { interfaceName } = config;

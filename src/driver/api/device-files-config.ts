@@ -2,15 +2,18 @@ import * as z from 'zod';
 import type { DeviceFilesConfig } from '../model/index.ts';
 import type { FieldsOf } from './fields-of.ts';
 
-/** The kernel keeps 2^32-1 for "no change". Source: chown(2). */
+/** Largest user or group ID: for the kernel 2^32-1 means "no change". Source: chown(2). */
 const maxId = 0xfffffffe;
 
-/** A string, since YAML 1.1 reads 0660 as an octal number, and YAML 1.2 as a decimal one. */
+/** Permissions as a string: as a number, 0660 is octal in YAML 1.1 and decimal in YAML 1.2. */
 const mode = z
   .string('must be octal digits in quotes, such as "0660"')
   .regex(/^0?[0-7]{3}$/, 'must be octal digits from "0000" to "0777", such as "0660"');
 
-/** vfio and verbs open their files to read and write. A gid alone is for a group of users, which then needs both. */
+/**
+ * Returns the fault of a mode without read and write permission, which vfio and verbs need. If only a gid is set, the group
+ * needs both permissions, otherwise the owner.
+ */
 function modeFault({ uid, gid, mode }: DeviceFilesConfig): string | undefined {
   if (mode === undefined) return undefined;
   const isForGroup = gid !== undefined && uid === undefined;

@@ -14,8 +14,8 @@ const resourceName = z
   );
 
 /**
- * Older dialects that containers get besides the metadata file; absent: none, except for extended resources. Closed to
- * claims by default, since the author of a DeviceClass knows the images of its pods.
+ * Variables and files of earlier SR-IOV software that containers get besides the metadata file. Absent: none, except for
+ * extended resources. Claims may not set it by default, since the author of a DeviceClass knows the images of its pods.
  */
 export const dialectsSchema = z
   .strictObject({

@@ -2,10 +2,10 @@ import * as z from 'zod';
 import type { CoalescingConfig, EthtoolConfig } from '../model/index.ts';
 import type { FieldsOf } from './fields-of.ts';
 
-/** A card has some sixty features. */
+/** Maximum number of features or flags: a card has some sixty features. */
 const mostSwitches = 64;
 
-/** At most `ETH_GSTRING_LEN` octets of Linux `ethtool.h`, with the final NUL byte. */
+/** Switches by name. A name has at most `ETH_GSTRING_LEN` bytes of Linux `ethtool.h`, with the final NUL. */
 const switches = z
   .record(z.string().regex(/^[A-Za-z0-9_.-]{1,31}$/), z.boolean(), {
     error: ({ code }) =>

@@ -4,12 +4,13 @@ import type { ClassConfig, LabelSelector } from './class-config.ts';
 
 /** Reads labels of namespaces from the API server. */
 export interface NamespaceReader {
-  /** @throws KubeError `api-not-found`, `api-forbidden`, … */
+  /** Returns the labels of a namespace. @throws KubeError `api-not-found`, `api-forbidden`, … */
   readLabels(namespace: string, signal: AbortSignal): Promise<Record<string, string>>;
 }
 
 /**
- * Checks that claims of this namespace may use the class. Reads labels only if the name does not decide.
+ * Checks that claims of this namespace may use the class. Reads the namespace's labels only if its name is not allowed
+ * already.
  * @throws DriverError `namespace-refused`; `namespace-unreadable`, which is retriable
  */
 export async function checkNamespace(

@@ -1,11 +1,14 @@
 /**
- * Cached texts of opaque parameters. Each request of a claim has the same entries, up to 32 of 10 KiB, so that the cache
- * serializes and parses each entry once for all requests. Objects from the API server never change.
+ * Cached texts of opaque parameters, for comparing them. All requests of a claim have the same entries, up to 32 of 10 KiB;
+ * the caches of texts and configurations serialize and parse each entry once. Objects from the API server never change.
  */
 const texts = new WeakMap<object, string>();
 const configs = new WeakMap<object, Map<unknown, unknown>>();
 
-/** @returns the first result of `parse` for these parameters and this schema; exceptions are not kept */
+/**
+ * Parses parameters once for each schema. @returns the first result of `parse` for these parameters and this schema;
+ * exceptions are not cached
+ */
 export function parsedOnce<T>(parameters: unknown, schema: unknown, parse: () => T): T {
   if (!isObject(parameters)) return parse();
   const bySchema = configs.get(parameters) ?? new Map<unknown, unknown>();
@@ -15,8 +18,8 @@ export function parsedOnce<T>(parameters: unknown, schema: unknown, parse: () =>
 }
 
 /**
- * Keeps only the last of equal parameters, which has the same effect, since later ones win. The schedulers of Kubernetes
- * 1.34 to 1.36 repeat an entry of a claim in the allocation, once for each request that it names.
+ * Returns the parameters without those that are repeated later, which changes nothing, since later ones win. The schedulers
+ * of Kubernetes 1.34 to 1.36 repeat an entry of a claim in the allocation, once for each request that the entry names.
  */
 export function withoutRepeats(parameters: readonly unknown[]): unknown[] {
   const later = new Set<string>();
@@ -32,7 +35,7 @@ export function areEqual(one: readonly unknown[], other: readonly unknown[]): bo
   return one.length === other.length && one.every((each, index) => textOf(each) === textOf(other[index]));
 }
 
-/** Returns a text that is the same only for equal JSON values, whatever the order of their keys. */
+/** Returns the value as JSON with sorted keys: equal values have equal texts, whatever the order of their keys. */
 function textOf(value: unknown): string {
   if (!isObject(value)) return JSON.stringify(value) ?? '';
   const known = texts.get(value);
@@ -43,7 +46,7 @@ function textOf(value: unknown): string {
 }
 
 function withSortedKeys(value: Record<string, unknown>): Record<string, unknown> {
-  // Has no prototype, so that a key __proto__ stays an ordinary key.
+  // The object has no prototype, so that a key __proto__ stays an ordinary key.
   return Object.assign(
     Object.create(null),
     Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))),

@@ -5,8 +5,8 @@ import { labelSelector } from './class-config.ts';
 const operatorRule = 'values are needed with In and NotIn, and only there';
 
 /**
- * `spec` of a NetworkDevicePolicy: an inventory policy and the nodes that it selects. The CustomResourceDefinition is
- * generated from it (deploy/helm/definitions.ts), so that the API server refuses what the driver would.
+ * `spec` of a NetworkDevicePolicy: an inventory policy and a selector of nodes. The CustomResourceDefinition is generated
+ * from it (deploy/helm/definitions.ts), so that the API server refuses every policy that the driver would refuse.
  */
 export const networkDevicePolicySpec = policySpecSchema.extend({
   nodeSelector: labelSelector
@@ -26,7 +26,7 @@ export const networkDevicePolicySpec = policySpecSchema.extend({
     }),
 });
 
-/** Metadata and status belong to the API server. */
+/** A whole NetworkDevicePolicy. The API server checks metadata and status. */
 export const networkDevicePolicySchema = z.strictObject({
   apiVersion: z.literal('netdra.dev/v1alpha1'),
   kind: z.literal('NetworkDevicePolicy'),

@@ -7,15 +7,15 @@ import type { ClassLimits } from './class-config.ts';
 interface AddedRoute {
   network: Cidr;
   destination: string;
-  /** Address whose network it is; absent for `routes`. */
+  /** Address that brings the network; absent for an entry of `routes`. */
   address?: string;
 }
 
 /**
- * Checks the routes of a claim, including those that the kernel adds to the networks of its addresses: otherwise
- * 192.0.2.1/1 would be a way around the limits. Networks in `addressRanges` are not counted: the class allows them as
- * networks of addresses. `addressRanges` never allows a default route: 0.0.0.0/0 in it means any address.
- * @param limits of all configurations of the class
+ * Checks the routes of a claim, including those that the kernel adds for the networks of its addresses: otherwise the address
+ * 192.0.2.1/1 would bypass the limits. Networks in `addressRanges` are not counted: the class allows addresses in them. Even
+ * so, `addressRanges` never allows a default route: 0.0.0.0/0 in it only means any address.
+ * @param limits limits of all configurations of the class
  * @throws DriverError `config-invalid` with the route, its address and the limit
  */
 export function checkRoutes(
@@ -60,8 +60,8 @@ function checkDestinations(
 }
 
 /**
- * Checks a route without `limits.routes` of the class: neither default routes, nor large parts of them, nor routes to the
- * node.
+ * Checks a route for which the class has no `limits.routes`. Refuses default routes, large parts of them, and routes to the
+ * node's networks.
  */
 function checkUnlimited(claim: AllocatedClaim, route: AddedRoute, nodeNetworks: readonly Cidr[]): void {
   const { network, destination, address } = route;
@@ -87,19 +87,22 @@ function adding({ destination }: AddedRoute): string {
 }
 
 /**
- * Returns whether a route is a default route, or a large part of one: a few such routes together reach nearly everything.
- * `fc00::/7` has all local addresses.
+ * Returns whether a route is a default route, or a large part of one: a few such routes together reach nearly everything. The
+ * IPv6 limit of 7 lets `fc00::/7` pass, which contains the unique local addresses.
  */
 export function isDefaultRoute({ family, prefixLength }: Cidr): boolean {
   return prefixLength < (family === AddressFamily.ipv4 ? 8 : 7);
 }
 
-/** Returns whether one of the ranges, in CIDR notation, contains the whole network. */
+/**
+ * Returns whether a range contains the whole network.
+ * @param ranges networks in CIDR notation
+ */
 export function isInOne(network: Cidr, ranges: readonly string[]): boolean {
   return ranges.some((range) => isWithin(network, parseCidr(range)));
 }
 
-/** Returns the network that the kernel makes reachable with an address; none if the prefix leaves no other host. */
+/** Returns the network that the kernel makes reachable with an address; an empty list if the prefix covers the address only. */
 function routeOf(address: string): AddedRoute[] {
   const network = networkOf(parseCidr(address));
   if (network.prefixLength === 8 * network.octets.length) return [];

@@ -2,11 +2,11 @@ import type * as z from 'zod';
 
 type Issue = z.core.$ZodIssue;
 
-/** A fault in what a user has written. */
+/** A fault in a document that a user has written. */
 export interface SchemaFault {
-  /** Field: `pfs.0.select.vendor`. */
+  /** Path of the field with dots: `pfs.0.select.vendor`. */
   field: string;
-  /** The fault, in plain words. */
+  /** Description of the fault for users who do not know the schema. */
   message: string;
   /** Path of the field. */
   path: PropertyKey[];
@@ -14,8 +14,8 @@ export interface SchemaFault {
 
 /**
  * Checks a value, with messages for users who do not know its schema.
- * @param page lists the fields: `docs/inventory.md`
- * @param root names the value itself
+ * @param page page of the documentation that lists the fields: `docs/inventory.md`
+ * @param root name of the value itself in messages
  */
 export function checkSchema<T>(
   schema: z.ZodType<T>,
@@ -29,7 +29,9 @@ export function checkSchema<T>(
     : { faults: result.error.issues.flatMap((issue) => describeIssue(issue, { page, root })) };
 }
 
-/** Describes an issue; for a field with several forms, the form that was most likely meant. */
+/**
+ * Describes an issue. If a field has several valid forms, the description is about the form that the user most likely meant.
+ */
 function describeIssue(issue: Issue, names: { page: string; root: string }, above: PropertyKey[] = []): SchemaFault[] {
   const path = [...above, ...issue.path];
   if (issue.code === 'invalid_union' && issue.errors.length > 0) {

@@ -86,7 +86,7 @@ export const network = checked(
 const ipAddress = checked('ip', isIpAddress, 'an IPv4 or IPv6 address');
 const hostAddress = checked('host-address', isHostAddress, 'an IPv4 or IPv6 address of a host');
 
-/** The kernel fills the tables `default`, `main` and `local` (253 to 255) itself. */
+/** Number of a routing table. The kernel itself fills `default`, `main` and `local` (253 to 255). */
 const routingTable = z
   .int()
   .min(1)
@@ -188,7 +188,7 @@ const neighbor = z.strictObject({
   macAddress: checked('mac-address', isMacAddress, 'six octets with colons, neither a multicast address nor zero'),
 } satisfies FieldsOf<Neighbor>);
 
-/** At most `GSO_MAX_SIZE` of Linux `netdevice.h`. */
+/** Largest packet in bytes, at most `GSO_MAX_SIZE` of Linux `netdevice.h`. */
 const offloadSize = z.int().min(4096).max(524_280).optional();
 
 const offloadLimits = z
@@ -221,8 +221,8 @@ const slaac = z
   .describe('IPv6 addresses and routes from routers of the network.');
 
 /**
- * Settings of a claim or a DeviceClass for its VFs: opaque parameters of kind `VFConfig`, `netdra.dev/v1alpha1`. All are
- * optional; an absent one leaves the VF unchanged. Described for users in docs/vfconfig.md.
+ * Settings of a claim or a DeviceClass for its VFs: opaque parameters of kind `VFConfig`, `netdra.dev/v1alpha1`. All fields
+ * are optional; an absent field leaves the VF unchanged. Described for users in docs/vfconfig.md.
  */
 export const vfConfigSchema = z.strictObject({
   apiVersion: z.literal('netdra.dev/v1alpha1'),

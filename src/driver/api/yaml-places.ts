@@ -1,6 +1,6 @@
 import type { Event } from 'js-yaml';
 
-/** js-yaml's parser, which the caller has loaded. */
+/** js-yaml's parser; the caller has imported js-yaml. */
 type Parser = Pick<typeof import('js-yaml'), 'EVENT_ID' | 'getScalarValue' | 'parseEvents'>;
 
 /** Place in a text; line and column count from 1. */
@@ -9,7 +9,7 @@ export interface TextPlace {
   column: number;
 }
 
-/** @returns the place of a field; for a missing one, the place of its parent */
+/** Returns the place of a field; for a missing field, the place of its parent. */
 export type FindPlace = (path: readonly PropertyKey[]) => TextPlace;
 
 /** A value of a document, and the values in it. */
@@ -18,19 +18,19 @@ interface YamlValue {
   fields: Map<string, YamlValue>;
 }
 
-/** A list or a mapping during parsing. */
+/** A list or a mapping that is being parsed. */
 interface OpenValue {
   place: YamlValue;
   isMapping: boolean;
-  /** Number of values in it so far. */
+  /** Number of items of a list so far. */
   length: number;
   /** The last key, until its value is read. */
   key?: { name: string; offset: number };
 }
 
 /**
- * Finds the places of the fields of YAML documents, which js-yaml does not keep. The work grows with the text, not with its
- * depth or the number of places requested.
+ * Finds the places of the fields of YAML documents, since js-yaml does not keep places. The work grows with the length of the
+ * text, not with its nesting depth or the number of places requested.
  * @returns one function for each document
  * @throws YAMLException
  */
@@ -52,7 +52,7 @@ export function yamlPlaces(text: string, parser: Parser): FindPlace[] {
       place = placeWithin(within, place, () =>
         event.type === EVENT_ID.SCALAR ? parser.getScalarValue(text, event) : '',
       );
-    // The value of a document has the document's place.
+    // The top value of a document has the same place as the document.
     if (open.length === 1 && within !== undefined) place = within.place;
     if (within === undefined || event.type === EVENT_ID.SEQUENCE || event.type === EVENT_ID.MAPPING)
       open.push({ place, isMapping: event.type === EVENT_ID.MAPPING, length: 0 });
@@ -60,7 +60,7 @@ export function yamlPlaces(text: string, parser: Parser): FindPlace[] {
   return documents.map((document) => (path) => placeAt(lines, offsetOf(document, path)));
 }
 
-/** Adds an item, a key or a value. @returns its place, in which a key that is no scalar has parts of its own */
+/** Adds an item, a key or a value to a list or mapping. @returns the place of the added part */
 function placeWithin(within: OpenValue, place: YamlValue, nameOf: () => string): YamlValue {
   if (!within.isMapping) {
     within.place.fields.set(`${within.length++}`, place);
@@ -107,6 +107,6 @@ function placeAt(starts: readonly number[], offset: number): TextPlace {
 function startOf(event: Event): number {
   if ('valueStart' in event) return event.valueStart;
   if ('start' in event) return event.start;
-  // Of an alias, without its asterisk.
+  // An alias starts at its asterisk, one character before its name.
   return 'anchorStart' in event ? event.anchorStart - 1 : 0;
 }

@@ -13,9 +13,9 @@ const hints: Partial<Record<KubeErrorCode, string>> = {
 };
 
 /**
- * Compares the configuration in an allocation with its source: the class's part with the DeviceClass, the claim's part
- * with its specification. An account that can write the status of claims could put anything there, and the
- * configuration of a class decides what runs as root.
+ * Compares the configuration in an allocation with its sources: the class's part with the DeviceClass, the claim's part with
+ * its specification. Every account that can write the status of claims can change an allocation, and the configuration of a
+ * class decides what runs as root.
  * @throws DriverError `allocation-mismatch`, `class-unreadable`
  */
 export async function checkAllocation(
@@ -33,7 +33,7 @@ export async function checkAllocation(
     const ofClass = entriesFor(driver, claim, request, 'FromClass');
     const isOf = (deviceClass: DeviceClass | undefined) =>
       deviceClass !== undefined && areEqual(ofClass, configOf(driver, deviceClass));
-    // The class may have just been created or changed: it is read again before a claim is refused.
+    // The class may have just been created or changed, so it is read again before a claim is refused.
     if (!isOf(classes.known(className)) && !isOf(await read(classes, claim, className, signal))) {
       throw mismatch(claim, `has a configuration of request ${request} that DeviceClass ${className} does not have`);
     }

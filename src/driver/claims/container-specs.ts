@@ -17,9 +17,9 @@ export interface ContainerSpecsOptions {
   store: Store;
   /** Returns a device's attributes in its ResourceSlice. */
   attributesOf: (pciAddress: string) => DeviceAttributes;
-  /** CDI specs for everything that containers need besides the metadata. */
+  /** CDI specs for the device files of containers. */
   deviceSpecs: CdiSpecs;
-  /** Files and variables for software that does not read the metadata. */
+  /** CDI specs and files for software that does not read the metadata. */
   dialectFiles: DialectFiles;
 }
 
@@ -40,7 +40,10 @@ export class ContainerSpecs {
     this.#dialects.check(claim, devices);
   }
 
-  /** Writes CDI specs. @returns the devices of requests with specs: the framework knows the devices of other requests */
+  /**
+   * Writes CDI specs. @returns the devices of requests that have a spec: the framework itself returns the devices of other
+   * requests
+   */
   write(claim: ClaimDevices): PreparedDevice[] {
     const { uid } = claim.identity;
     const dialectIds = new Map(this.#dialects.write(claim));
@@ -48,7 +51,7 @@ export class ContainerSpecs {
     for (const device of claim.devices) {
       const { request } = device;
       const dialectId = dialectIds.get(baseRequest(request));
-      // With the first device: a container with the request has all of its devices.
+      // The spec goes with the request's first device: a container that has the request gets all of its devices.
       dialectIds.delete(baseRequest(request));
       const cdiDeviceIds = [...this.#writeSpec(uid, device), ...(dialectId === undefined ? [] : [dialectId])];
       prepared.push({ requests: [request], ...toWireName(device), cdiDeviceIds, metadata: 'deferred' });
@@ -57,7 +60,7 @@ export class ContainerSpecs {
     return prepared.filter(({ requests }) => requests.some((request) => withSpecs.has(request)));
   }
 
-  /** Describes the devices of requests with `adminAccess`, which belong to other claims or to none. */
+  /** Returns the devices of requests with `adminAccess`, which belong to other claims or to none, with their attributes. */
   observed(claim: AllocatedClaim): PreparedDevice[] {
     return this.#resolver.observed(claim).map((device) => {
       const metadata = { attributes: this.#options.attributesOf(device.pciAddress) };
@@ -65,7 +68,7 @@ export class ContainerSpecs {
     });
   }
 
-  /** Removes the CDI specs of device files. @param uids of claims */
+  /** Removes the CDI specs of device files. @param uids UIDs of claims */
   removeDevices(uids: readonly string[]): void {
     this.#options.deviceSpecs.removeClaims(uids);
   }
@@ -75,7 +78,7 @@ export class ContainerSpecs {
     this.#dialects.remove(identity, devices);
   }
 
-  /** @returns the CDI device id for the device's files, if it has any */
+  /** Writes the CDI spec of a device's files. @returns the CDI device ID, if the device has any files */
   #writeSpec(claimUid: string, { name, access, config }: StoredDevice): string[] {
     const { deviceSpecs } = this.#options;
     const nodes = [...new Set(access?.nodes)];
@@ -87,7 +90,7 @@ export class ContainerSpecs {
   }
 }
 
-/** The names that the kubelet's API gives to the parts of a device's name. */
+/** Returns the parts of a device's name under the field names of the kubelet's API. */
 function toWireName({ pool: poolName, name: deviceName, shareId }: DeviceName) {
   return { poolName, deviceName, ...defined({ shareId }) };
 }

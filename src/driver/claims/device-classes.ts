@@ -13,7 +13,10 @@ export interface DeviceClassesOptions {
 }
 
 const path = 'deviceclasses';
-/** Less than the 42 s after which a call of the kubelet has its answer: the locks of its claims are held meanwhile. */
+/**
+ * Time limit for reading a class, ms. Less than the 42 s after which the driver answers a call of the kubelet: the call holds
+ * the locks of its claims while it reads.
+ */
 const readTimeoutMs = 20_000;
 
 export interface ClassReader {
@@ -23,14 +26,14 @@ export interface ClassReader {
 }
 
 /**
- * The cluster's DeviceClasses: listed when one is read for the first time, and watched from then on. A node without claims
- * thus sends no requests, and preparing a claim waits for none.
+ * The cluster's DeviceClasses, listed when a class is needed for the first time, and watched from then on. So a node without
+ * claims sends no requests, and a claim with a known class waits for none.
  */
 export class DeviceClasses implements ClassReader, AsyncDisposable {
   readonly #options: DeviceClassesOptions;
   readonly #stop = new AbortController();
   readonly #watch: ListWatch<DeviceClass>;
-  /** Classes by name. Absent until they are listed, and after changes were missed. */
+  /** Classes by name; `undefined` until they are listed, and again after the watch has missed changes. */
   #classes: Map<string, DeviceClass> | undefined;
   #listing: Promise<void> | undefined;
   /** Requests in progress, by name: claims of one class often arrive together. */
@@ -54,20 +57,23 @@ export class DeviceClasses implements ClassReader, AsyncDisposable {
     });
   }
 
-  /** Returns a class as last seen; `undefined` if it is unknown, although it may exist. */
+  /**
+   * Returns the last known version of a class; `undefined` if the class is unknown, which does not mean that it does not
+   * exist.
+   */
   known(name: string): DeviceClass | undefined {
     if (this.#classes === undefined) void this.#list();
     return this.#classes?.get(name);
   }
 
   /**
-   * Reads the current class from the API server, for at most 20 s.
+   * Reads a class from the API server, for at most 20 s.
    * @throws KubeError `api-not-found`, …; the signal's reason if it fires first
    */
   async read(name: string, signal: AbortSignal): Promise<DeviceClass> {
     let reading = this.#reading.get(name);
     if (reading === undefined) {
-      // Without the signal, which ends one claim's wait and not that of the others.
+      // The request does not get `signal`: other claims may wait for the same request when one of them stops waiting.
       reading = this.#readNow(name).finally(() => this.#reading.delete(name));
       this.#reading.set(name, reading);
     }

@@ -42,18 +42,21 @@ export interface DeviceResolverOptions {
   inventory: DeviceFinder;
   networkAttachments: NetworkAttachmentReader;
   namespaces: NamespaceReader;
-  /** Closed fields that claims of all classes may set. */
+  /** Closed fields that the operator opens to claims of all classes. */
   openClaimFields: readonly ClosedField[];
   cni: CniRules;
-  /** Returns the networks of the node itself, to which claims may have neither routes nor addresses whose networks reach them. */
+  /**
+   * Returns the networks of the node itself. Claims may not add routes to them, neither by `routes` nor by the networks of
+   * their addresses.
+   */
   nodeNetworks: () => Promise<Cidr[]>;
   store: StoredClaims;
 }
 
-/** A device that a claim may observe, also while another claim has it. */
+/** A device that a claim with `adminAccess` may observe, even while another claim has the device. */
 export interface ObservedDevice extends DeviceName {
   pciAddress: string;
-  /** Full reference of the request. */
+  /** Full reference of the request, with the subrequest if there is one. */
   request: string;
 }
 
@@ -66,7 +69,7 @@ export class DeviceResolver {
   }
 
   /**
-   * @returns the devices of the allocation that are this driver's and the claim's own, in its order: without those of
+   * Returns this driver's devices in a claim's allocation, in its order, with the configuration of each. Skips devices of
    * requests with `adminAccess`, which other claims may hold.
    * @throws DriverError `pool-foreign`, `device-unknown`, `config-invalid`, `network-attachment-unusable`; CniError
    * `cni-config-invalid`
@@ -108,7 +111,7 @@ export class DeviceResolver {
   }
 
   /**
-   * Returns the devices that the claim may only observe (`adminAccess`). Its config is not applied to them.
+   * Returns the devices that the claim may only observe (`adminAccess`). The claim's configuration does not apply to them.
    * @throws DriverError `device-unknown`
    */
   observed(claim: AllocatedClaim): ObservedDevice[] {
@@ -146,8 +149,8 @@ export class DeviceResolver {
   }
 
   /**
-   * Checks the pools: device names repeat on every node, so that another node's device must not be taken for one of this
-   * node.
+   * Checks that all devices are of this node's pool. Other nodes have devices with the same names, which must not be confused
+   * with this node's.
    * @throws DriverError `pool-foreign`
    */
   #checkPools(claim: AllocatedClaim): void {
@@ -170,15 +173,16 @@ export class DeviceResolver {
   }
 
   /**
-   * Checks the interfaces of a pod against each other, before one of them is in the pod. {@link checkPodInterfaces}
-   * @param passing claims of the same call that pass to another pod: the store has them for their earlier pods
+   * Checks the names, routes and VRFs of a pod's interfaces against each other, before any of them is in the pod. See {@link
+   * checkPodInterfaces}.
+   * @param passing claims of the same call that move on to another pod; the store still has their earlier pods
    * @throws DriverError `config-invalid`
    */
   checkInterfaces(claim: AllocatedClaim, devices: readonly StoredDevice[], passing: readonly ClaimDevices[]): void {
     checkPodInterfaces(claim, devices, this.#otherClaims(claim, passing));
   }
 
-  /** Returns the other claims of the claim's pods. */
+  /** Returns the other claims of the pods that the claim is for. */
   #otherClaims({ identity, podUids }: AllocatedClaim, passing: readonly ClaimDevices[]): ClaimDevices[] {
     const stored = podUids.flatMap((podUid) => this.#options.store.claimsOfPod(podUid));
     const others = [...stored, ...passing.filter((other) => other.podUids.some((uid) => podUids.includes(uid)))];
@@ -187,8 +191,8 @@ export class DeviceResolver {
 }
 
 /**
- * Checks what depends on the kind of the devices. The host has no addresses and routes on the VFs that it offers, and whole
- * NICs have no VLAN that `limits.vlanRanges` could require.
+ * Checks rules that apply only to VFs. They cannot have `keepHostConfig`: on VFs that the node offers, the host has no addresses
+ * or routes. They need a VLAN if the class has `limits.vlanRanges`; whole NICs have no VLAN.
  * @throws DriverError `config-invalid`
  */
 export function checkKinds(claim: AllocatedClaim, devices: readonly StoredDevice[]): void {
@@ -203,14 +207,17 @@ export function checkKinds(claim: AllocatedClaim, devices: readonly StoredDevice
 }
 
 /**
- * Adds the device plugin's variables for an extended resource: images that request one were made for the device plugin,
- * unless the class says otherwise.
+ * Returns the configuration with the device plugin's variables for an extended resource, unless class or claim set
+ * `dialects`: images that request an extended resource were made for the device plugin.
  */
 function withVariables(config: VfConfig, resourceName: string): VfConfig {
   return { dialects: { devicePlugin: { resourceName } }, ...config };
 }
 
-/** Reads the node's networks only for claims that add routes, by themselves or by the networks of addresses. */
+/**
+ * Returns the node's networks if the claim has `routes` or `addresses`, which add routes; otherwise an empty list, without
+ * reading anything.
+ */
 async function networksFor({ object }: AllocatedClaim, read: () => Promise<Cidr[]>): Promise<Cidr[]> {
   const config = object.status?.allocation?.devices?.config ?? [];
   const addsRoutes = config.some(({ opaque }) =>

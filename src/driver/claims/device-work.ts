@@ -21,25 +21,25 @@ export interface DeviceWorkOptions {
   logger: Logger;
 }
 
-/** The work of prepare and unprepare on a single VF on the host: snapshot, configure, access, restore. */
+/** Steps of prepare and unprepare for a single VF on the host: snapshot, configure, access, restore. */
 export class DeviceWork {
   readonly #options: DeviceWorkOptions;
-  /** Reasons why VFs have no interface although their claim needs one, by PCI address. */
+  /** Reasons why VFs have no interface although their claim needs it, by PCI address. */
   readonly #withoutInterface = new Map<string, string>();
 
   constructor(options: DeviceWorkOptions) {
     this.#options = options;
   }
 
-  /** Waits until no CNI DEL for a former pod changes the devices any more: such a DEL has a deadline. */
+  /** Waits for running CNI DELs that may still change the devices for a former pod. Each DEL has a deadline. */
   async awaitDeletions(devices: readonly StoredDevice[]): Promise<void> {
     const keys = devices.map(({ pciAddress }) => cniDeletionKey(pciAddress));
     using _ = await this.#options.locks.acquireAll(keys);
   }
 
   /**
-   * Returns the device with its snapshot. Takes one even if the claim changes nothing through the PF, since a CNI plugin
-   * may. Keeps an earlier snapshot.
+   * Returns the device with its snapshot; an earlier snapshot is kept. Takes one even if the claim changes nothing through
+   * the PF, since a CNI plugin may do so.
    * @throws DriverError `config-invalid` for an MTU that the VF cannot have; SriovError, NetlinkError
    */
   async snapshot(claim: AllocatedClaim, device: StoredDevice): Promise<StoredDevice> {
@@ -51,13 +51,13 @@ export class DeviceWork {
     return { ...device, before };
   }
 
-  /** Configures a VF from outside as its claim requests. @throws DriverError `device-in-use`; SriovError, NetlinkError */
+  /** Configures a VF on the host as its claim requests. @throws DriverError `device-in-use`; SriovError, NetlinkError */
   async configure(claim: { identity: ClaimIdentity }, device: StoredDevice): Promise<void> {
     const { store, control } = this.#options;
     const { before, pciAddress } = device;
     const wanted = toVfWanted(device.config);
     if (before === undefined) return;
-    // It gets `auto` when the LACP partner of its PF is back.
+    // While the PF has no LACP partner, the VF's link stays down; when the partner is back, the link gets `auto`.
     if (device.isDisabledForLacp) delete wanted.vf?.linkState;
     const isToUserSpace = wanted.driver !== undefined && wanted.driver !== 'default';
     const getsInterface = before.driver === undefined || (isVfio(before.driver) && wanted.driver === 'default');
@@ -79,13 +79,16 @@ export class DeviceWork {
     const { vhost = false, rdma = false } = device.config;
     const access = await this.#options.control.access(device, { vhost, rdma });
     if (access.vfio === undefined) return access;
-    // Checked again, since an administrator may have bound the VF to vfio while the claim leaves the driver alone.
+    // The driver is checked again: an administrator may have bound the VF to vfio, and the claim does not name a driver.
     const problems = findUserSpaceProblems(device.config, access.driver ?? 'vfio');
     if (problems.length > 0) throw invalidConfig(claim, problems);
     return access;
   }
 
-  /** Detaches and restores the devices of a claim. @returns devices that no claim may get until they are restored */
+  /**
+   * Detaches and restores the devices of a claim. @returns the devices that could not be restored and are unavailable until
+   * then
+   */
   async restoreAll(identity: ClaimIdentity, devices: readonly StoredDevice[]): Promise<UnrestoredVf[]> {
     const { attachments, control, logger } = this.#options;
     const unrestored: UnrestoredVf[] = [];
@@ -109,12 +112,15 @@ export class DeviceWork {
     return unrestored;
   }
 
-  /** Forgets reasons that the store has now, with the VFs that could not be restored. */
+  /** Drops the reasons of VFs that the store has recorded as unrestored. */
   stored(unrestored: readonly UnrestoredVf[]): void {
     for (const { device } of unrestored) this.#withoutInterface.delete(device.pciAddress);
   }
 
-  /** @throws DriverError `config-invalid`; without an interface the MTU is only reported */
+  /**
+   * Checks the MTU against the limits of the VF and its PF. A VF without an interface has no limits: its MTU is only
+   * reported. @throws DriverError `config-invalid`
+   */
   async #checkMtu(claim: AllocatedClaim, device: StoredDevice, before: VfSnapshot): Promise<void> {
     const { mtu, driver = before.driver ?? 'kernel' } = device.config;
     if (mtu === undefined || isVfio(driver)) return;

@@ -34,21 +34,23 @@ export interface DriverOptions
   store: Store;
   /** Compares an allocation with its sources: see `checkAllocation`. */
   checkAllocation: (claim: AllocatedClaim, signal: AbortSignal) => Promise<void>;
-  /** Reads again which devices are not free for claims, and why, by PCI address: see `judgeAll` of the inventory. */
+  /**
+   * Checks again which devices are not free for claims. Returns the reasons by PCI address: see `judgeAll` of the inventory.
+   */
   judgeOthers: (devices: readonly StoredDevice[]) => Promise<ReadonlyMap<string, ExclusionVerdict>>;
   /** Withdraws the metadata of a claim from its containers: closes its gate, and blanks or removes its files. */
   withdrawMetadata: (claim: ClaimIdentity) => Promise<void>;
-  /** Whether containers show that they use a claim: see `ClaimMetadata`. */
+  /** Returns whether the driver can see which containers use a claim: see `ClaimMetadata`. */
   isShownByContainers: (claim: ClaimIdentity) => boolean;
   /** Called with what a claim shares with another claim of the node although it should not, see `checkPorts`. */
   onShared: (claim: AllocatedClaim, what: string) => void;
 }
 
 /**
- * Prepares VFs for claims: configures them from outside and stores their original state. Their state in the pod is known
- * only in its sandbox, so that metadata is deferred. The result has only requests whose containers need more than metadata,
- * such as device files; it is empty for a claim without such requests. VFs of requests with `adminAccess` belong to other
- * claims or to none: they are described, and neither changed nor stored. Call the methods with the claims' locks held.
+ * Prepares VFs for claims: configures them on the host and stores their original state. Their network data is known only in
+ * the pod's sandbox, so their metadata is deferred. The result has only requests whose containers need more than metadata,
+ * such as device files. VFs of requests with `adminAccess` belong to other claims or to none: they are reported, but neither
+ * changed nor stored. Call the methods with the claims' locks held.
  */
 export class Driver implements DraPlugin {
   readonly #options: DriverOptions;
@@ -84,18 +86,15 @@ export class Driver implements DraPlugin {
     }
   }
 
-  /**
-   * Configures a VF of a prepared claim again as the claim requests, unless it may already be in its pod: its PF may have
-   * been reset since.
-   */
+  /** Configures a VF of a prepared claim again, since its PF may have been reset. Skips a VF that may already be in its pod. */
   async reconfigure(claim: { identity: ClaimIdentity }, device: StoredDevice): Promise<void> {
     if (device.attachment === undefined && device.config.attach !== 'observe')
       await this.#work.configure(claim, device);
   }
 
   /**
-   * Prepares claims. They are stored when their VFs are reserved, before the VFs are read; when the original state of the
-   * VFs is known, if it is about to change; and with the framework's record, see `#commit`.
+   * Prepares claims. Stores each claim up to three times: when its VFs are reserved, before their state is read; when their
+   * original state is known, if it is about to change; and together with the framework's record, see `#commit`.
    * @throws StateError
    */
   async #prepare(claims: readonly AllocatedClaim[], signal: AbortSignal): Promise<Map<string, PrepareResult>> {
@@ -106,12 +105,12 @@ export class Driver implements DraPlugin {
       checkNesting(driver, claim);
       return toWork(driver, claim, store.claim(uid), progress);
     });
-    // First those that pass to this pod: their VFs may be attached, under names that they must keep.
+    // Claims that move to another pod come first: their VFs may be attached, under names that they must keep.
     const passing = all.filter(({ isHandedOver }) => isHandedOver);
     const works = [...passing, ...all.filter(({ isHandedOver }) => !isHandedOver)];
     const batch = new Batch(works, errors);
     const together = (step: (work: PrepareWork) => void) => store.together(() => batch.run(step));
-    // Read once for all claims, which are checked one after the other.
+    // The node's networks are read once for all claims, which are checked one after the other.
     let networks: Promise<Cidr[]> | undefined;
     const nodeNetworks = () => (networks ??= this.#options.nodeNetworks());
     await batch.each((work) => this.#resolve(work, signal, nodeNetworks));
@@ -131,12 +130,12 @@ export class Driver implements DraPlugin {
   }
 
   /**
-   * Marks a claim as prepared, in the transaction in which the framework records it.
+   * Marks a claim as prepared, in the transaction in which the framework records the claim.
    * @throws DriverError `device-in-use`; StateError
    */
   #commit(work: PrepareWork): void {
     this.#progress.end(work.uid);
-    // Once more, in one transaction with the claim, so that only one of two claims gets a group.
+    // Groups are checked again in the claim's transaction, so that only one of two claims gets a group.
     checkGroups(this.#options.store, work.claim, work.groups);
     this.#options.store.putClaim({ ...storedOf(work), state: 'prepared' });
   }
@@ -145,12 +144,13 @@ export class Driver implements DraPlugin {
     const { claim, known, allocation, progress } = work;
     progress.claimBegins(claim);
     if (work.isAgain) {
-      // A prepared claim stays with its pod, whoever else may use it, but there must be one.
+      // A prepared claim stays with its pod, even if it is now reserved for other pods; only a claim without any pod is
+      // checked.
       if (work.devices.length > 0 && work.podUids.length === 0) checkSinglePod(claim);
       await renewPoolAddresses(claim, work.devices, this.#options.addressPools, signal);
       return this.#checkNuma(work);
     }
-    // A partly prepared claim was checked before, and its class may have been deleted since.
+    // A claim that is partly prepared was checked before, and its class may have been deleted since.
     const isNew = known?.allocation !== allocation;
     if (isNew) await this.#options.checkAllocation(claim, signal);
     work.devices = await this.#resolver.resolve(claim, signal, nodeNetworks);
@@ -159,21 +159,22 @@ export class Driver implements DraPlugin {
     this.#checkNuma(work);
     work.devices = await withPoolAddresses(claim, work.devices, this.#options, signal);
     if (known === undefined || (known.allocation === allocation && known.state !== 'unpreparing')) return;
-    // Either it was allocated again while it was prepared, and must keep nothing of its earlier devices; or its unprepare
-    // was cut short, perhaps during the reset of a VF.
+    // Either the claim was allocated again while it was prepared, and must keep nothing of its earlier devices; or its
+    // unprepare was cut short, perhaps during the reset of a VF.
     work.unrestored = await this.#restoreEarlier(known);
     work.earlier = [];
   }
 
   /**
-   * Checks again who else has the devices: a device plugin, or a program that opens one, does not know of the claim, and may
-   * take a device between two attempts to prepare it.
-   * @param isNew `false`: the device was checked before, so that an unreadable record does not stop the claim
+   * Checks again whether anything else uses the devices. Device plugins, and programs that open a device, know nothing of
+   * claims, and may take a device between two attempts to prepare the claim.
+   * @param isNew `false` if the devices were checked before: then an unreadable record of device plugins does not stop the
+   * claim
    * @throws DriverError `device-given-out`
    */
   async #checkOthers({ uid, claim, devices }: PrepareWork, isNew: boolean): Promise<void> {
     const { store, judgeOthers } = this.#options;
-    // A device of another claim may be open in its pod: `#reserve` names the claim.
+    // A device of another claim may be open in that claim's pod: the error of `#reserve` names the claim.
     const free = devices.filter(({ pciAddress }) => (store.holderOf(pciAddress)?.identity.uid ?? uid) === uid);
     const verdicts = await judgeOthers(free);
     for (const device of free) {
@@ -189,8 +190,8 @@ export class Driver implements DraPlugin {
   }
 
   /**
-   * Checks `numa: require`, also when the claim is prepared again: until then, containers of an earlier start gate have the
-   * hook that shows their claim.
+   * Refuses `numa: require` if the driver cannot see which containers use the claim. Also checks a claim that is prepared
+   * again, since the start gate may have been changed in between.
    */
   #checkNuma({ claim, devices }: PrepareWork): void {
     if (devices.every(({ config }) => config.numa !== 'require') || this.#options.isShownByContainers(claim.identity))
@@ -201,7 +202,7 @@ export class Driver implements DraPlugin {
     throw refusal(claim, 'numa-unenforceable', problem, { hint });
   }
 
-  /** Reserves VFs before they are read: until its earlier claim is unprepared, a VF is still being restored. */
+  /** Reserves VFs. This happens before their state is read, since a VF may still be being restored for its earlier claim. */
   #reserve(work: PrepareWork, passing: readonly ClaimDevices[]): void {
     if (work.isHandedOver || !work.isAgain) {
       this.#resolver.checkInterfaces(work.claim, work.devices, passing);
@@ -210,7 +211,7 @@ export class Driver implements DraPlugin {
     // The first snapshot counts: an earlier attempt may have changed the VF.
     const earlier = new Map(work.earlier.map((device) => [formatDeviceKey(device), device]));
     work.devices = work.devices.map((device): StoredDevice => ({ ...earlier.get(formatDeviceKey(device)), ...device }));
-    // In one transaction with the claim, so that only one of two claims of a pod gets a variable.
+    // The check is in one transaction with the claim, so that only one of two claims of a pod gets a variable.
     this.#specs.check(work.claim, work.devices);
     const others = () => this.#options.store.claims();
     checkGuarantees(work.claim, work.devices, others);
@@ -220,8 +221,8 @@ export class Driver implements DraPlugin {
   }
 
   /**
-   * Configures the claim's VFs. After a restart of the kubelet, VFs in their pod stay as they are; the others are
-   * configured again, since the PF may have been reset.
+   * Configures the claim's VFs. If a prepared claim is prepared again after a restart of the kubelet, VFs in their pod stay
+   * as they are; the others are configured again, since the PF may have been reset.
    */
   async #configureAll(work: PrepareWork): Promise<void> {
     const { claim, devices, isAgain, progress } = work;
@@ -254,7 +255,7 @@ export class Driver implements DraPlugin {
       }
       work.devices = known;
     } catch (error) {
-      // Nothing was changed, so the VFs are free at once. A claim that has passed to another pod stays stored, since the
+      // Nothing was changed, so the VFs are free at once. A stored claim that has moved to another pod stays, since the
       // kubelet does not ask again.
       if (work.known === undefined) this.#options.store.deleteClaim(work.uid);
       throw error;
@@ -262,10 +263,9 @@ export class Driver implements DraPlugin {
   }
 
   /**
-   * Unprepares claims. A VF that cannot be restored does not keep its claim from being unprepared, which would keep the pod
-   * from ending: it is unavailable until it is restored. The claim stays stored until the framework has removed its files,
-   * see `#discard`.
-   * @returns for each claim, its last step, or why it is still prepared
+   * Unprepares claims. A VF that cannot be restored becomes unavailable until it is restored, but its claim is unprepared:
+   * otherwise the pod could not end. The claim stays stored until the framework has removed its files, see `#discard`.
+   * @returns for each claim, its last step, or the error for which it is still prepared
    * @throws StateError
    */
   async #unprepare(identities: readonly ClaimIdentity[]): Promise<Map<string, UnprepareResult>> {
@@ -277,7 +277,7 @@ export class Driver implements DraPlugin {
     for (const [uid, claim] of known) {
       if (claim !== undefined) unrestored.set(uid, await this.#work.restoreAll(claim.identity, claim.devices));
     }
-    // Without `access` the claim was not fully prepared, and the device may have a spec.
+    // Without `access` the claim was not fully prepared, and its devices may have specs.
     const hasSpec = ({ access }: StoredDevice) => access === undefined || access.nodes.length > 0;
     const withSpecs = identities.filter(({ uid }) => known.get(uid)?.devices.some(hasSpec) ?? true);
     this.#specs.removeDevices(withSpecs.map(({ uid }) => uid));
@@ -286,7 +286,7 @@ export class Driver implements DraPlugin {
     return new Map(identities.map(({ uid }) => [uid, batch.errors.get(uid) ?? { discard: discard(uid) }]));
   }
 
-  /** Removes a claim in the transaction in which the framework removes its record. @throws StateError */
+  /** Removes a claim, in the transaction in which the framework removes its record. @throws StateError */
   #discard(uid: string, unrestored: UnrestoredVf[]): void {
     this.#options.store.deleteClaim(uid, unrestored);
     this.#work.stored(unrestored);
@@ -294,8 +294,8 @@ export class Driver implements DraPlugin {
   }
 
   /**
-   * Restores the devices of a claim that stays stored, after withdrawing their metadata. It keeps only those that could not
-   * be restored: the claim that has its new devices may need the others.
+   * Withdraws the metadata of a claim's earlier devices and restores these devices; the claim stays stored. Keeps only the
+   * devices that could not be restored: another claim may need the restored ones.
    * @returns VFs that could not be restored
    */
   async #restoreEarlier(claim: StoredClaim): Promise<UnrestoredVf[]> {

@@ -11,8 +11,8 @@ interface Rates {
 const rateFields = ['minTxRate', 'maxTxRate'] as const;
 
 /**
- * Returns the configuration with the rates that the inventory policy guarantees the device. They are final: with others the
- * guarantees of the port's other VFs would not hold. A simulated VF has no rates.
+ * Returns the configuration with the rates that the inventory policy guarantees the device. Claims cannot change them: with
+ * other rates, the guarantees of the port's other VFs would not hold. A simulated VF has no rates.
  * @throws DriverError `config-invalid` if class or claim request other rates, or more than the port has
  */
 export function withGuarantee(claim: AllocatedClaim, offered: NetworkDevice, config: VfConfig): VfConfig {
@@ -36,8 +36,8 @@ export function withGuarantee(claim: AllocatedClaim, offered: NetworkDevice, con
 }
 
 /**
- * Checks rates against the port's speed, since kernel drivers refuse excessive ones without a reason. The speed is unknown
- * while the port has no link, and a simulated VF has no rates.
+ * Checks rates against the port's speed, since kernel drivers refuse rates that are too high without a reason. Skips ports
+ * without a link, whose speed is unknown, and simulated VFs, which have no rates.
  */
 function checkSpeed(claim: AllocatedClaim, { name, linkSpeedMbps = 0, simulated }: NetworkDevice, asked: Rates): void {
   if (linkSpeedMbps <= 0 || simulated) return;
@@ -50,8 +50,8 @@ function checkSpeed(claim: AllocatedClaim, { name, linkSpeedMbps = 0, simulated 
 }
 
 /**
- * Keeps the guarantees of a port's VFs within its speed. The scheduler does so by counters, unless they are off in the
- * cluster, or the policy has just changed.
+ * Checks that the guarantees of a port's VFs do not exceed its speed. The scheduler counts them, too, unless its counters are
+ * off in the cluster or the policy has just changed.
  * @param others claims in the store
  * @throws DriverError `bandwidth-exceeded`
  */

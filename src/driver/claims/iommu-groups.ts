@@ -11,11 +11,11 @@ export async function groupsOf(control: VfControl, devices: readonly StoredDevic
 }
 
 /**
- * Checks that no other claim has a device of the same IOMMU groups in user space. A container with one device of a group
- * can reach all of them, and meanwhile the kernel gives none of them to another driver, or crashes before Linux 6.0. Claims
- * that are only being prepared do not count: no container has their devices.
- * @param isToUserSpace whether the devices go to user space; otherwise they get interfaces, and only members in user space
- * matter
+ * Checks that no other claim has a device of the same IOMMU groups in user space. A container with one device of a group can
+ * reach all of them. While one is in user space, the kernel binds no other device of the group to a kernel driver (before
+ * Linux 6.0 it crashes). Claims that are only being prepared do not count: no container has their devices.
+ * @param isToUserSpace whether the devices go to user space; otherwise they get interfaces, and only group members in user
+ * space matter
  * @throws DriverError `device-in-use`; StateError
  */
 export function checkGroups(

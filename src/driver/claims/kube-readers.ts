@@ -2,7 +2,7 @@ import type { KubeRequests, ObjectMeta } from '../../framework/kube/index.ts';
 import type { NamespaceReader } from '../api/namespace-rules.ts';
 import type { NetworkAttachmentDefinition, NetworkAttachmentReader } from './network-attachments.ts';
 
-/** Reads namespaces from the API server. No cache: only classes with a namespace selector need it. */
+/** Returns a reader of namespaces' labels without a cache: only classes with a namespace selector need it. */
 export function createKubeNamespaceReader(client: KubeRequests): NamespaceReader {
   return {
     async readLabels(namespace, signal) {
@@ -14,7 +14,7 @@ export function createKubeNamespaceReader(client: KubeRequests): NamespaceReader
 }
 
 /**
- * Reads NetworkAttachmentDefinitions from the API server. No cache: there is one read for each claim.
+ * Returns a reader of NetworkAttachmentDefinitions without a cache: each claim is read for once.
  * Source: Kubernetes Network Custom Resource Definition De-facto Standard, v1.3, section 3.
  */
 export function createKubeNetworkAttachmentReader(client: KubeRequests): NetworkAttachmentReader {

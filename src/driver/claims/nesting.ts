@@ -3,8 +3,8 @@ import { isTooDeep, maxJsonDepth } from '../../lib/json-depth.ts';
 import { invalidConfig } from '../model/index.ts';
 
 /**
- * Checks the nesting depth of the driver's opaque parameters, in the specification of a claim and in its allocation. Call
- * it before any code walks them.
+ * Checks the nesting depth of the driver's opaque parameters, in the specification of a claim and in its allocation. Must be
+ * called before any code walks the parameters.
  * @throws DriverError `config-invalid`
  */
 export function checkNesting(driver: string, claim: AllocatedClaim): void {

@@ -7,22 +7,24 @@ import { DriverError, type VfConfig } from '../model/index.ts';
 /** The part of a `k8s.cni.cncf.io/v1` NetworkAttachmentDefinition that netdra uses. */
 export interface NetworkAttachmentDefinition {
   spec?: {
-    /** A CNI network configuration as JSON text; a CustomResourceDefinition without a schema lets other values through. */
+    /**
+     * CNI network configuration as JSON text. Its type is unchecked, since clusters can have the CustomResourceDefinition
+     * without a schema.
+     */
     config?: unknown;
   } | null;
 }
 
 /** Reads NetworkAttachmentDefinitions from the API server. */
 export interface NetworkAttachmentReader {
-  /** @throws KubeError `api-not-found`, `api-unserved`, `api-forbidden`, … */
+  /** Returns a NetworkAttachmentDefinition. @throws KubeError `api-not-found`, `api-unserved`, `api-forbidden`, … */
   readNetworkAttachment(namespace: string, name: string, signal: AbortSignal): Promise<NetworkAttachmentDefinition>;
 }
 
 /**
- * Returns the config with the network configuration of its NetworkAttachmentDefinition in `cni`. Done at prepare, where
- * there is time for it, and stored: neither the hook nor the deletion depends on the API server, or on an object that may
- * have changed meanwhile.
- * @returns the same config if it names none
+ * Returns the config with the network configuration of its NetworkAttachmentDefinition in `cni`; the same config if it names
+ * no definition. The driver reads and stores the definition at prepare: attaching and detaching then do not depend on the API
+ * server, or on an object that may have changed.
  * @throws DriverError `network-attachment-unusable`; CniError `cni-config-invalid`
  */
 export async function resolveNetworkAttachment(
@@ -45,7 +47,7 @@ export async function resolveNetworkAttachment(
       'write the network configuration into spec.config: netdra does not read configuration files on the node';
     throw new DriverError('network-attachment-unusable', message, { claim: subject, hint });
   }
-  // A configuration without a name gets that of the object, as with Multus: IPAM plugins keep leases by it.
+  // A configuration without a name gets the object's name, as with Multus: IPAM plugins keep leases under that name.
   const of = `NetworkAttachmentDefinition ${namespace}/${name}, for claim ${subject}`;
   return { ...config, cni: { ...parseCniNetwork(text, of, { defaultName: name }) } };
 }

@@ -8,13 +8,13 @@ import { checkPodVrfs } from './pod-vrfs.ts';
 interface NamedLink {
   field: 'interfaceName' | 'bond' | 'vrf';
   name: string;
-  /** What has the name: a device, `a bond` or `a VRF`, perhaps of another claim. */
+  /** The link's owner: a device, `a bond` or `a VRF`, with its claim if that is another one. */
   owner: string;
 }
 
 /**
- * Checks that no two interfaces of a pod have the same name, nor routes to the same destination, and that its VRFs fit each
- * other. A name that the claim leaves open is chosen when the VF is attached.
+ * Checks that no two interfaces of a pod have the same name, nor routes to the same destination, and that its VRFs fit
+ * together. If a claim sets no name, the name is chosen when the VF is attached.
  * @param others the other claims of the claim's pods
  * @throws DriverError `config-invalid`
  */
@@ -28,7 +28,7 @@ export function checkPodInterfaces(
     const { field, name, owner } = link;
     const subject = field === 'interfaceName' ? `device ${owner}` : owner.replace('a ', 'the ');
     const other = taken.get(name);
-    // Several interfaces are in one VRF.
+    // Several interfaces can be in one VRF.
     if (other !== undefined && (field !== 'vrf' || other.field !== 'vrf'))
       throw invalidConfig(claim, [
         `${field}: ${subject} cannot have the name ${name}, which ${other.owner} has already`,

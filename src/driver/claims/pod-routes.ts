@@ -7,13 +7,13 @@ import { type ClaimDevices, groupOf, invalidConfig, type RouteConfig, type Store
 interface HeldRoute {
   route: RouteConfig;
   device: StoredDevice;
-  /** Owner of the interface, as users know it. */
+  /** Owner of the interface in messages. */
   owner: string;
 }
 
 /**
- * Checks that no two interfaces of a pod have a route to the same destination in the same table with the same metric: the kernel
- * would refuse the second route at each attempt.
+ * Checks that no two interfaces of a pod have a route with the same destination, table and metric: the kernel would refuse
+ * the second route at each attempt.
  * @param others the other claims of the claim's pods
  * @throws DriverError `config-invalid` with both routes
  */
@@ -46,7 +46,7 @@ export function checkPodRoutes(
   }
 }
 
-/** Returns whether both are one device, or members of one bond, which has the routes. A name of a bond is used once in a pod. */
+/** Returns whether both are one device, or members of one bond, which has the routes. Bond names are unique in a pod. */
 function areOneInterface(one: StoredDevice, other: StoredDevice): boolean {
   if (isSameDevice(one, other)) return true;
   return groupOf(one) !== undefined && groupOf(one) === groupOf(other);
@@ -57,7 +57,9 @@ function by({ gateway, nextHops = [] }: RouteConfig): string {
   return gateways.length === 0 ? 'on its link' : `by ${gateways.join(' and ')}`;
 }
 
-/** Returns a parser with a cache: all devices of a request have the same routes. */
+/**
+ * Returns a function that makes destinations canonical. It has a cache, since all devices of a request have the same routes.
+ */
 function canonicalDestinations(): (destination: string) => string {
   const known = new Map<string, string>();
   return (destination) => {

@@ -2,26 +2,27 @@ import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { claimName } from '../../framework/metadata/index.ts';
 import { type ClaimDevices, invalidConfig, type StoredDevice, type VfConfig, type VrfConfig } from '../model/index.ts';
 
-/** A VRF of an interface. */
+/** VRF of an interface, with the sysctls of the interface. */
 interface HeldVrf extends VrfConfig {
   sysctls: VfConfig['sysctls'];
-  /** Owner of the interface, as users know it. */
+  /** Owner of the interface in messages. */
   owner: string;
 }
 
-/** What the interfaces of a pod use. */
+/** VRFs and routing tables that the interfaces of a pod use. */
 interface HeldTables {
   vrfs: HeldVrf[];
-  /** Routes and rules of interfaces outside of VRFs, by their tables, such as `rules[0] of device dev-1`. */
+  /** Users of routing tables outside of VRFs, by table: a route or rule, such as `rules[0] of device dev-1`. */
   tables: Map<number, string>;
 }
 
-/** The VRF has no use for it, and each interface may have its own. */
+/** Sysctl that may differ between the interfaces of a VRF: the VRF itself does not use it. */
 const ofOneInterface = 'net.ipv6.conf.IFNAME.stable_secret';
 
 /**
- * Checks that every VRF of a pod has one table and one set of kernel settings, and that nothing else has its table: the
- * kernel would use the routes of one VRF for other traffic, and the VRF has last routes that make destinations unreachable.
+ * Checks that every VRF of a pod has one table and one set of sysctls, and that only the VRF uses its table. Otherwise the
+ * kernel would use the routes of one VRF for other traffic, for which the table's last routes make all other destinations
+ * unreachable.
  * @param others the other claims of the claim's pods
  * @throws DriverError `config-invalid` with both interfaces
  */
@@ -65,7 +66,7 @@ function usageProblem({ vrfs }: HeldTables, { config }: StoredDevice, owner: str
   return vrf && `${tables.get(vrf.table)}: ${owner} has table ${vrf.table} outside of a VRF, but ${textOf(vrf)}`;
 }
 
-/** The VRF gets the settings of its members. */
+/** Returns a problem if two interfaces of a VRF have different sysctls: the VRF gets the sysctls of its members. */
 function settingsProblem(own: HeldVrf, other: HeldVrf): string | undefined {
   const valuesOf = ({ sysctls = {} }: HeldVrf) =>
     new Map(Object.entries(sysctls).map(([key, value]) => [key, `${value}`]));
@@ -81,7 +82,7 @@ function textOf({ owner, name, table }: HeldVrf): string {
   return `${owner} has ${name} with table ${table}`;
 }
 
-/** Returns the fields with which an interface uses routing tables, by table. */
+/** Returns the fields that name routing tables, by table, such as `routes[0]`. */
 function tablesOf({ routes = [], rules = [] }: VfConfig): Map<number, string> {
   const all = { routes, rules };
   return new Map(

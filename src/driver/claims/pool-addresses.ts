@@ -19,8 +19,8 @@ export interface PoolAddressesOptions {
 }
 
 /**
- * Returns the devices with addresses and MAC of their pools. Done at prepare, and stored with the claim: nothing later depends on
- * the API server.
+ * Returns the devices with addresses and MAC addresses from their pools. They are assigned at prepare and stored with the
+ * claim: attaching does not depend on the API server.
  * @throws DriverError `address-pool-unusable`, `address-held`, `config-invalid`
  */
 export async function withPoolAddresses(
@@ -46,10 +46,10 @@ export async function withPoolAddresses(
       const problem = `: request ${device.request} gets no address of NetworkAddressPool ${pool}`;
       throw refusal(claim, 'address-pool-unusable', problem, { cause, retriable: true, hint: hints[cause.code] });
     });
-    // IPoIB has no MAC address that could be set.
+    // The hardware address of an InfiniBand interface cannot be set.
     const isEthernet = (device.offered.linkType ?? 'ethernet') === 'ethernet';
     const config = { ...(isEthernet && { macAddress }), ...device.config, addresses };
-    // Rules such as those for IPv6 and routes depend on the addresses.
+    // The configuration is checked again, since rules such as those for IPv6 and routes depend on the addresses.
     const problems = findContradictions({ ...config, addressPool: undefined });
     if (problems.length > 0) throw invalidConfig(claim, problems, ` with the addresses of NetworkAddressPool ${pool}`);
     all.push({ ...device, config });
@@ -58,7 +58,7 @@ export async function withPoolAddresses(
 }
 
 /**
- * Renews the leases of a prepared claim, for the pod that has it now.
+ * Renews the leases of a prepared claim's addresses, for the pod that has the claim now.
  * @throws DriverError `address-held`, `config-invalid`; KubeError
  */
 export async function renewPoolAddresses(
@@ -75,7 +75,10 @@ export async function renewPoolAddresses(
   }
 }
 
-/** Checks that no two requests have one key: the second one would wait for the first. @throws DriverError `config-invalid` */
+/**
+ * Checks that no two requests use the same key of a pool: one of them would wait for the other's address. @throws DriverError
+ * `config-invalid`
+ */
 export function checkKeys(claim: AllocatedClaim, devices: readonly StoredDevice[]): void {
   const requests = new Map<string, string>();
   for (const { request, config } of devices) {
@@ -116,22 +119,25 @@ function toWish(
   { key, name, owner }: StableKey,
 ): AddressWish {
   const { namespace, name: claimName, uid } = identity;
-  // Of all that the name stands for: the readable part may be the same for two claims of a pod, or two pools.
+  // The hash covers pool and key: the readable part of the name may be the same for two claims of a pod, or for two pools.
   const hash = createHash('sha256').update(`${pool} ${key}`).digest('hex').slice(0, 16);
-  // One at most, which was checked before.
+  // A claim that is prepared for the first time has at most one consumer, which was checked before.
   const consumer = object.status?.reservedFor?.find(({ resource }) => resource === 'pods');
   const pod = { name: consumer?.name ?? '', uid: consumer?.uid ?? '' };
   return { namespace, claim: { name: claimName, uid, request }, pod, pool, key, name: `${name}-${hash}`, owner };
 }
 
-/** Returns the key of a pod with a claim from a template, if its StatefulSet's pods have keys; `undefined` for other claims. */
+/**
+ * Returns the key of a claim that was created from a template for a pod; `undefined` for other claims. Does not check whether
+ * the pod belongs to a StatefulSet.
+ */
 function templateKey({ object, podClaimName }: AllocatedClaim, { request }: StoredDevice): StableKey | undefined {
   const pod = controllerOf(object.metadata?.ownerReferences, 'v1', 'Pod');
   return pod && { key: `${pod.name}/${podClaimName}/${baseRequest(request)}`, name: pod.name };
 }
 
 /**
- * Returns the key of a StatefulSet's pod. Pod and claim have their names from their controllers, so that the next pod of this name has
+ * Returns the key of a StatefulSet's pod. The controllers choose the names of pod and claim, so the next pod of this name has
  * the same key.
  * @throws DriverError `config-invalid` for all other pods; KubeError
  */

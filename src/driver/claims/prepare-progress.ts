@@ -5,14 +5,17 @@ import { DeviceProgress } from '../model/index.ts';
 export interface PrepareProgressOptions {
   driver: string;
   clock: Clock;
-  /** Called for a slow call, once until its claims are prepared. @param progress progress of the call, with the current device */
+  /**
+   * Called when a call is slow, and not again for the same claims until they are prepared. @param progress progress of the
+   * call, with the current device
+   */
   onSlow: (claim: AllocatedClaim, progress: string) => void;
 }
 
-/** Progress of the kubelet's calls with the devices of their claims, which are those of one pod. */
+/** Progress of the kubelet's prepare calls. All claims of a call belong to one pod. */
 export class PrepareProgress {
   readonly #options: PrepareProgressOptions;
-  /** UIDs of claims whose pod is known to wait. */
+  /** UIDs of claims whose slow preparation was reported. */
   readonly #waiting = new Set<string>();
 
   constructor(options: PrepareProgressOptions) {
@@ -35,7 +38,7 @@ export class PrepareProgress {
     });
   }
 
-  /** Ends the wait of a claim that is prepared or deleted. */
+  /** Forgets a claim that is prepared or deleted. */
   end(claimUid: string): void {
     this.#waiting.delete(claimUid);
   }

@@ -8,22 +8,22 @@ export interface PrepareWork {
   readonly claim: AllocatedClaim;
   readonly podUids: string[];
   readonly allocation: string;
-  /** Whether its devices are already configured for its current allocation. */
+  /** Whether the claim's devices are already configured for its current allocation. */
   readonly isAgain: boolean;
-  /** Whether it is already configured, and now passes to another pod than those that it was prepared for. */
+  /** Whether the claim is already configured, and moves to a pod that it was not prepared for. */
   readonly isHandedOver: boolean;
-  /** Its stored state at the beginning of the call. */
+  /** The claim as stored at the beginning of the call. */
   readonly known: StoredClaim | undefined;
-  /** Its earlier devices, unless they were restored. */
+  /** Devices that the claim had before, unless they were restored. */
   earlier: readonly StoredDevice[];
-  /** Its earlier VFs that could not be restored. */
+  /** VFs that the claim had before and that could not be restored. */
   unrestored: UnrestoredVf[];
   devices: StoredDevice[];
-  /** Members of the IOMMU groups of devices for user space. */
+  /** Devices for user space, each with the PCI addresses of its IOMMU group. */
   groups: [StoredDevice, string[]][];
-  /** Progress of the whole call. */
+  /** Progress of the whole prepare call. */
   readonly progress: DeviceProgress<AllocatedClaim>;
-  /** Answer to the kubelet. */
+  /** Devices for the answer to the kubelet. */
   prepared: PreparedDevice[];
 }
 
@@ -54,7 +54,7 @@ export function toWork(
   };
 }
 
-/** Returns the claim as it is stored. */
+/** Returns the fields of the claim that are stored. */
 export function storedOf({
   claim: { identity },
   podUids,
@@ -65,18 +65,21 @@ export function storedOf({
 }
 
 /**
- * Returns the pods of a prepared claim: those that it was prepared for while it is reserved for them, and then the next
- * one. The kubelet makes no call for a pod that takes over a prepared claim, and a VF is in one pod at a time.
+ * Returns the pods of a prepared claim: those that it was prepared for and is still reserved for; if there are none, the next
+ * pod. The kubelet does not prepare a claim again for another pod, and a VF can be in only one pod at a time.
  */
 function nextPods(known: StoredClaim, { podUids }: AllocatedClaim): string[] {
   const kept = known.podUids.filter((uid) => podUids.includes(uid));
   return kept.length > 0 ? kept : podUids.slice(0, 1);
 }
 
-/** Returns a text that is equal for equal allocations of a claim: distinguishes a new allocation from a repeated prepare. */
+/**
+ * Returns a fingerprint of the claim's allocation and this driver's configuration, which tells a new allocation from a
+ * repeated prepare.
+ */
 function fingerprintOf(driver: string, { object }: AllocatedClaim): string {
   const { results = [], config: all = [] } = object.status?.allocation?.devices ?? {};
-  // Other drivers check their own entries.
+  // Entries for other drivers are left out: those drivers check them.
   const config = all.filter(({ opaque }) => opaque?.driver === driver);
   return createHash('sha256')
     .update(JSON.stringify([results, config]))

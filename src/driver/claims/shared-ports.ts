@@ -14,12 +14,12 @@ interface Held {
   holder: Holder;
 }
 
-/** What devices of a PF have that others of that PF should not have. */
+/** Devices of a PF, grouped to find those that conflict with each other. */
 interface SharedPort {
-  /** Devices by whether they are in a bond of mode 802.3ad. */
+  /** Devices in a bond of mode 802.3ad; `others` are the rest. */
   lacp: Held[];
   others: Held[];
-  /** Devices by VLAN and IP address, or VLAN and MAC address. */
+  /** Devices by VLAN and IP address, and by VLAN and MAC address. */
   same: Map<string, Held[]>;
 }
 
@@ -27,7 +27,7 @@ interface SharedPort {
  * Compares a claim with the other claims of the node that have VFs of the same ports.
  * @param claims claims in the store
  * @returns conflicts that are allowed: one line each, for users, with the first other device. Refusing them would keep the
- * new pod of a rolling update from starting while the old one has its claim, and pods may share an address on purpose.
+ * new pod of a rolling update from starting while the old pod has its claim; also, pods may share an address on purpose.
  * @throws DriverError `port-taken` for a second bond in mode 802.3ad over a port: the switch would see two LACP systems on
  * one link, and may block the network of the pod that has the first bond
  */
@@ -47,7 +47,7 @@ export function checkPorts(
     if (port === undefined) continue;
     const isOther = (held: Held) => !isSameDevice(held.device, device);
     checkLacp(claim, device, port.lacp.find(isOther));
-    // Members of one bond share its addresses.
+    // Members of the same bond are skipped: they share its addresses.
     const group = groupOf(device);
     const isMember = (held: Held) => held.holder === own && group !== undefined && groupOf(held.device) === group;
     for (const [problem, held] of problemsOf(device, port, (each) => isOther(each) && !isMember(each)))
@@ -57,9 +57,9 @@ export function checkPorts(
 }
 
 /**
- * Returns the ports. Visits each device once: a claim of 32 VFs on a node with hundreds would otherwise block the event
- * loop for seconds.
- * @param holders of all devices, the claim's own first
+ * Returns the ports of a claim's devices by PF address. Visits each device once: comparing each pair of devices could block
+ * the event loop for seconds on a node with hundreds of devices.
+ * @param holders holders of all devices, the claim first
  */
 function portsOf(devices: readonly StoredDevice[], holders: readonly Holder[]): Map<string, SharedPort> {
   const ports = new Map<string, SharedPort>();
@@ -87,7 +87,10 @@ function checkLacp(claim: AllocatedClaim, device: StoredDevice, other: Held | un
   throw refusal(claim, 'port-taken', problem, { device: device.name, retriable: true, hint });
 }
 
-/** @param counts whether another device is compared with this one */
+/**
+ * Yields each problem between a device and another device of its port, with that other device.
+ * @param counts returns whether the device is compared with another one
+ */
 function* problemsOf(
   device: StoredDevice,
   port: SharedPort,
@@ -112,7 +115,7 @@ function isLacp({ config }: StoredDevice): boolean {
   return config.bond?.mode === '802.3ad';
 }
 
-/** Returns keys of VLAN, `IP` or `MAC`, and address, without the prefix length, which does not matter here. */
+/** Returns keys such as `100 IP 192.0.2.7` and `100 MAC …`, each with VLAN, kind and address. The prefix length is left out. */
 function keysOf({ config: { addresses = [], macAddress, vf } }: StoredDevice): string[] {
   const vlan = vf?.vlan ?? 0;
   const keys = addresses.map((address) => `${vlan} IP ${quickCanonicalAddress(address.split('/')[0] ?? '')}`);
