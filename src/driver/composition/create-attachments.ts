@@ -4,7 +4,7 @@ import { CniAttacher } from '../vf/cni-attacher.ts';
 import { Attachments } from '../vf/index.ts';
 import type { NodeContext } from './node-context.ts';
 
-/** Creates everything that moves VFs between the host and pods. */
+/** Creates the parts that move VFs between the host and pods. */
 export function createAttachments(
   { kernel, disk: { store, locks }, cni: runner, clock, logger, stack, decorate }: NodeContext,
   devices: DeviceList,

@@ -19,12 +19,12 @@ import type { NodeContext } from './node-context.ts';
 import { cdiClasses, type KubeletConnection } from './ports.ts';
 
 /**
- * How long one reading of the node's networks serves the claims of many pods that start at once. A change within this time
- * could as well come after a prepare.
+ * How long one reading of the node's networks is reused, ms: many pods may start at once. A change within this time could
+ * just as well come after the claim was prepared.
  */
 const nodeNetworksKeptMs = 1_000;
 
-/** Creates the driver for the kubelet's calls. */
+/** Creates the driver that handles the kubelet's calls. */
 export function createClaims(
   { kube, resources, kernel, disk, settings, stack, ...base }: NodeContext,
   {
@@ -96,7 +96,7 @@ export async function serveKubelet(
       metadata,
       locks,
       onMetadataError: (error) => observer.metadataFailed(error),
-      // The kubelet deletes our slices while the driver is unavailable.
+      // The kubelet deletes the driver's slices while the driver is unavailable, so they are checked at each registration.
       onRegistration: (registration) => {
         observer.connected('kubelet', registration.registered ? undefined : `refused: ${registration.error}`);
         if (registration.registered) publisher.recheck();

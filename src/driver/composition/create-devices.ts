@@ -13,7 +13,7 @@ import { createPolicySource } from './create-policy-source.ts';
 import type { NodeContext } from './node-context.ts';
 
 /**
- * Finds the devices of the node, after ending the claims of earlier boots, which withdraws their metadata.
+ * Creates the device list and the metadata of claims. First ends the claims of earlier boots and withdraws their metadata.
  * @param onPending called for a claim whose containers wait for metadata again
  */
 export async function createDevices(
@@ -34,7 +34,7 @@ export async function createDevices(
     marker: claimMarker,
     layouts: settings.metadataLayouts.map((name) => layouts[name]),
     versions: settings.metadataVersions,
-    // Claims that already have metadata keep it, so the object is always built.
+    // The object is created even if metadata is off: claims that already have metadata keep it.
     enabled: settings.enableDeviceMetadata,
     attributesOf: ({ pool, name }) => {
       const device = pool === nodeName ? devices.find(name) : undefined;

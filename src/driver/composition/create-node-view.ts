@@ -11,7 +11,7 @@ export interface NodeViewParts {
   knownNodeUid: () => string | undefined;
 }
 
-/** Creates the writer of NodeNetworkDevices, if the settings want it. */
+/** Creates the writer of NodeNetworkDevices; `undefined` if the settings turn it off. */
 export function createNodeView(context: NodeContext, parts: NodeViewParts): NodeViewWriter | undefined {
   const { clock, now, logger, random, kube, observer, disk, settings } = context;
   const { devices, slicesFailure, sliceApi, knownNodeUid } = parts;

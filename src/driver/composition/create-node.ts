@@ -24,7 +24,7 @@ import type { NodeContext } from './node-context.ts';
 import { nodeFacts } from './node-facts.ts';
 import type { NodePorts, NodeSettings } from './ports.ts';
 
-/** The driver of one node. Disposing stops it; prepared claims stay prepared, and the ports stay open. */
+/** The driver of one node. Disposing stops the driver; prepared claims stay prepared, and `NodePorts` stay open. */
 export interface NetworkNode extends AsyncDisposable {
   /** Serves sandboxes whose containers wait, connects to the runtime, and offers the devices. */
   start(): Promise<void>;
@@ -35,8 +35,8 @@ export interface NetworkNode extends AsyncDisposable {
 }
 
 /**
- * Composes the driver of a node from its parts. From here on, it serves the kubelet's calls.
- * @throws NetdraError of the part that cannot be created
+ * Composes the driver of a node from its parts, and begins to serve the kubelet's calls.
+ * @throws NetdraError if a part cannot be created
  */
 export async function createNode(ports: NodePorts, settings: NodeSettings): Promise<NetworkNode> {
   await using stack = new AsyncDisposableStack();
@@ -47,7 +47,7 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
   const resources = new ResourceApi(kube);
   const context: NodeContext = { ...ports, settings, stack, decorate, resources, podUidsOf, drift: new DriftRecord() };
 
-  // Until the registry exists, this instance has served no sandbox; then it serves all of them.
+  // `undefined` until the registry exists; until then, this instance has served no sandbox.
   let sandboxes: SandboxRegistry | undefined;
   const { metadata, devices } = await createDevices(context, (claim) => sandboxes?.requeuePods(podUidsOf(claim)));
   const nudge = () => reconciler.nudge();
@@ -73,7 +73,8 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
   return {
     async start() {
       await files.restore();
-      // The runtime registers us once every sandbox has answered it; a sandbox whose containers wait does not answer.
+      // The runtime registers the driver only when it has answered for every sandbox; sandboxes whose containers wait must be
+      // served first.
       await waitingSandboxes.serve();
       runtime.start();
       for (const part of [waitingSandboxes, moving.cniCleanUp, reconciler, deletedPods]) part.start();
@@ -92,7 +93,7 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
   };
 }
 
-/** Creates a plugin for the container runtime, which connects once it is started. */
+/** Creates a plugin for the container runtime, which connects when it is started. */
 function connectRuntime(
   { runtime, observer, stack }: NodeContext,
   { hooks, events, metadata }: { hooks: SandboxServices['hooks']; events: FailureEvents; metadata: ClaimMetadata },
@@ -108,7 +109,10 @@ function connectRuntime(
   return stack.use(runtime.connect(handlers, decodedFields(metadata.mountSources)));
 }
 
-/** Returns a function for the pods of a claim; none if the store cannot be read, which the work that needs it reports. */
+/**
+ * Returns a function that looks up the pods of a claim. It returns no pods if the store cannot be read: other work reports
+ * that failure.
+ */
 function podUidsFrom(store: Store) {
   return ({ uid }: ClaimIdentity): string[] => {
     try {
@@ -119,7 +123,7 @@ function podUidsFrom(store: Store) {
   };
 }
 
-/** Returns the functions to call after each look at the devices. */
+/** Creates the parts that follow changes of devices. @returns a function to call after each scan */
 function createFollowers(
   context: NodeContext,
   parts: NodeReports & { devices: DeviceList; control: VfControl },

@@ -5,8 +5,8 @@ import { PolicyObjects } from '../policy/policy-objects.ts';
 import type { NodeContext } from './node-context.ts';
 
 /**
- * Creates the source of the policy: objects of the API server, if the settings want them; otherwise the file, if there is
- * one.
+ * Creates the source of the inventory policy: objects of the API server if the settings ask for them, otherwise the policy
+ * file; `undefined` if there is none.
  */
 export function createPolicySource({ settings, stack, ...ports }: NodeContext): PolicySource | undefined {
   const { nodeName: node, inventoryPolicy: filePath, stateDir } = settings;

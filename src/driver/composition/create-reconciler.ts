@@ -29,7 +29,7 @@ export interface ReconcilerParts {
   files: RecordedFiles;
   cniCleanUp: CniCleanUp;
   registry: SandboxRegistry;
-  /** Requests a round. */
+  /** Requests a round of the reconciler. */
   nudge: () => void;
 }
 
@@ -74,7 +74,8 @@ export function createReconciler(context: NodeContext, parts: ReconcilerParts): 
   const tasks = [
     { name: 'recorded files', run: () => parts.files.restore() },
     { name: 'CPUs of containers', run: async () => parts.numa.observeDeferred() },
-    // Before the metadata of the pods is read again, unless it takes longer than a round waits.
+    // VF settings come before sandboxes, so that pods' metadata is read again with restored settings. A slow sweep may still
+    // end later.
     { name: 'settings of VFs', run: keepSettings },
     { name: 'sandboxes', run: async () => registry.requeueAll() },
     { name: 'VFs to restore', run: (signal: AbortSignal) => restoreVfs(vfs, signal) },

@@ -9,13 +9,13 @@ import { EventWriter, FailureEvents } from '../events/index.ts';
 import { NumaGuard, StatusReport } from '../sandbox/index.ts';
 import type { NodeContext } from './node-context.ts';
 
-/** The slices of the node, and whether the API server has them. */
+/** Parts that publish the node's ResourceSlices, and the result of publishing. */
 interface NodeSlices {
   sliceApi: SliceApi;
-  /** Returns the UID of the Node as it was last read through `sliceApi`. */
+  /** Returns the UID of the Node that `sliceApi` has read last. */
   knownNodeUid: () => string | undefined;
   publisher: SlicePublisher;
-  /** Returns why the API server does not have the slices; `undefined`: it has them; `null`: not known yet. */
+  /** Returns why the API server does not have the slices; `undefined` if it has them, `null` if that is not known yet. */
   slicesFailure: () => string | undefined | null;
 }
 
@@ -28,7 +28,7 @@ export interface NodeReports extends NodeSlices {
   drifted: DriftReport;
 }
 
-/** Creates what reports to the API server; reports may be late. */
+/** Creates the parts that report to the API server. They write in the background, so reports can be late. */
 export function createReports(context: NodeContext, devices: DeviceList, metadata: ClaimMetadata): NodeReports {
   const { kube, resources, observer, stack, podUidsOf, drift, clock, logger, random, disk, settings } = context;
   const { driverName: driver, nodeName } = settings;

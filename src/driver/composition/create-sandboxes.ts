@@ -9,7 +9,7 @@ import type { NodeReports } from './create-reports.ts';
 import type { NodeContext } from './node-context.ts';
 import type { KubeletConnection } from './ports.ts';
 
-/** Parts that serving sandboxes needs. */
+/** Parts that are needed to serve sandboxes. */
 export interface SandboxParts {
   devices: DeviceList;
   metadata: ClaimMetadata;
@@ -22,7 +22,7 @@ export interface SandboxParts {
   kubelet: KubeletConnection;
 }
 
-/** Creates the driver for the container runtime. @param nudge requests a round of the reconciler */
+/** Creates the parts that handle events of the container runtime. @param nudge requests a round of the reconciler */
 export function createSandboxes(
   { kube, kernel, disk, settings, stack, podUidsOf, ...base }: NodeContext,
   parts: SandboxParts,

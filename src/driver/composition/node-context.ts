@@ -3,10 +3,10 @@ import type { ClaimIdentity } from '../../framework/metadata/index.ts';
 import type { DriftRecord } from '../drift/index.ts';
 import type { NodePorts, NodeSettings } from './ports.ts';
 
-/** Context of each step of the composition: ports and settings, and what exists before any part. */
+/** Ports and settings, and the objects that all parts share. */
 export interface NodeContext extends NodePorts {
   settings: NodeSettings;
-  /** Owner of the parts. */
+  /** Stack that disposes of the parts. */
   stack: AsyncDisposableStack;
   decorate: NonNullable<NodePorts['decorate']>;
   resources: ResourceApi;

@@ -13,12 +13,11 @@ export interface FactSources {
 }
 
 /**
- * How long one reading of the PFs serves metrics, however often they are scraped: cards answer slowly, and the kernel waits
- * for them.
+ * How long one reading of the PFs' counters is reused for metrics, ms: cards answer slowly, and the kernel blocks meanwhile.
  */
 const trafficKeptMs = 1_000;
 
-/** Returns the figures of a node, which are read on demand. */
+/** Returns functions that read the figures of a node on demand. */
 export function nodeFacts(context: NodeContext, { devices, metadata, sandboxes }: FactSources): NodeFacts {
   const { clock, disk, kernel, logger, settings } = context;
   const { store } = disk;

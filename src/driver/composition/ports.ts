@@ -20,7 +20,7 @@ import type { CniPlugins } from '../vf/cni-attacher.ts';
 import type { TrafficReport, VfControl, VfHost } from '../vf/index.ts';
 import type { Networks } from '../vf/networks.ts';
 
-/** Classes of the driver's own CDI specs: device files, and variables of older dialects. */
+/** CDI classes of the driver's own specs: device files, and variables of older dialects. */
 export const cdiClasses = { devices: 'device', dialects: 'dialects' } as const;
 
 /** Settings of the driver that do not depend on the machine. Directories are absolute. */
@@ -44,19 +44,19 @@ export interface NodeSettings extends SimulationSettings {
   vfTraffic: boolean;
   /** Whether metadata follows changes in running pods. */
   liveUpdates: boolean;
-  /** Closed fields of VFConfig that claims may set where their DeviceClass does not. */
+  /** Closed fields of VFConfig that claims may set unless their DeviceClass sets them. */
   openClaimFields: ClosedField[];
-  /** What CNI plugins may do. */
+  /** Rules for CNI plugins. */
   cni: CniRules;
-  /** Whether to offer NUMA nodes as lists. */
+  /** Whether to offer NUMA nodes as list attributes. */
   listAttributes: boolean;
-  /** Whether to publish the node's devices in the API: NodeNetworkDevices. */
+  /** Whether to publish the node's devices as a NodeNetworkDevices object. */
   nodeView: boolean;
   /** Version of the driver. */
   version: string;
   /** Path of a file with an InventoryPolicy. */
   inventoryPolicy?: string | undefined;
-  /** Whether NetworkDevicePolicies of the API server take precedence over that file. */
+  /** Whether NetworkDevicePolicies of the API server take precedence over `inventoryPolicy`. */
   policyObjects: boolean;
   /** Whether VFs are tainted while the SR-IOV network operator changes the node. */
   sriovOperator: boolean;
@@ -64,13 +64,16 @@ export interface NodeSettings extends SimulationSettings {
   reconcileIntervalMs: number;
 }
 
-/** Everything outside of the driver: the operating system and its neighbours, real or simulated (`npm run simulate`). */
+/**
+ * Interfaces to everything outside of the driver: operating system, kubelet, runtime and API server. They are real or
+ * simulated (`npm run simulate`).
+ */
 export interface NodePorts {
   clock: Clock;
   /** Clock for times that are stored or shown. */
   now: () => Date;
   logger: Logger;
-  /** Returns numbers from 0 up to 1, to spread the requests of many nodes to the API server. */
+  /** Returns numbers from 0 up to 1. They spread the requests of many nodes to the API server. */
   random: () => number;
   kernel: KernelPort;
   disk: DiskPort;
@@ -80,7 +83,7 @@ export interface NodePorts {
   /** Runs CNI plugins. */
   cni: CniPlugins & CniCleanUpOptions['runner'];
   observer: NodeObserver;
-  /** Replaces a part before others get it, for experiments with faulty ones. */
+  /** Replaces a part before other parts get it, for tests with faulty parts. */
   decorate?: <Name extends keyof NodeParts>(name: Name, part: NodeParts[Name]) => NodeParts[Name];
 }
 
@@ -88,7 +91,7 @@ export interface KernelPort extends Pick<OpenDevicesOptions, 'openCard' | 'polic
   networks: Networks & { readonly host: { readonly connection: OpenDevicesOptions['host'] } };
   /** Returns the NUMA nodes of the machine. @throws Error if they cannot be read */
   numaNodes: () => NumaNodes;
-  /** Reports changes of the host's devices and interfaces. */
+  /** Calls `onChange` at changes of the host's devices and interfaces, until disposed. */
   watchHost: (onChange: () => void) => Disposable;
 }
 
@@ -98,24 +101,27 @@ export interface DiskPort {
   store: Store;
   /** The policy file, and the driver's own text files. */
   files: TextFiles;
-  /** Shared with other instances of the driver. All work on a claim holds its `claimKey`. */
+  /** Locks that exclude other instances of the driver. All work on a claim holds its `claimKey`. */
   locks: Locks;
-  /** The start gate's installed program, and the handlers that run it. */
+  /** Start gate: its installed program, and the runtime handlers that run it. */
   gate: StartGatePort;
-  /** Runs the removal of files later, and ignores its errors; absent: unprepare waits for it. */
+  /** Removes files in the background, ignoring errors; absent: unprepare waits until they are removed. */
   later?: NonNullable<ClaimMetadataOptions['later']>;
 }
 
-/** Keeps containers of this node from starting before their devices are ready. */
+/** Start gate, which keeps containers of this node from starting before their devices are ready. */
 export interface StartGatePort {
-  /** OCI hook; absent: the metadata file is missing until the devices are ready, so that containers fail. */
+  /**
+   * OCI hook in which containers wait; absent: the metadata file is missing until the devices are ready, and containers fail
+   * until then.
+   */
   hook?: NonNullable<ClaimMetadataOptions['gate']>;
-  /** Returns whether containers of a runtime handler run the hook. */
+  /** Returns whether a runtime handler runs OCI hooks. */
   runsHooks: (runtimeHandler: string) => boolean;
 }
 
 export interface KubeletPort {
-  /** Serves a plugin to the kubelet until disposed. */
+  /** Serves a plugin to the kubelet until the connection is disposed. */
   serve(
     plugin: DraPlugin,
     options: Pick<
@@ -132,20 +138,26 @@ export type KubeletConnection = MetadataCalls &
 
 export interface RuntimePort {
   /**
-   * Creates a plugin that connects to the container runtime once it is started.
-   * @param decode what the handlers get of pods and containers
+   * Creates a plugin that connects to the container runtime when it is started.
+   * @param decode fields of pods and containers that the handlers get
    */
   connect(handlers: PluginHandlers, decode: DecodeOptions): Pick<Plugin, 'start' | 'whenConnected'> & AsyncDisposable;
 }
 
-/** Receives everything that operators see: metrics and readiness. */
+/** Receiver of everything that operators see as metrics and readiness. */
 export interface NodeObserver {
   plugin(plugin: DraPlugin): DraPlugin;
   files(files: MetadataCalls): MetadataCalls;
   handlers(handlers: PluginHandlers): PluginHandlers;
-  /** @param failure why the peer does not know the driver */
+  /**
+   * Records whether the kubelet or the runtime is connected. @param failure why the peer does not know the driver; absent: it
+   * does
+   */
   connected(peer: 'kubelet' | 'nri', failure?: string): void;
-  /** @param failure why the API server does not have the slices as wanted */
+  /**
+   * Records the result of publishing slices. @param failure why the API server does not have the wanted slices; absent: it
+   * has them
+   */
   published(failure?: string): void;
   /** Counts a claim that was not prepared because its metadata or its CDI specs could not be written. */
   metadataFailed(error: Error): void;
@@ -159,16 +171,16 @@ export interface NodeObserver {
   numaCompared(result: NumaResult | 'refused'): void;
   /** Counts a setting of a VF in a pod that differs from class and claim. */
   drifted(setting: string, result: DriftResult): void;
-  /** Called when the driver starts and at each change. */
+  /** Receives the device state when the driver starts and at each change. */
   reported(state: DeviceState): void;
-  /** Called once, when the driver has started. */
+  /** Receives the node's figures once the driver has started. */
   started(facts: NodeFacts): void;
 }
 
 /** Kinds of objects that the driver writes to the API server. */
 export type ApiObject = 'slices' | 'status' | 'events' | 'nodes';
 
-/** Figures that may be read at any time. */
+/** Functions that return figures of the node; all can be called at any time. */
 export interface NodeFacts {
   /** Returns the number of devices offered to the scheduler. */
   devicesOffered(): number;
@@ -185,13 +197,13 @@ export interface NodeFacts {
   devicesAttached(): number;
   /** Returns how long each pod that waits for its VFs has waited, ms. */
   waitsMs(): number[];
-  /** Reads the traffic of VFs; absent: not wanted. */
+  /** Reads the traffic of VFs; absent if the settings turn it off. */
   vfTraffic?: () => Promise<TrafficReport>;
-  /** Returns the number of requests with a metadata file. */
+  /** Returns the number of requests that have a metadata file. */
   metadataFiles(): Promise<number>;
 }
 
-/** Parts that {@link NodePorts.decorate} gets. */
+/** Parts that {@link NodePorts.decorate} can replace. */
 export interface NodeParts {
   vfs: VfHost;
   control: VfControl;

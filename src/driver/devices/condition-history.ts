@@ -5,14 +5,14 @@ import type { ConditionReading, FunctionCondition } from '../../node/inventory/i
 import { StateError, type StoredCondition } from '../model/index.ts';
 import type { Store } from '../state/index.ts';
 
-/** How long a condition must be over before its end is reported, ms: twice as long after each flap. */
+/** Shortest and longest time that a condition must be over before its end is reported, ms. The time doubles with each flap. */
 const holdMs = { first: 10_000, longest: 640_000 };
-/** How long the flaps of an ended condition are remembered, ms. */
+/** Time for which the flaps of an ended condition are remembered, ms. */
 const forgetMs = 1_800_000;
 
 export interface ConditionHistoryOptions {
   store: Pick<Store, 'conditions' | 'putCondition' | 'deleteCondition'>;
-  /** Wall clock, since times come from earlier processes, too. */
+  /** Wall clock: the stored times are compared across restarts. */
   now: () => Date;
   logger: Logger;
 }
@@ -21,16 +21,15 @@ export interface ConditionHistoryOptions {
 export type ActiveCondition = StoredCondition & { sinceMs: number };
 
 /**
- * Which conditions are in force. A condition begins with its first reading, and ends when it has been over for some time,
- * so that a link that flaps changes little for the scheduler. All of it is in the store: a restart neither ends a condition
- * nor forgets its flaps, and two instances publish the same. Decision:
- * docs/decisions/0035-devices-that-say-they-are-broken.md
+ * The conditions in force. A condition begins with its first reading, and ends when it has been over for some time: a
+ * flapping link then changes little for the scheduler. Everything is in the store, so a restart neither ends a condition nor
+ * forgets its flaps, and two instances publish the same. Decision: docs/decisions/0035-devices-that-say-they-are-broken.md
  */
 export class ConditionHistory {
   readonly #options: ConditionHistoryOptions;
   /** Conditions by subject and name. */
   #entries = new Map<string, StoredCondition>();
-  /** Changes that the store has not accepted yet; `undefined`: the entry is to be deleted. */
+  /** Changes that the store has not accepted yet, by subject and name; `undefined`: the entry is to be deleted. */
   readonly #unstored = new Map<string, StoredCondition | undefined>();
   #failure: string | undefined;
 
@@ -38,17 +37,17 @@ export class ConditionHistory {
     this.#options = options;
   }
 
-  /** Returns the conditions in force as of the last {@link observe}. */
+  /** Conditions in force as of the last {@link observe}. */
   get active(): readonly ActiveCondition[] {
     return [...this.#entries.values()].filter((entry): entry is ActiveCondition => entry.sinceMs !== undefined);
   }
 
   /**
-   * Records readings and the time.
-   * @param readings missing ones are unknown and stay as they were
-   * @param subjects PCI addresses of all functions that can have conditions; those of others, which are gone or no longer
-   * offered, end. Absent: not all are known
-   * @returns whether other conditions are in force than before
+   * Updates the conditions from readings and the time.
+   * @param readings a condition without a reading is unknown and stays as it was
+   * @param subjects PCI addresses of all functions that can have conditions; conditions of other functions end. Absent: the
+   * list is incomplete, and no condition ends for that reason
+   * @returns whether the conditions in force have changed
    * @throws StateError `store-unusable` if the store cannot be read
    */
   observe(readings: readonly ConditionReading[], subjects?: ReadonlySet<string>): boolean {
@@ -90,7 +89,7 @@ export class ConditionHistory {
   #age(entry: StoredCondition, nowMs: number): void {
     const { overMs, sinceMs, ...rest } = entry;
     if (overMs === undefined) return;
-    // The clock was set back.
+    // The wall clock was set back.
     if (overMs > nowMs) this.#put({ ...entry, overMs: nowMs });
     else if (sinceMs !== undefined && nowMs - overMs >= entry.holdMs) {
       this.#options.logger.info(factsOf(entry), 'device condition ended');
@@ -102,7 +101,10 @@ export class ConditionHistory {
     this.#set(keyOf(entry), entry);
   }
 
-  /** @param entry `undefined`: deletes the entry. The conditions in force do not depend on whether the store accepts it */
+  /**
+   * Sets or deletes an entry, here and in the store. Conditions are in force even if the store does not accept the change.
+   * @param entry `undefined`: deletes the entry
+   */
   #set(key: string, entry: StoredCondition | undefined): void {
     const { store, logger } = this.#options;
     const known = this.#entries.get(key);

@@ -12,10 +12,10 @@ import type { UnrestoredVf } from '../model/index.ts';
 import type { ActiveCondition } from './condition-history.ts';
 import type { OperatorWork } from './sriov-operator.ts';
 
-/** An API server that drops taints may be upgraded to one that stores them. */
+/** Time without taints after the API server has dropped them, ms. The API server may be upgraded, so taints are tried again. */
 const retryTaintsMs = 3_600_000;
 
-/** Everything that can be wrong with a device. */
+/** Names of all device conditions. */
 export const conditionNames = [...linkConditions, 'hung', 'unrestored', 'settings-lost', 'operator-at-work'] as const;
 export type ConditionName = (typeof conditionNames)[number];
 
@@ -25,19 +25,19 @@ export interface DeviceConditionsOptions {
   driver: string;
   /** Returns the devices that are prepared for claims now. */
   held: () => HeldDevices;
-  /** Returns VFs that no claim gets until they are restored. */
+  /** Returns VFs that are unavailable until they are restored. */
   unrestored: () => readonly UnrestoredVf[];
-  /** Returns VFs in pods whose PF does not keep the settings of class and claim. Default: none. */
+  /** Returns VFs in pods whose PF has lost settings of class or claim. Default: none. */
   settingsLost?: () => readonly { pciAddress: string; message: string }[];
-  /** Returns the functions whose VFs the SR-IOV network operator is about to change. Default: none. */
+  /** Returns the functions that the SR-IOV network operator is about to change. Default: none. */
   operatorWork?: () => OperatorWork | undefined;
 }
 
 /** Sources of conditions, and the policy for their effects. */
 export interface ConditionSource {
-  /** Returns writes from which the kernel has not returned. */
+  /** Returns the writes from which the kernel has not returned. */
   hung: () => readonly HungWrite[];
-  /** Returns the conditions of functions in force. */
+  /** Returns the conditions of PCI functions that are in force. */
   active: () => readonly ActiveCondition[];
   policy: () => InventoryPolicy;
 }
@@ -46,32 +46,32 @@ export interface ConditionSource {
 export interface DeviceCondition {
   name: ConditionName;
   effect: DeviceTaint['effect'];
-  /** Time of its beginning: Unix time, ms; absent if unknown. */
+  /** Time at which the condition began: Unix time, ms; absent if unknown. */
   sinceMs?: number;
-  /** What is wrong, and what to do. */
+  /** Description of the fault and its remedy. */
   message: string;
 }
 
-/** A condition of a card or a single VF, for people. */
+/** A condition of a card or a single VF, with texts for operators. */
 export interface CardCondition {
   name: ConditionName;
-  /** Card or VF: `PF ens1f0 (0000:3b:00.0)` */
+  /** Card or representor of a VF, such as `PF ens1f0 (0000:3b:00.0)`. */
   subject: string;
-  /** What is wrong, what follows for new claims, and what to do. */
+  /** Description of the fault, its consequence for new claims, and its remedy. */
   message: string;
 }
 
-/** A device, and the PF that it shares conditions with. */
+/** A device, and the PF whose conditions the device shares. */
 export type ConditionedDevice = { pciAddress: string; pfAddress?: string };
 
 /**
- * Decides what a fault of a device leads to: a taint (or, if the API server stores no taints, no offer), and whether the
+ * Decides on the effects of a device's faults: a taint (or no offer, if the API server stores no taints), and whether the
  * device can be prepared. No other code decides this. Decision: docs/decisions/0035-devices-that-say-they-are-broken.md
  */
 export class DeviceConditions {
   readonly #options: DeviceConditionsOptions;
   readonly #source: ConditionSource;
-  /** Time until which taints are not tried. */
+  /** Time before which no taints are written: monotonic clock, ms. */
   #noTaintsUntilMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: DeviceConditionsOptions, source: ConditionSource) {
@@ -83,7 +83,7 @@ export class DeviceConditions {
     return this.#source.hung();
   }
 
-  /** Whether devices in such a condition get a taint; otherwise they are withdrawn. */
+  /** Whether devices with a fault get a taint. Otherwise they are withdrawn, since the API server does not store taints. */
   get keepsTaints(): boolean {
     return this.#options.clock.nowMs() >= this.#noTaintsUntilMs;
   }
@@ -92,12 +92,12 @@ export class DeviceConditions {
     return this.hung.some(({ device }) => device === pciAddress);
   }
 
-  /** Withdraws unclaimed devices that would have a taint, for an hour: the API server does not store taints. */
+  /** Withdraws unclaimed devices that would have a taint, for an hour, since the API server does not store taints. */
   dropTaints(): void {
     this.#noTaintsUntilMs = this.#options.clock.nowMs() + retryTaintsMs;
   }
 
-  /** @returns whether the error shows that the API server drops taints */
+  /** Calls {@link dropTaints} if an error shows that the API server drops taints. @returns whether it does */
   learn(error: Error): boolean {
     if (!dropsTaints(error)) return false;
     this.dropTaints();
@@ -105,15 +105,15 @@ export class DeviceConditions {
   }
 
   /**
-   * Returns the conditions of a device. An unrestored VF that hangs is only reported as hung: what can be restored is known
-   * when the kernel returns.
+   * Returns the conditions of a device. A VF that is unrestored and hung is only reported as hung: it can be restored only
+   * after the kernel has returned.
    */
   of({ pciAddress, pfAddress }: ConditionedDevice): DeviceCondition[] {
     const hung = this.hung.find(({ device }) => device === pciAddress);
     const unrestored = this.#options.unrestored().find(({ device }) => device.pciAddress === pciAddress);
     const lost = this.#lost().find((each) => each.pciAddress === pciAddress);
     const active = this.#source.active().filter((each) => [pciAddress, pfAddress].includes(each.pciAddress));
-    // A PF and the representor of a VF can both lack a carrier.
+    // A condition that both the PF and the VF's representor have, such as no carrier, counts once.
     const own = [...new Map(active.map((each) => [each.condition, each])).values()];
     return [
       ...own.map((each): DeviceCondition => {
@@ -133,7 +133,7 @@ export class DeviceConditions {
     ];
   }
 
-  /** Returns the conditions of functions of cards, which can affect many devices at once. */
+  /** Returns the conditions of PCI functions for operators. A condition of a PF can affect many devices. */
   ofCards(): CardCondition[] {
     return this.#source.active().map((each) => {
       const { condition: name, pciAddress } = each;
@@ -145,7 +145,7 @@ export class DeviceConditions {
     });
   }
 
-  /** Counts these devices in each condition. @param which `withheld`: only conditions that keep them from new claims */
+  /** Counts devices by condition. @param which `withheld`: only conditions that keep new claims from getting the device */
   counts(
     devices: readonly ConditionedDevice[],
     which: 'all' | 'withheld' = 'all',
@@ -169,7 +169,7 @@ export class DeviceConditions {
     return effects[name] ?? 'NoSchedule';
   }
 
-  /** Returns why devices are withdrawn, by PCI address; the others are offered. */
+  /** Returns the reasons why devices are withdrawn, by PCI address. Devices without an entry are offered. */
   withdrawals(devices: readonly ConditionedDevice[]): Map<string, DeviceCondition> {
     if (this.keepsTaints) return new Map();
     const held = this.#options.held();
@@ -182,7 +182,7 @@ export class DeviceConditions {
     );
   }
 
-  /** Returns the taints of a device. The API's own effect `None` is left out: not every API server knows it. */
+  /** Returns the taints of a device. Conditions with effect `None` have no taint: not every API server knows that effect. */
   taintsOf(device: ConditionedDevice): { taints?: DeviceTaint[] } {
     if (!this.keepsTaints) return {};
     const taints = this.of(device).flatMap(({ name, effect, sinceMs }): DeviceTaint[] => {
@@ -205,7 +205,7 @@ export class DeviceConditions {
     return `Its devices have the taint ${this.#keyOf(name)} with the effect ${effect} until it recovers.`;
   }
 
-  /** @throws SriovError `device-hangs` if the device cannot be prepared for a claim now */
+  /** Checks that the kernel is not stuck in a write to the device. @throws SriovError `device-hangs` if it is */
   check(pciAddress: string): void {
     const hung = this.hung.find(({ device }) => device === pciAddress);
     if (hung === undefined) return;
@@ -218,7 +218,7 @@ export class DeviceConditions {
     });
   }
 
-  /** Returns a text that differs when the store and the kernel's writes require other devices to be offered or withdrawn. */
+  /** Returns a text that changes when devices must be withdrawn or offered again without a change of the node. */
   fingerprint(): string {
     const unrestored = this.#options.unrestored().map(({ device }) => device.pciAddress);
     const { what, functions = [] } = this.#options.operatorWork?.() ?? {};
@@ -239,7 +239,7 @@ export class DeviceConditions {
   }
 }
 
-/** Returns PCI addresses of PFs whose lost LACP partner is passed on to VFs, as the policy requests. */
+/** Returns the PCI addresses of PFs that have lost their LACP partner, if the policy passes the loss on to VFs. */
 export function pfsWithoutLacpPartner(
   policy: InventoryPolicy | undefined,
   conditions: readonly ActiveCondition[],
@@ -266,7 +266,7 @@ const whatIsWrong: Record<LinkCondition, (kind: ConditionSubject['kind']) => str
     'has no kernel driver: load it, or bind it again; if its probe fails, the kernel log says why',
 };
 
-/** Returns `PF ens1f0 (0000:3b:00.0) has no carrier: …` */
+/** Describes a condition: `PF ens1f0 (0000:3b:00.0) has no carrier: …` */
 export function describeCondition(condition: ActiveCondition): string {
   return `${subjectOf(condition)} ${whatIsWrong[condition.condition](condition.kind)}`;
 }

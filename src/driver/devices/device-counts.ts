@@ -1,29 +1,29 @@
 import type { InventoryReport, NetworkDevice } from '../../node/inventory/index.ts';
 import { conditionNames, type DeviceConditions } from './device-conditions.ts';
 
-/** Numbers of a PF for operators. */
+/** Device counts of a PF. */
 export interface PfCounts {
-  /** Its interface; without one, the PCI address. */
+  /** Interface of the PF; without an interface, the PCI address. */
   pf: string;
   pciAddress: string;
   /**
-   * Whether it has a carrier; absent if the PF has no interface, or one that is down. Becomes true ten seconds after the
-   * carrier returns.
+   * Whether the PF has a carrier; absent if the PF has no interface, or if its interface is down. Becomes `true` at the
+   * earliest ten seconds after the carrier returns.
    */
   hasCarrier?: boolean;
-  /** Set if its interface is down and its VFs are offered. */
+  /** Set if the interface of the PF is down while its VFs are offered. */
   isDown?: true;
-  /** Numbers of its VFs: in slices, claimed, available to new claims, withheld from new claims, and hung. */
+  /** Numbers of the PF's VFs: in slices, claimed, available to new claims, withheld from new claims, and hung. */
   vfs: Record<'offered' | 'used' | 'free' | 'withheld' | 'hung', number>;
 }
 
-/** Numbers of devices. */
+/** Device counts of the node. */
 export interface DeviceCounts {
-  /** Numbers of devices that new claims cannot get, by reason: that of an exclusion, or a condition with a taint. */
+  /** Numbers of devices that are withheld from new claims, by reason: an exclusion, or a condition with a taint. */
   withheld: Record<string, number>;
-  /** Numbers of devices in each condition, also of conditions without any. */
+  /** Numbers of devices in each condition; 0 for conditions that no device has. */
   inCondition: Record<string, number>;
-  /** Number of devices that new claims can get. */
+  /** Number of devices that are available to new claims. */
   free: number;
   pfs: PfCounts[];
 }
@@ -32,7 +32,7 @@ export interface CountedDevices {
   report: InventoryReport;
   devices: readonly NetworkDevice[];
   conditions: Pick<DeviceConditions, 'counts' | 'hung' | 'isHung' | 'of' | 'withdrawals'>;
-  /** Number of VFs that are not restored after their last claim. */
+  /** Number of VFs that could not be restored after their last claim. */
   unrestored: number;
   /** Devices that are prepared for claims, by PCI address. */
   held: { has(pciAddress: string): boolean };
@@ -64,7 +64,7 @@ function countVfs({ pciAddress, names: [name] }: InventoryReport['pfs'][number],
   const vfs = devices.filter((device) => device.kind === 'vf' && device.pfAddress === pciAddress);
   const withdrawn = conditions.withdrawals(vfs);
   const isSeen = report.readings.some((each) => each.condition === 'no-carrier' && each.pciAddress === pciAddress);
-  // Read more often than the report is made.
+  // Conditions are read more often than the report is made, so they are newer.
   const names = conditions.of({ pciAddress }).map((each) => each.name);
   const isLost = names.includes('no-carrier');
   return {

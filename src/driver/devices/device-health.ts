@@ -3,8 +3,9 @@ import type { StoredClaim } from '../model/index.ts';
 import type { DeviceCondition } from './device-conditions.ts';
 
 /**
- * Returns the health of the node's devices for the kubelet. A found device is healthy unless something is wrong with it; a
- * claimed device that is no longer found is not. While they exist, claimed devices are offered whatever the policy says.
+ * Returns the health of the node's devices for the kubelet. A device that was found is healthy unless it has a condition; a
+ * claimed device that is no longer found is unhealthy. Existing devices of claims are among `offered`, whatever the policy
+ * says.
  * @param offered names of the devices that were found
  * @param unhealthy conditions of devices, by name
  */
@@ -19,7 +20,7 @@ export function deviceHealth(
   const message = 'not found on the node any more: the pod has to be replaced';
   return [
     ...offered.map((deviceName): DeviceHealth => {
-      // What will happen to a device does not make it faulty for the pod that has it.
+      // The operator's work is still ahead: the device is not yet faulty for the pod that has it.
       const conditions = (unhealthy.get(deviceName) ?? []).filter(({ name }) => name !== 'operator-at-work');
       if (conditions.length === 0) return { poolName, deviceName, health: 'healthy' };
       const reasons = conditions.map((condition) => condition.message).join('; ');

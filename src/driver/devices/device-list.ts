@@ -41,17 +41,17 @@ export interface DeviceListOptions
   store: ConditionHistoryOptions['store'];
   host: HostVfsSources['host'] & InventoryOptions['connection'];
   devicePlugins?: InventoryOptions['devicePlugins'];
-  /** Absent: none are looked for. */
+  /** Other DRA drivers on the node; absent: their devices are not looked for. */
   otherDrivers?: { offered(): GivenOut | undefined };
-  /** Clock that times scans. Default: the system's. */
+  /** Wall clock for the times of scans. Default: the system's. */
   now?: () => Date;
-  /** Source of the inventory policy; absent: there is none, and all VFs are offered. */
+  /** Source of the inventory policy; absent: no policy, so that all VFs are offered. */
   policy?: PolicySource;
 }
 
-/** The node's VFs and NICs, real or simulated: which exist, and which of them are offered. */
+/** The node's VFs and NICs, real or simulated: the devices that exist, and those that are offered. */
 export class DeviceList implements AsyncDisposable {
-  /** The same devices, as attachments and the driver access them on the host. */
+  /** Access to the same devices on the host, for attachments and the driver. */
   readonly vfs: HostVfs;
   readonly #options: DeviceListOptions;
   readonly #inventory: Inventory;
@@ -62,7 +62,7 @@ export class DeviceList implements AsyncDisposable {
   readonly #lists: ListAttributes;
   readonly #schedule: ScanSchedule;
   readonly #stop = new AbortController();
-  /** Whether a change is still to be reported: the store can fail meanwhile. */
+  /** Whether a change has not been reported yet, for example because the store failed. */
   #isUnreported = false;
   /** Devices that the last scan offered. */
   #offered: Device[] = [];
@@ -100,7 +100,7 @@ export class DeviceList implements AsyncDisposable {
       policy: inForce,
     });
     this.#lists = new ListAttributes(options);
-    // A scan that did not know them is repeated as soon as they are known.
+    // A scan that did not know the other drivers' devices is repeated as soon as they are known.
     const others = () => otherDrivers && [...(otherDrivers.offered() ?? ['unknown'])];
     const quarantine = () => [this.#conditions.fingerprint(), ...this.#inventory.refusals, others()].join();
     this.#schedule = new ScanSchedule(options, () => ({ held: held(), quarantine: quarantine() }));
@@ -116,22 +116,22 @@ export class DeviceList implements AsyncDisposable {
     });
   }
 
-  /** Whether the node's devices were ever listed; if not, nothing is known about any device. */
+  /** Whether the node's devices were ever listed. If not, nothing is known about any device. */
   get isListed(): boolean {
     return this.#known.isListed;
   }
 
-  /** Start of the last successful scan. */
+  /** Time at which the last successful scan began. */
   get scannedAt(): Date {
     return this.#known.scannedAt;
   }
 
-  /** Why the last scan failed. */
+  /** Reason why the last scan failed; `undefined` if it succeeded. */
   get failure(): unknown {
     return this.#known.failure;
   }
 
-  /** Why the newest policy is not in force; the last valid one is, if there was one. */
+  /** Reason why the newest policy is not in force. The last valid policy stays in force, if there was one. */
   get policyFault(): NetdraError | undefined {
     return this.#policy.fault;
   }
@@ -152,14 +152,14 @@ export class DeviceList implements AsyncDisposable {
     return this.#known.report;
   }
 
-  /** Number of problems with reading the node's devices. */
+  /** Number of problems with reading the node's devices, including a failed scan. */
   get problemCount(): number {
     return this.#known.report.problems.length + (this.#known.failure === undefined ? 0 : 1);
   }
 
   /**
-   * Scans for the first time. Claims can be served and unprepared without a list of devices, so that a failure is only
-   * logged, and {@link watch} tries again.
+   * Scans for the first time. Claims can be served and unprepared without a list of devices, so a failure is only logged, and
+   * {@link watch} tries again.
    * @throws NetdraError `policy-invalid`
    */
   async start(): Promise<void> {
@@ -170,20 +170,25 @@ export class DeviceList implements AsyncDisposable {
   }
 
   /**
-   * Lists the node's devices, see {@link KnownDevices}.
+   * Lists the node's devices: see {@link KnownDevices}.
    * @returns whether the offered devices changed
-   * @throws NetdraError `policy-invalid`, `policy-refused`, `policy-unread` if there is no valid earlier policy; SriovError, NetlinkError
+   * @throws NetdraError `policy-invalid`, `policy-refused`, `policy-unread` if there is no valid earlier policy; SriovError,
+   * NetlinkError
    */
   async scan(): Promise<boolean> {
     await this.#followPolicy();
     return await this.#scan();
   }
 
-  /** Scans after changes, and periodically, until disposed. @param onScan called after each scan */
+  /**
+   * Scans after changes, and periodically, until disposed.
+   * @param onChange called when the offered devices or their health may have changed
+   * @param onScan called after each scan without a change
+   */
   watch(onChange: () => void, onScan: () => void = () => undefined): void {
     const { signal } = this.#stop;
     this.#onChange = onChange;
-    // Changes between the first scan and the first tick are not reported.
+    // The node is watched only from the first tick on; this request covers earlier changes.
     this.#schedule.request();
     const watch = async () => {
       for (;;) {
@@ -213,7 +218,7 @@ export class DeviceList implements AsyncDisposable {
     await this.#watching;
   }
 
-  /** Returns the offered devices, sorted by PCI address. Those that new claims should avoid have a taint. */
+  /** Returns the offered devices, sorted by PCI address. Devices that new claims should avoid have a taint. */
   offered(): Device[] {
     const withdrawn = this.#conditions.withdrawals(this.#known.all);
     const devices = this.#known.all.filter(({ pciAddress }) => !withdrawn.has(pciAddress));
@@ -225,12 +230,12 @@ export class DeviceList implements AsyncDisposable {
     }));
   }
 
-  /** Returns the ports whose bandwidth the offered devices share. */
+  /** Returns the bandwidth of the ports that offered devices share. */
   sharedCounters(): CounterSet[] {
     return portCounters(this.#known.all);
   }
 
-  /** Returns the conditions of devices, by their names. */
+  /** Returns the conditions of devices, by device name. Devices without conditions are left out. */
   unhealthy(): Map<string, DeviceCondition[]> {
     const all = this.#known.all.map((device): [string, DeviceCondition[]] => [
       device.name,
@@ -239,7 +244,7 @@ export class DeviceList implements AsyncDisposable {
     return new Map(all.filter(([, conditions]) => conditions.length > 0));
   }
 
-  /** Returns the view for tools. @throws NetdraError `devices-unlisted` */
+  /** Returns the node's devices for command-line tools. @throws NetdraError `devices-unlisted` */
   view(claims: ViewedDevices['claims']): InventoryView {
     this.#known.assertListed();
     const { report, all: devices } = this.#known;
@@ -247,7 +252,7 @@ export class DeviceList implements AsyncDisposable {
     return viewInventory({ report, devices, conditions, claims, ...defined({ policyFault: this.state.policyFault }) });
   }
 
-  /** Returns the conditions of cards and single VFs, for people. */
+  /** Returns the conditions of cards and single VFs, with texts for operators. */
   cardConditions(): CardCondition[] {
     return this.#conditions.ofCards();
   }
@@ -258,7 +263,7 @@ export class DeviceList implements AsyncDisposable {
     return countDevices({ report, devices, conditions: this.#conditions, unrestored, held: this.#options.held() });
   }
 
-  /** Offers less if the error says that the API server stores no taints, or no lists. */
+  /** Stops offering taints or list attributes if the error shows that the API server does not store them. */
   notPublished(error: Error): void {
     if (this.#conditions.learn(error) || this.#lists.learn(error)) this.#onChange?.();
   }
@@ -268,7 +273,7 @@ export class DeviceList implements AsyncDisposable {
   }
 
   /**
-   * Finds a device that is about to be prepared for a claim.
+   * Returns a device that is about to be prepared for a claim.
    * @throws SriovError `device-hangs`; NetdraError `devices-unlisted`
    */
   findUsable(name: string): NetworkDevice | undefined {
@@ -279,9 +284,9 @@ export class DeviceList implements AsyncDisposable {
   }
 
   /**
-   * Reads again whether device plugins manage devices, or programs have them or their IOMMU groups open: the last scan may be
-   * half a minute old. If so, another scan follows soon.
-   * @returns by PCI address, why a device may not be prepared for a claim; the others may
+   * Checks again whether device plugins manage devices, or programs have them or their IOMMU groups open: the last scan may
+   * be half a minute old. If so, requests another scan.
+   * @returns reasons why a device must not be prepared for a claim, by PCI address; other devices may be prepared
    */
   async judgeOthers(devices: readonly Pick<NetworkDevice, 'pciAddress'>[]): Promise<Map<string, ExclusionVerdict>> {
     const { devicePlugins } = this.#options;
@@ -298,7 +303,7 @@ export class DeviceList implements AsyncDisposable {
     return verdicts;
   }
 
-  /** @throws NetdraError `devices-unlisted` */
+  /** Returns the attributes of a device; an empty object if it is unknown. @throws NetdraError `devices-unlisted` */
   attributesOf(pciAddress: string): DeviceAttributes {
     this.#known.assertListed();
     const device = this.#known.at(pciAddress);
@@ -317,9 +322,9 @@ export class DeviceList implements AsyncDisposable {
   }
 
   /**
-   * Checks between two scans whether cards are still healthy: a busy node is seldom scanned.
+   * Reads the conditions of cards between two scans, since a busy node is seldom scanned.
    * @param hasNews whether the node has reported a change
-   * @returns whether other conditions are in force than before
+   * @returns whether the conditions in force have changed
    */
   async #look(hasNews: boolean): Promise<boolean> {
     const isAsked = hasNews || this.#known.report.readings.some(({ isSilent }) => isSilent);

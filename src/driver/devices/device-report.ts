@@ -9,7 +9,7 @@ import type { DeviceState } from './device-state.ts';
 import { longestRescanMs } from './scan-schedule.ts';
 
 export interface DeviceReportOptions {
-  /** Name of the node, which is also the name of its pool, and thus unique in the cluster. */
+  /** Name of the node. It is also the name of the node's pool, and unique in the cluster. */
   node: string;
   devices: Pick<
     DeviceList,
@@ -31,13 +31,16 @@ export interface DeviceReportOptions {
     'cardsUnhealthy' | 'devicesFound' | 'devicesHung' | 'devicesUnrestored' | 'policyRejected'
   >;
   observer: {
-    /** @param failure why no slices are written */
+    /** Records the result of publishing slices. @param failure why no slices are written */
     published(failure?: string): void;
     reported(state: DeviceState): void;
   };
 }
 
-/** Any device may get a taint, and a slice with a tainted device holds no more than these. */
+/**
+ * Maximum number of devices in a slice. The API server allows no more in a slice with a tainted device, and any device may
+ * get a taint.
+ */
 const maxDevicesPerSlice = 64;
 /** Seconds for which a device stays healthy without a scan: three times the longest interval between scans. */
 const healthySeconds = (3 * longestRescanMs) / 1_000;
@@ -50,7 +53,7 @@ export function reportDevices(options: DeviceReportOptions): void {
   const { node, devices, store, publisher, events, observer } = options;
   observer.reported(devices.state);
   events.policyRejected(node, devices.policyFault);
-  // An empty list would withdraw all devices, and report those of claims as lost.
+  // Publishing an empty list would withdraw all devices, and claimed devices would be reported as lost.
   if (!devices.isListed) {
     observer.published(`devices cannot be listed: ${explain(devices.failure)}`);
     return;
@@ -66,7 +69,7 @@ export function reportDevices(options: DeviceReportOptions): void {
   events.cardsUnhealthy(node, devices.cardConditions());
 }
 
-/** Reports the health of the node's devices to the kubelet. Call it after each scan. */
+/** Reports the health of the node's devices to the kubelet. Must be called after each scan. */
 export function reportHealth(
   { node, devices, store, kubelet }: DeviceReportOptions,
   names = devices.offered().map(({ name }) => name),

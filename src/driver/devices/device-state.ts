@@ -3,13 +3,13 @@ import type { HungWrite } from '../../node/sriov/index.ts';
 import type { ActiveCondition } from './condition-history.ts';
 import type { PolicyOrigin } from './policy-file.ts';
 
-/** Inputs, besides the node and the store, that determine the offered devices. Plain data. */
+/** Inputs, besides the node and the store, that determine the offered devices. Plain data that can be serialized. */
 export interface DeviceState {
   /** The policy in force, if the driver has one. */
   policy?: InventoryPolicy;
   /** Origin of the policy. */
   policyOrigin?: PolicyOrigin;
-  /** Why a newer policy is not in force. */
+  /** Reason why a newer policy is not in force. */
   policyFault?: string;
   /** Writes from which the kernel has not returned. */
   hungWrites: readonly HungWrite[];

@@ -3,8 +3,8 @@ import type { HeldDevices, HeldFacts } from '../../node/inventory/index.ts';
 import { isUserSpace, type StoredClaim, type StoredDevice, type UnrestoredVf } from '../model/index.ts';
 
 /**
- * Returns the devices of the stored claims; computed anew only when a claim has changed, since each tick of the scans needs
- * them several times.
+ * Returns a function that returns the devices of the stored claims. It caches them until a claim changes, since each tick of
+ * the scan schedule needs them several times.
  */
 export function heldBy(store: { claims(): readonly StoredClaim[] }): () => HeldDevices {
   let known: { claims: readonly StoredClaim[]; held: HeldDevices } | undefined;
@@ -16,8 +16,8 @@ export function heldBy(store: { claims(): readonly StoredClaim[] }): () => HeldD
 }
 
 /**
- * Returns the devices whose present state is temporary: claimed, to be restored, or hung.
- * @param hung PCI addresses
+ * Returns the devices whose present state is temporary, since they are claimed, unrestored or hung.
+ * @param hung PCI addresses of hung devices
  */
 export function unsettledDevices(
   held: HeldDevices,
@@ -25,12 +25,12 @@ export function unsettledDevices(
   hung: readonly string[],
 ): Map<string, HeldFacts> {
   const asFound = hung.map((pciAddress): [string, HeldFacts] => [pciAddress, {}]);
-  // A VF may go to the next claim as soon as it is restored, before it is seen again.
+  // The next claim may get a VF as soon as it is restored, before a scan sees it again.
   const restored = heldDevices([{ devices: unrestored.map(({ device }) => device) }]);
   return new Map([...asFound, ...restored, ...held]);
 }
 
-/** Returns the original state of claimed devices, as far as their claims have changed it. */
+/** Returns the original properties of claimed devices that their claims have changed. */
 export function heldDevices(claims: readonly { devices: readonly StoredDevice[] }[]): HeldDevices {
   const devices = claims.flatMap((claim) => claim.devices);
   return new Map(

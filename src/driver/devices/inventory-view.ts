@@ -15,17 +15,17 @@ import {
 import type { ClaimDevices } from '../model/index.ts';
 import type { ConditionName, DeviceCondition, DeviceConditions } from './device-conditions.ts';
 
-/** Devices that the node offers, and devices that it withholds. */
+/** Devices that the node offers, and devices that it withholds, with reasons. */
 export interface InventoryView {
   devices: OfferedDevice[];
   excluded: ExcludedDevice[];
-  /** Messages about devices that cannot be read. */
+  /** Messages about devices that could not be read. */
   problems: string[];
-  /** Rules of the policy that select nothing, and why the devices of device plugins are unknown. */
+  /** Messages about policy rules that select nothing, and about device plugins whose devices are unknown. */
   warnings: string[];
-  /** Why the node offers no device; absent: it offers some. */
+  /** Reason why the node offers no device; absent if it offers some. */
   whyNothing?: string;
-  /** Cards whose VFs the driver will switch on when it starts, and which are not listed yet. Empty: the driver runs. */
+  /** Cards whose VFs the driver will enable when it starts, and which are not listed yet. Empty if the driver runs. */
   switchedOnAtStart: { pciAddress: string; numVfs: number }[];
 }
 
@@ -36,7 +36,7 @@ export interface OfferedDevice {
   /** Attributes as in the ResourceSlice. */
   attributes: Record<string, InventoryAttribute>;
   interfaceName?: string;
-  /** Taints: only new claims that tolerate them get the device. */
+  /** Taints of the device: only new claims that tolerate them get it. */
   taints?: DeviceTaint[];
   /** Faults of the device; absent: none. */
   conditions?: { condition: ConditionName; message: string }[];
@@ -44,7 +44,7 @@ export interface OfferedDevice {
 
 export interface ExcludedDevice extends Omit<Exclusion, 'reason'> {
   reason: ExclusionReason | ConditionName;
-  /** Explanation, as text. */
+  /** Explanation of the reason, for operators. */
   explanation: string;
 }
 
@@ -55,7 +55,7 @@ export interface ViewedDevices {
   devices: readonly NetworkDevice[];
   conditions: Pick<DeviceConditions, 'of' | 'taintsOf' | 'withdrawals'>;
   claims: readonly ClaimDevices[];
-  /** Why a newer policy is not in force. */
+  /** Reason why a newer policy is not in force. */
   policyFault?: string;
 }
 

@@ -16,14 +16,14 @@ export interface KnownDevicesOptions {
   inventory: { scan(held: HeldDevices): Promise<InventoryReport> };
   /** Returns the devices that are prepared for claims now. */
   held: () => HeldDevices;
-  /** Returns VFs that no claim gets until they are restored. */
+  /** Returns VFs that are unavailable until they are restored. */
   unrestored: () => readonly UnrestoredVf[];
   isHung: (pciAddress: string) => boolean;
-  /** Clock that times scans. Default: the system's. */
+  /** Wall clock for the times of scans. Default: the system's. */
   now?: () => Date;
-  /** Called when a scan begins, also when it begins again. */
+  /** Called when a scan begins or is repeated. */
   onStart: () => void;
-  /** Called with what a scan has read, before it counts. An exception fails the scan. */
+  /** Called with the report of a scan before it is used. An exception fails the scan. */
   onRead: (report: InventoryReport) => void;
   /** Called when another scan should follow soon. */
   onUnsettled: () => void;
@@ -32,18 +32,18 @@ export interface KnownDevicesOptions {
 
 /**
  * The devices of the node, as the scans found them. Claimed devices stay as they were first seen, because a claim's changes
- * are not properties of the device. So do devices to be restored, and hung ones, whatever sysfs shows meanwhile.
+ * are not properties of the device. Unrestored and hung devices stay as they were, too, whatever sysfs shows.
  */
 export class KnownDevices {
   readonly #options: KnownDevicesOptions;
   #all: readonly NetworkDevice[] = [];
   #isListed = false;
   #scannedAt = new Date(0);
-  /** Why the last scan failed; `undefined` if it succeeded. */
+  /** Reason why the last scan failed; `undefined` if it succeeded. */
   #failure: unknown;
   /** Report of the last successful scan. */
   #report: InventoryReport = emptyReport();
-  /** Text that was logged for the last scan. */
+  /** Fingerprint of the report that was logged last. */
   #logged = '';
 
   constructor(options: KnownDevicesOptions) {
@@ -55,17 +55,17 @@ export class KnownDevices {
     return this.#all;
   }
 
-  /** Whether the node's devices were ever listed; if not, nothing is known about any device. */
+  /** Whether the node's devices were ever listed. If not, nothing is known about any device. */
   get isListed(): boolean {
     return this.#isListed;
   }
 
-  /** Start of the last successful scan. */
+  /** Time at which the last successful scan began. */
   get scannedAt(): Date {
     return this.#scannedAt;
   }
 
-  /** Why the last scan failed. */
+  /** Reason why the last scan failed; `undefined` if it succeeded. */
   get failure(): unknown {
     return this.#failure;
   }
@@ -83,7 +83,7 @@ export class KnownDevices {
     return this.#all.find((device) => device.pciAddress === pciAddress);
   }
 
-  /** @throws NetdraError `devices-unlisted` */
+  /** Checks that the node's devices were listed. @throws NetdraError `devices-unlisted` */
   assertListed(): void {
     if (this.#isListed) return;
     const { hint = 'the driver retries every two seconds' } = this.#failure instanceof NetdraError ? this.#failure : {};
@@ -93,9 +93,9 @@ export class KnownDevices {
 
   /**
    * Lists the node's devices.
-   * @param follow uses the new list, which counts once it has returned
+   * @param follow called when `all` has the new devices; the scan has succeeded when it returns
    * @returns the result of `follow`
-   * @throws SriovError, NetlinkError; what `onRead` or `follow` throws
+   * @throws SriovError, NetlinkError; errors of `onRead` and `follow`
    */
   async scan<T>(follow: () => T): Promise<T> {
     this.#options.onStart();
@@ -104,7 +104,7 @@ export class KnownDevices {
     const before = this.#heldNow();
     const report = await this.#options.inventory.scan(before);
     const after = this.#heldNow();
-    // A scan that began before another instance prepared a VF may have seen the changes of the VF's claim.
+    // If another instance prepared a VF during the scan, the scan may have seen changes that the VF's claim made.
     const isMixed = ({ pciAddress }: NetworkDevice) =>
       !known.has(pciAddress) && !isDeepStrictEqual(before.get(pciAddress), after.get(pciAddress));
     if (report.devices.some(isMixed)) return await this.scan(follow);
@@ -122,7 +122,7 @@ export class KnownDevices {
     return result;
   }
 
-  /** Keeps the reason of a failed scan, and logs each failure once. */
+  /** Records why a scan failed. Logs the same failure only once. */
   failed(error: unknown, level: 'warn' | 'error'): void {
     this.#options.onUnsettled();
     const isKnown = this.#failure !== undefined && explain(this.#failure) === explain(error);
@@ -138,13 +138,14 @@ export class KnownDevices {
 
   #readReport(report: InventoryReport): void {
     this.#report = report;
-    // A device that could not be read may be readable a moment later. A problem that stays is no reason to scan more often.
+    // A new problem may be over a moment later, so another scan follows soon. A known problem is no reason to scan more
+    // often.
     if (this.#log(report) && report.problems.length > 0) this.#options.onUnsettled();
   }
 
   /**
-   * Logs why devices are not offered, unless the last scan logged the same.
-   * @returns whether it was logged
+   * Logs why devices are not offered, unless that was logged for the last scan.
+   * @returns whether it was logged now
    */
   #log(report: InventoryReport): boolean {
     const { devices, excluded, problems, warnings } = report;
@@ -160,8 +161,8 @@ export class KnownDevices {
   }
 
   /**
-   * Returns devices that were there before. A hung one can be missing from sysfs halfway through an unbind, and an
-   * unreadable claimed device is not lost.
+   * Returns the known devices that a scan has not found. A hung device can be missing from sysfs in the middle of an unbind;
+   * a claimed device that cannot be read is not lost.
    */
   #unseen(seen: readonly NetworkDevice[]): NetworkDevice[] {
     const isSeen = new Set(seen.map(({ pciAddress }) => pciAddress));

@@ -11,7 +11,7 @@ import type { AdminSettingsReader, VfControl } from '../vf/index.ts';
 import { pfsWithoutLacpPartner } from './device-conditions.ts';
 import type { DeviceState } from './device-state.ts';
 
-/** See `DeviceList`. */
+/** Part of `DeviceList` that the relay uses. */
 interface ListedDevices {
   readonly isListed: boolean;
   readonly state: DeviceState;
@@ -27,20 +27,20 @@ export interface LacpRelayOptions {
 }
 
 /**
- * Passes the loss of a PF's LACP partner on to pods: the port has a carrier and delivers nothing, so that claimed VFs get
- * the link state `disable`, and bonds or routing in the pods use another path. Only VFs with link state `auto` follow, as
- * they follow the carrier of the port. Each change is stored with the claim before it is made; unprepare restores the
+ * Passes the loss of a PF's LACP partner on to pods: the port has a carrier but delivers nothing, so claimed VFs get the link
+ * state `disable`, and bonds or routing in the pods use another path. Only VFs with link state `auto` are changed, which
+ * otherwise follow the carrier of the port. Each change is stored with the claim before it is made; unprepare restores the
  * snapshot, which has `auto`. Decision: docs/decisions/0037-vfs-follow-the-lacp-partner.md
  */
 export class LacpRelay {
   readonly #options: LacpRelayOptions;
-  /** PFs without a partner that could not set the link state of their VFs. A PF leaves the set when it has a partner. */
+  /** PFs without a partner whose driver cannot set the link state of a VF. A PF is removed once it has a partner again. */
   readonly #unable = new Set<string>();
-  /** Failures that were logged, by PCI address. */
+  /** Logged failures, by the VF's PCI address. */
   readonly #logged = new Map<string, string>();
-  /** One run for each claim: other work may have a claim's lock for a minute, and the others need not wait for that. */
+  /** One task for each claim: a claim's lock may be taken for a minute, and other claims need not wait for it. */
   readonly #background = new Background();
-  /** UIDs of claims to follow the partner anew. */
+  /** UIDs of claims whose link states are to be updated again. */
   readonly #due = new Set<string>();
 
   constructor(options: LacpRelayOptions) {
@@ -48,13 +48,13 @@ export class LacpRelay {
   }
 
   /**
-   * Updates link states. Call it when conditions, the policy or claims may have changed, and periodically. Failures are
-   * logged, and retried at the next call.
+   * Updates link states. Must be called when conditions, the policy or claims may have changed, and periodically. A failure
+   * is logged, and the next call tries again.
    */
   async follow(): Promise<void> {
     await this.#logging(async () => {
       const { devices: list, store } = this.#options;
-      // Before the first look at the node a condition is unknown, not over.
+      // Until the first scan, conditions are unknown: a missing condition does not mean that it is over.
       if (!list.isListed) return;
       const pfs = this.#pfs;
       for (const pf of this.#unable) if (!pfs.has(pf)) this.#unable.delete(pf);
@@ -88,7 +88,7 @@ export class LacpRelay {
     );
   }
 
-  /** Logs failures that concern no single VF, such as an unusable store. */
+  /** Runs a task and logs a failure that concerns no single VF, such as an unusable store. */
   async #logging(task: () => Promise<void>): Promise<void> {
     try {
       await task();
@@ -103,7 +103,7 @@ export class LacpRelay {
     for (const { pciAddress } of this.#options.store.claim(uid)?.devices ?? []) {
       const claim = this.#options.store.claim(uid);
       const device = claim?.devices.find((each) => each.pciAddress === pciAddress);
-      // Unprepare restores the snapshot.
+      // A claim that is being unprepared is skipped: unprepare restores the snapshot.
       if (claim?.state !== 'prepared' || device === undefined) continue;
       try {
         if (pfs.has(device.pfAddress ?? '') && isFollowing(device)) await this.#silence(claim, device);
@@ -139,10 +139,10 @@ export class LacpRelay {
     );
   }
 
-  /** Restores the link state, also when the policy no longer requests the relay, or the PF has left its bond. */
+  /** Restores the link state of a VF. Also called when the policy no longer requests the relay, or the PF has left its bond. */
   async #release(claim: StoredClaim, device: StoredDevice): Promise<void> {
     const { control, logger } = this.#options;
-    // Otherwise the PF was reset, or an administrator has set it.
+    // Another link state means that the PF was reset, or that an administrator has set it.
     if ((await this.#linkState(device)) === 'disable') await control.setLinkState(device, 'auto');
     this.#put(claim, device, false);
     logger.info({ claim: claimName(claim.identity), device: device.name }, 'VF follows the link of its PF again');
@@ -160,7 +160,7 @@ export class LacpRelay {
     this.#options.store.putClaim({ ...claim, devices });
   }
 
-  /** Logs each failure once. */
+  /** Logs a failure, unless it is the last one that was logged for this VF. */
   #log(of: string, message: string, error: unknown): void {
     const reason = explain(error);
     if (this.#logged.get(of) === reason) return;
@@ -169,7 +169,7 @@ export class LacpRelay {
   }
 }
 
-/** Returns whether the link state was `auto`, and the claim requests no other. */
+/** Returns whether the link state was `auto` and the claim requests no other. */
 function isFollowing({ config, before }: StoredDevice): boolean {
   return before?.vf.linkState === 'auto' && (config.vf?.linkState ?? 'auto') === 'auto';
 }

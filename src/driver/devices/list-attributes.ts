@@ -4,7 +4,10 @@ import type { Clock } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
 
 const numaNode = 'resource.kubernetes.io/numaNode';
-/** Interval of retries: an API server that refuses lists may get the feature gate. */
+/**
+ * Time without list attributes after the API server has refused them, ms. Its feature gate may be enabled, so lists are tried
+ * again.
+ */
 const retryMs = 3_600_000;
 
 export interface ListAttributesOptions {
@@ -12,12 +15,12 @@ export interface ListAttributesOptions {
   logger: Logger;
   /** Whether to offer the NUMA node as a list. Default: no. */
   listAttributes?: boolean;
-  /** Returns a NUMA node, and the near ones of its socket. @throws Error if they cannot be read */
+  /** Returns a NUMA node and the other nodes of its socket. @throws Error if they cannot be read */
   nearNodes?: (node: number) => readonly number[];
 }
 
 /**
- * Decides which attributes are lists: the NUMA node, whose list has the other nodes of its socket, if the API server stores
+ * Decides whether the NUMA node is offered as a list, with the other nodes of its socket: only if the API server stores
  * lists.
  */
 export class ListAttributes {
@@ -48,7 +51,7 @@ export class ListAttributes {
     return true;
   }
 
-  /** Reads near nodes once: NUMA nodes stay the same until the next boot. */
+  /** Returns the NUMA nodes of a node's socket. They are read once: they stay the same until the next boot. */
   #near(node: number): number[] {
     const { logger, nearNodes = (only) => [only] } = this.#options;
     let list = this.#lists.get(node);

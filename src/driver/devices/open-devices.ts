@@ -2,9 +2,9 @@ import { join } from 'node:path';
 import { SimulatedNic, type SimulatedNicOptions } from '../../node/sriov/index.ts';
 import { DeviceList, type DeviceListOptions } from './device-list.ts';
 
-/** Which VFs are simulated in place of the node's own. */
+/** Settings of simulated devices, which replace the node's own. */
 export interface SimulationSettings {
-  /** Absent: the node's own devices are used. */
+  /** Numbers of simulated devices; absent: the node's own devices are used. */
   simulate?: Pick<SimulatedNicOptions, 'numaNodes' | 'pfs' | 'vfsPerPf'> | undefined;
   /** Prefix of all simulated interface names. */
   simulatePrefix: string;
@@ -16,7 +16,7 @@ export type OpenDevicesOptions = DeviceListOptions & {
 };
 
 /**
- * Finds the devices of this node, after creating them if they are simulated. They may not be listed yet.
+ * Opens the device list of this node, and creates the devices first if they are simulated. The first scan may have failed.
  * @throws SriovError, NetlinkError if they cannot be simulated; NetdraError `policy-invalid`
  */
 export async function openDevices(

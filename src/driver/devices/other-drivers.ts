@@ -7,15 +7,15 @@ import type { GivenOut } from '../../node/inventory/index.ts';
 import { isPciAddress } from '../../node/sriov/index.ts';
 
 /**
- * How long a function counts as another driver's after its slice was deleted, ms. A kubelet that starts deletes all slices of its
- * node, and later those of a driver that has been unavailable for half a minute. Claims keep their devices in both cases.
+ * How long a function counts as another driver's after its slice was deleted, ms. The kubelet deletes all slices of its node
+ * when it starts, and later those of a driver that is unavailable for half a minute; in both cases claims keep their devices.
  * Source: Kubernetes, pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go.
  */
 const keptMs = 300_000;
 
 /**
- * Attributes that contain the PCI address of a device, without their domain: the standard `resource.kubernetes.io/pciBusID`, and
- * attributes of network drivers, such as `dra.net/pciAddress`.
+ * Names, without their domain, of attributes that contain the PCI address of a device: the standard
+ * `resource.kubernetes.io/pciBusID`, and attributes of network drivers, such as `dra.net/pciAddress`.
  */
 const addressAttributes: ReadonlySet<string> = new Set(['pciBusID', 'pciAddress']);
 
@@ -25,22 +25,23 @@ export interface OtherDriversOptions extends Pick<FollowedListOptions<ResourceSl
   driver: string;
   node: string;
   files: TextFiles;
-  /** Path of the file in which the PCI functions are kept for the next start: after a reboot there are claims, but no slices. */
+  /** Path of the file that keeps the PCI functions for the next start: after a reboot, claims still exist but slices do not. */
   statePath: string;
 }
 
 /**
- * Follows the ResourceSlices of other DRA drivers on the node, for the PCI functions that they offer. Neither the scheduler nor the
- * kubelet detects that two drivers offer the same function. Decision: docs/decisions/0077-devices-of-other-drivers-are-not-offered.md
+ * Follows the ResourceSlices of other DRA drivers on the node to learn which PCI functions they offer. Neither the scheduler
+ * nor the kubelet detects that two drivers offer the same function. Decision:
+ * docs/decisions/0077-devices-of-other-drivers-are-not-offered.md
  */
 export class OtherDrivers implements AsyncDisposable {
   readonly #slices: FollowedList<ResourceSlice>;
   readonly #options: OtherDriversOptions;
-  /** Functions in slices, and those that were there less than {@link keptMs} ago. */
+  /** Functions that are in a slice or were in one less than {@link keptMs} ago, by PCI address. */
   readonly #seen = new Map<string, { driver: string; lastMs: number }>();
-  /** Content of the file; a missing one counts as one without functions. */
+  /** Content of the file; `{}` if there is none. */
   #kept = '{}';
-  /** Whether the last write succeeded. */
+  /** Whether the last write of the file succeeded. */
   #isKept = true;
 
   constructor(options: OtherDriversOptions) {
@@ -56,18 +57,18 @@ export class OtherDrivers implements AsyncDisposable {
     this.#slices = new FollowedList({ ...options, source, what: 'ResourceSlices of other drivers on this node' });
   }
 
-  /** Returns as soon as the API server has answered, and after two seconds at the latest. */
+  /** Begins to follow the slices. Returns when the API server has answered, after two seconds at the latest. */
   async start(): Promise<void> {
     this.#slices.start();
     await this.#readKept();
     await firstAnswers(this.#options.clock, [this.#slices]);
   }
 
-  /** Returns the driver that offers each function, by PCI address; `undefined` until the slices were listed. */
+  /** Returns the drivers that offer functions, by PCI address; `undefined` until the slices were listed. */
   offered(): GivenOut | undefined {
     const { objects, failure } = this.#slices;
     const nowMs = this.#options.clock.nowMs();
-    // While the API server is away, the other drivers cannot publish either.
+    // While the API server is unavailable, other drivers cannot publish either, so no function expires.
     if (objects === undefined || failure !== undefined) for (const each of this.#seen.values()) each.lastMs = nowMs;
     if (objects === undefined) return undefined;
     for (const { spec } of objects.values()) {
@@ -99,7 +100,7 @@ export class OtherDrivers implements AsyncDisposable {
     }
   }
 
-  /** Stores in a file, for the next start, which PCI functions other drivers offer. A failure is only logged. */
+  /** Writes the PCI functions that other drivers offer to the file. A failure is only logged. */
   #keep(): void {
     const { files, statePath, logger } = this.#options;
     const functions = [...this.#seen].map(([address, { driver }]) => [address, driver] as const);
@@ -110,7 +111,7 @@ export class OtherDrivers implements AsyncDisposable {
       this.#kept = text;
       this.#isKept = true;
     } catch (err) {
-      // The next call tries again.
+      // The next call tries again, and only the first failure is logged.
       if (this.#isKept)
         logger.warn({ err, path: statePath }, 'cannot store, for the next start, which devices other drivers offer');
       this.#isKept = false;
@@ -128,7 +129,8 @@ function addressesIn(attributes: DeviceAttributes): string[] {
 
 /**
  * Keeps a publisher from writing slices before a scan has left out the devices of other drivers.
- * @returns the API, but `list`, with which each attempt to publish begins, throws SliceError `slice-others-unknown` until then
+ * @returns the API with another `list`, which throws SliceError `slice-others-unknown` until then: each attempt to publish
+ * begins with `list`
  */
 export function afterOthers(api: SliceApi, knowsOthers: () => boolean): SliceApi {
   return {

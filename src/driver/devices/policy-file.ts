@@ -7,7 +7,7 @@ import { yamlPlaces } from '../api/yaml-places.ts';
 
 /** Origin of a policy. */
 export interface PolicyOrigin {
-  /** Path of the file. */
+  /** Path of the policy file. */
   source?: string;
   /** Name of the NetworkDevicePolicy. */
   name?: string;
@@ -15,22 +15,22 @@ export interface PolicyOrigin {
 }
 
 /**
- * Puts another policy in force; `undefined`: no policy applies, and all VFs are offered.
- * @throws NetdraError `policy-refused` if it does not fit the node; the previous one stays in force
+ * Puts a policy in force; `undefined`: no policy applies, and all VFs are offered.
+ * @throws NetdraError `policy-refused` if the policy does not fit the node; the previous one stays in force
  */
 export type PutInForce = (policy: InventoryPolicy | undefined, origin?: PolicyOrigin) => void;
 
 /** Source of the operator's policy, which may change while the driver runs. */
 export interface PolicySource {
   /**
-   * Reports a new policy.
-   * @returns why the newest policy is not in force and an earlier one is
-   * @throws NetdraError if none is
+   * Reads the newest policy and passes it to `onChange` if it has changed.
+   * @returns why the newest policy is not in force, if an earlier one is
+   * @throws NetdraError if no policy is in force
    */
   follow(onChange: PutInForce): Promise<NetdraError | undefined>;
 }
 
-/** The operator's inventory policy, a YAML or JSON file that may change while the driver runs. */
+/** The operator's inventory policy in a YAML or JSON file, which may change while the driver runs. */
 export class PolicyFile implements PolicySource {
   readonly #path: string;
   readonly #files: TextFiles;
@@ -43,7 +43,7 @@ export class PolicyFile implements PolicySource {
   }
 
   /**
-   * Reads the file and reports a new policy. If the file is rejected, the previous policy stays in force.
+   * Reads the file and passes a changed policy to `onChange`. If the file is rejected, the previous policy stays in force.
    * @returns why the file is rejected
    * @throws NetdraError `policy-invalid` with the field and what is allowed, if there is no previous policy
    */
@@ -69,7 +69,7 @@ export class PolicyFile implements PolicySource {
   }
 
   async #parse(text: string): Promise<InventoryPolicy> {
-    // Imported lazily: without a policy it is not needed.
+    // The YAML parser is imported lazily: a node without a policy does not need it.
     const parser = await import('js-yaml');
     let value: unknown;
     try {

@@ -5,14 +5,17 @@ import type { PolicyOrigin, PolicySource } from './policy-file.ts';
 
 interface PolicyInForceOptions {
   logger: Logger;
-  /** Whether devices are offered now but the policy would offer none. */
+  /** Returns whether a policy would withdraw all devices that are offered now. */
   withdrawsAll: (policy: InventoryPolicy) => boolean;
 }
 
-/** Selects every VF. One object, since what was learned under a policy is kept by the policy. */
+/** Policy that selects every VF. There is only one such object, since the inventory keeps its findings by policy object. */
 const noPolicy: InventoryPolicy = {};
 
-/** The policy that decides on the devices of a node, which all others ask for here, and why a newer one does not. */
+/**
+ * The policy that decides on the devices of a node, and the reason why a newer policy does not. All other parts get the
+ * policy here.
+ */
 export class PolicyInForce {
   readonly #source: PolicySource | undefined;
   readonly #options: PolicyInForceOptions;
@@ -25,12 +28,12 @@ export class PolicyInForce {
     this.#options = options;
   }
 
-  /** Without rules while none is in force. */
+  /** The policy in force; if there is none, a policy without rules. */
   get policy(): InventoryPolicy {
     return this.#policy;
   }
 
-  /** `undefined` while no policy is in force. */
+  /** Origin of the policy in force; `undefined` without one. */
   get origin(): PolicyOrigin | undefined {
     return this.#origin;
   }
@@ -40,9 +43,9 @@ export class PolicyInForce {
   }
 
   /**
-   * Asks the source for a newer policy.
-   * @returns `isChanged`: there is one; `isReported`: what is shown of it is other than before; `failure`: none is in force, and so
-   * nothing can be offered
+   * Reads the newest policy from the source.
+   * @returns `isChanged`: a new policy is in force; `isReported`: the policy or its fault has changed; `failure`: the error
+   * if no policy is in force, so that nothing can be offered
    */
   async follow(): Promise<{ isChanged: boolean; isReported: boolean; failure: unknown }> {
     const { logger } = this.#options;
@@ -56,7 +59,7 @@ export class PolicyInForce {
       });
     } catch (error) {
       failure = error;
-      // One that is not read yet is not refused.
+      // A policy that could not be read yet was not rejected.
       if (error instanceof NetdraError && !error.retriable) fault = error;
     }
     const isNewFault = fault?.message !== this.#fault?.message;
@@ -69,7 +72,7 @@ export class PolicyInForce {
 
   #put(policy: InventoryPolicy | undefined, origin: PolicyOrigin = {}): void {
     const { logger, withdrawsAll } = this.#options;
-    // Most often a mistake. To offer nothing on purpose, there is a list without rules.
+    // Such a policy is most often a mistake. A policy with `pfs: []` withdraws all devices on purpose.
     if (policy !== undefined && origin.name !== undefined && withdrawsAll(policy)) {
       const message = 'the rules select no VF of this node, so that all devices would be withdrawn';
       const hint = 'correct select, vfs or vfDriver, or the nodeSelector; pfs: [] offers no VF on purpose';

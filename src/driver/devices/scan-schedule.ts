@@ -2,27 +2,27 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Clock } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
 
-/** Time within which a quiet node notices devices that appear or vanish, ms. */
+/** Interval between scans of a quiet node after a change, and between ticks, ms. */
 const rescanMs = 2_000;
-/** The same for a busy node, for example while pods come and go: reading 80 VFs takes some 35 ms. */
+/** Minimum interval between scans of a busy node, where pods come and go, ms: reading 80 VFs takes some 35 ms. */
 const busyRescanMs = 10_000;
-/** Time within which changes without an event are noticed, ms. */
+/** Maximum interval between scans, ms. It bounds how late changes without an event are noticed. */
 export const longestRescanMs = 30_000;
-/** Scans after a change: the inventory considers a VF lost after two scans without it. */
+/** Number of scans after a change: the inventory considers a VF lost only after two scans without it. */
 const scansPerChange = 2;
 
 export interface ScanScheduleOptions {
   clock: Clock;
-  /** Reports changes of the node's devices and interfaces. Absent: they are polled. */
+  /** Calls `onChange` when the node's devices or interfaces change. Absent: every tick scans. */
   watchHost?: (onChange: () => void) => Disposable;
   logger: Logger;
 }
 
 /** Inputs of a scan besides the node. */
 export interface ScanInputs {
-  /** Compared deeply; the same object is known to be the same. */
+  /** Devices of claims. They are compared deeply, unless the object is the same. */
   held: unknown;
-  /** Text that differs when other devices are in quarantine. */
+  /** Text that changes when devices are withdrawn or offered again. */
   quarantine: string;
 }
 
@@ -32,9 +32,9 @@ export class ScanSchedule implements Disposable {
   readonly #read: () => ScanInputs;
   #inputs: ScanInputs = { held: new Map(), quarantine: '' };
   #hostWatch: Disposable | undefined;
-  /** Whether the node reports its changes; otherwise it is scanned at each tick. */
+  /** Whether the node reports its changes. If not, every tick scans. */
   #isWatched = true;
-  /** Number of scans that are due even without further changes. */
+  /** Number of scans that are due even without a further change. */
   #scansLeft = 0;
   #scannedAtMs = 0;
   /** Whether the node or claims have changed since the last tick. */
@@ -50,13 +50,13 @@ export class ScanSchedule implements Disposable {
     return this.#isBusy;
   }
 
-  /** Waits for the next tick. Watches the node from then on, so that no change after the scan is missed. */
+  /** Waits for the next tick, then watches the node, so that no change after the following scan is missed. */
   async tick(signal: AbortSignal): Promise<void> {
     await this.#options.clock.sleep(rescanMs, signal);
     this.#watchHost();
   }
 
-  /** Records the start of a scan. */
+  /** Records that a scan begins. */
   started(): void {
     this.#scannedAtMs = this.#options.clock.nowMs();
   }
@@ -66,7 +66,7 @@ export class ScanSchedule implements Disposable {
     this.#scansLeft = scansPerChange;
   }
 
-  /** Returns whether something may have changed, so that a scan is due. Call it once for each tick. */
+  /** Returns whether a scan is due. Must be called once for each tick. */
   isDue(): boolean {
     const isUrgent = this.#followInputs();
     const sinceMs = this.#options.clock.nowMs() - this.#scannedAtMs;
@@ -84,7 +84,10 @@ export class ScanSchedule implements Disposable {
     this.#hostWatch?.[Symbol.dispose]();
   }
 
-  /** @returns whether devices must be withdrawn or offered again */
+  /**
+   * Reads the inputs of the next scan, and requests scans if they have changed. @returns whether devices must be withdrawn or
+   * offered again at once
+   */
   #followInputs(): boolean {
     const { held, quarantine } = this.#inputs;
     this.#inputs = this.#read();
@@ -95,8 +98,8 @@ export class ScanSchedule implements Disposable {
   }
 
   /**
-   * Watches the node until its next change. Further messages would cost as much as the first and carry no more information:
-   * each pod that comes or goes causes some forty.
+   * Watches the node until its next change. Each pod that comes or goes causes some forty messages: those after the first
+   * cost as much and carry no more information.
    */
   #watchHost(): void {
     const { logger, watchHost } = this.#options;

@@ -11,15 +11,15 @@ import { isPciAddress } from '../../node/sriov/index.ts';
 /** A SriovNetworkNodeState, which the operator keeps for each node. Source: sriov-network-operator, api/v1. */
 interface SriovNetworkNodeState {
   metadata: ObjectMeta;
-  /** What the operator has to configure. */
+  /** Desired configuration of the node's interfaces. */
   spec?: { interfaces?: unknown };
-  /** What the node has. `syncStatus`: `Succeeded`, `InProgress`, `Failed`. */
+  /** Actual configuration of the node. `syncStatus` is `Succeeded`, `InProgress` or `Failed`. */
   status?: { syncStatus?: unknown; interfaces?: unknown };
 }
 
 /** Functions that the operator is about to change. */
 export interface OperatorWork {
-  /** What it does: `drains the node`. */
+  /** Description of the work, such as `drains the node`. */
   what: string;
   /** PCI addresses of the PFs. */
   functions: ReadonlySet<string>;
@@ -35,7 +35,8 @@ const desired = 'sriovnetwork.openshift.io/desired-state';
 const current = 'sriovnetwork.openshift.io/current-state';
 
 /**
- * Follows what the SR-IOV network operator does on the node. Decision: docs/decisions/0088-the-operator-says-when-it-changes-vfs.md
+ * Follows the work of the SR-IOV network operator on the node. Decision:
+ * docs/decisions/0088-the-operator-says-when-it-changes-vfs.md
  */
 export class SriovOperator implements AsyncDisposable {
   readonly #states: FollowedList<SriovNetworkNodeState>;
@@ -47,23 +48,23 @@ export class SriovOperator implements AsyncDisposable {
     const path = '/apis/sriovnetwork.openshift.io/v1/sriovnetworknodestates';
     const source = plainList<SriovNetworkNodeState>(options.kube, { path, query });
     const what = 'the SriovNetworkNodeState of this node';
-    // Without its definition the last state could not be deleted.
+    // Once the CustomResourceDefinition is gone, the last state is dropped, since nobody could delete it any more.
     this.#states = new FollowedList({ ...options, source, what, forgetsUnserved: true });
   }
 
-  /** Returns as soon as the API server has answered, and after two seconds at the latest. */
+  /** Begins to follow the state. Returns when the API server has answered, after two seconds at the latest. */
   async start(): Promise<void> {
     this.#states.start();
     await firstAnswers(this.#options.clock, [this.#states]);
   }
 
-  /** What the operator does now; `undefined`: nothing, or that is unknown. */
+  /** Current work of the operator; `undefined` if there is none or the state is unknown. */
   get work(): OperatorWork | undefined {
     const state = this.#states.objects?.get(this.#options.node);
     const what = state && workIn(state);
     if (state === undefined || what === undefined) return undefined;
     const { spec, status } = state;
-    // A PF whose policy has gone is only in the status, until its VFs are gone.
+    // A PF whose policy was deleted is only in the status, until its VFs are removed.
     const present = listOf(status?.interfaces).filter(({ numVfs }) => Number(numVfs) > 0);
     const addresses = [...listOf(spec?.interfaces), ...present].map(({ pciAddress }) => `${pciAddress}`);
     return { what, functions: new Set(addresses.filter(isPciAddress)) };
@@ -75,8 +76,8 @@ export class SriovOperator implements AsyncDisposable {
 }
 
 /**
- * Returns what the operator does on a node. A node that waits for its turn to be drained (`Drain_Required`, `Idle`) keeps its
- * VFs until then: pods that leave the other nodes need them.
+ * Returns the work of the operator on a node. A node that waits for its turn to be drained (`Drain_Required`, `Idle`) keeps
+ * its VFs until then: pods that leave other nodes need them.
  */
 function workIn({ metadata: { annotations = {} }, status }: SriovNetworkNodeState): string | undefined {
   const [wanted = 'Idle', state = 'Idle'] = [annotations[desired], annotations[current]];
