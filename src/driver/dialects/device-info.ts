@@ -1,9 +1,9 @@
 import { defined } from '../../lib/defined.ts';
 import { type DialectDevice, nodeOf } from './device.ts';
 
-/** Directory in which Multus and CNI plugins look on the host for the files of device plugins. */
+/** Host directory in which Multus and CNI plugins look for the device-info files of device plugins. */
 export const deviceInfoDir = '/var/run/k8s.cni.cncf.io/devinfo/dp';
-/** Readers run as root, and nothing modifies the files. */
+/** Permissions of a device-info file: its readers run as root, and nothing modifies it. */
 export const deviceInfoMode = 0o444;
 
 export interface DeviceInfoFile {
@@ -13,9 +13,9 @@ export interface DeviceInfoFile {
 }
 
 /**
- * Returns a device-info file of version 1.1.0 for a PCI device. Readers find it by resource name and device id alone, which
- * is the PCI address. A writer removes an existing file first: other writers refuse to overwrite, and readers never see
- * part of one. Source: "Device Information Specification" of the Network Plumbing Working Group.
+ * Returns a device-info file of version 1.1.0 for a PCI device. Readers find the file by resource name and device ID alone;
+ * the device ID is the PCI address. An existing file must be removed first: other writers refuse to overwrite it, and readers
+ * must never see a part of a file. Source: "Device Information Specification" of the Network Plumbing Working Group.
  */
 export function deviceInfoFile(resourceName: string, device: DialectDevice): DeviceInfoFile {
   const { pciAddress, pfAddress, access } = device;

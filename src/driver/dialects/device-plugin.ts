@@ -4,14 +4,15 @@ import { type DialectDevice, type Env, nodeOf, rdmaNodes } from './device.ts';
 
 /**
  * Returns the variables of the SR-IOV network device plugin for the devices of one resource: their PCI addresses, separated
- * by commas, and, unless switched off, the details of each as JSON.
+ * by commas, and their details as JSON, unless `info` is false.
  * Source: sriov-network-device-plugin, README "Pod device information", and its resource server.
  */
 export function devicePluginEnv(
   { resourceName, info = true }: NonNullable<DialectsConfig['devicePlugin']>,
   devices: readonly DialectDevice[],
 ): Env {
-  // `PCIDEVICE_INTEL_COM_SRIOV_DPDK` for `intel.com/sriov_dpdk`. A `-` stays, although a shell cannot name the variable.
+  // The name is `PCIDEVICE_INTEL_COM_SRIOV_DPDK` for `intel.com/sriov_dpdk`. A `-` stays, although shells cannot name such a
+  // variable.
   const name = `PCIDEVICE_${resourceName.replaceAll(/[./]/g, '_').toUpperCase()}`;
   const addresses = devices.map(({ pciAddress }) => pciAddress).join(',');
   if (!info) return { [name]: addresses };

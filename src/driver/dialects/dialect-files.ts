@@ -9,27 +9,27 @@ import { sriovNetworkPodEnv } from './sriov-network.ts';
 
 /** A request of a claim, with the dialects of its class. */
 export interface DialectRequest {
-  /** Base name: the part before the slash. */
+  /** Base name of the request: the part before the slash. */
   name: string;
   config: DialectsConfig;
   /** Devices in allocation order. */
   devices: readonly DialectDevice[];
 }
 
-/** Writes claims in older dialects: variables for containers by CDI, and device-info files on the host. */
+/** Writer of older dialects: variables for containers through CDI, and device-info files on the host. */
 export class DialectFiles {
   readonly #options: { specs: CdiSpecs; deviceInfoDir: string };
 
-  /** @param options `specs` has a CDI class of its own; `deviceInfoDir` is shared with device plugins */
+  /** @param options `specs` must have a CDI class of its own; `deviceInfoDir` is shared with device plugins */
   constructor(options: { specs: CdiSpecs; deviceInfoDir: string }) {
     this.#options = options;
   }
 
   /**
-   * Writes a claim's requests. Replaces an existing device-info file: its writer has forgotten it, since the device belongs
-   * to the claim.
-   * @param podDevices of all claims of the pod that use the dialect of dra-driver-sriov
-   * @returns CDI device ids by request; requests without variables have none
+   * Writes the variables and files of a claim's requests. Replaces an existing device-info file: it is stale, since the
+   * device belongs to the claim now.
+   * @param podDevices devices of all claims of the pod that use the dialect of dra-driver-sriov
+   * @returns CDI device IDs by request; requests without variables have none
    * @throws MetadataError `metadata-io`
    */
   write(
@@ -53,9 +53,10 @@ export class DialectFiles {
   }
 
   /**
-   * Removes specs and device-info files of a claim, and temporary files of a killed process. A device-info file does not
-   * name its writer: one with other content belongs to a device plugin by now, unless the claim was only partly prepared.
-   * @param requests those of the claim, as far as they are known
+   * Removes specs and device-info files of a claim, and temporary files of a killed process. A device-info file does not name
+   * its writer: if its content differs, it belongs to a device plugin by now and stays, unless the claim was only partly
+   * prepared.
+   * @param requests requests of the claim, as far as they are known
    * @throws MetadataError `metadata-io`
    */
   removeClaim(claimUid: string, requests: readonly DialectRequest[]): void {

@@ -5,9 +5,9 @@ import { devicePluginEnv } from './device-plugin.ts';
 import { sriovNetworkEnv } from './sriov-network.ts';
 
 /**
- * Returns what consumers of older dialects see of a request's devices.
- * @param devices those of one request, in allocation order
- * @returns variables for every container that has the request, and files on the host while the claim is prepared
+ * Returns the variables and files that older dialects have for a request's devices.
+ * @param devices devices of one request, in allocation order
+ * @returns variables for every container that has the request, and files that the host has while the claim is prepared
  */
 export function viewInDialects(
   config: DialectsConfig,
@@ -29,9 +29,9 @@ export function formatEnv(env: Env): string[] {
   return Object.entries(env).map(([name, value]) => `${name}=${value}`);
 }
 
-/** The variables of a request of a pod. */
+/** Variables of a request. */
 export interface RequestEnv {
-  /** Request, by its name for the user. */
+  /** Name of the request in messages. */
   request: string;
   env: Env;
   /** Extended resource that the request was made for. */
@@ -39,9 +39,9 @@ export interface RequestEnv {
 }
 
 /**
- * Finds variables to which two requests of a pod would give different values. The runtime would decide which one a
- * container with both requests gets: two VFs, of which the application sees one. A container that has two requests for the same
- * extended resource gets the values for both, see `containerEnv`.
+ * Finds variables to which two requests of a pod would give different values. In a container with both requests, the runtime
+ * would choose one of the values, and the application would see only one of two VFs. Two requests for the same extended
+ * resource are allowed: the container gets a value for both, see `containerEnv`.
  * @returns problems, e.g. `PCIDEVICE_INTEL_COM_DPDK: requests nics/left and nics/right give it different values`
  */
 export function findEnvConflicts(parts: readonly RequestEnv[]): string[] {

@@ -11,8 +11,8 @@ interface PodDialectsOptions {
 }
 
 /**
- * Older dialects for the pods that have claims here. One variable describes a whole pod, so that each prepare also rewrites
- * the files of the pod's other claims: containers start after the last one.
+ * Older dialects for pods with claims on this node. One variable describes all devices of a pod, so each prepare also
+ * rewrites the files of the pod's other claims. Containers start only after the last prepare.
  */
 export class PodDialects {
   readonly #options: PodDialectsOptions;
@@ -21,7 +21,10 @@ export class PodDialects {
     this.#options = options;
   }
 
-  /** @throws DriverError `config-invalid` if two requests of the pod would give a variable different values */
+  /**
+   * Checks that the requests of a pod agree on their variables. @throws DriverError `config-invalid` if two requests would
+   * give a variable different values
+   */
   check(claim: AllocatedClaim, devices: StoredDevice[]): void {
     const { identity, podUids } = claim;
     const parts = [...this.#othersOf({ identity, podUids, devices }), { identity, podUids, devices }].flatMap((each) =>
@@ -36,8 +39,8 @@ export class PodDialects {
   }
 
   /**
-   * Writes a claim's requests in their dialects. The claim must be in the store.
-   * @returns CDI device ids by base name of the request
+   * Writes the variables and files of a claim's requests. The claim must be in the store.
+   * @returns CDI device IDs by base name of the request
    * @throws MetadataError `metadata-io`
    */
   write(claim: ClaimDevices): ReadonlyMap<string, string> {
@@ -49,7 +52,8 @@ export class PodDialects {
   }
 
   /**
-   * Removes the files of a claim that is `unpreparing` in the store, or missing there: then its devices are unknown.
+   * Removes the variables and files of a claim. In the store, the claim must be `unpreparing` or missing.
+   * @param devices devices of the claim; absent: unknown
    * @throws MetadataError `metadata-io`
    */
   remove(identity: ClaimIdentity, devices?: readonly StoredDevice[]): void {
@@ -59,7 +63,7 @@ export class PodDialects {
 
   #writeClaim(claim: ClaimDevices): ReadonlyMap<string, string> {
     const claims = [...this.#othersOf(claim), claim].filter(hasPodVariable);
-    // The order must not depend on which claim came first, since all containers must see the same.
+    // All containers must see the same order, whichever claim was prepared first.
     claims.sort((a, b) => compare(a.identity.name, b.identity.name));
     const podDevices = claims.flatMap(({ devices }) =>
       devices.filter(({ config }) => config.dialects?.sriovNetwork !== undefined),
@@ -74,9 +78,9 @@ export class PodDialects {
 }
 
 /**
- * Returns the variables of a container that has several requests for one extended resource: their values describe the
- * devices of all of them, in allocation order.
- * @param claims those of the container's pod
+ * Returns the variables of a container that has several requests for one extended resource. Their values describe the devices
+ * of all these requests, in allocation order.
+ * @param claims claims of the container's pod
  */
 export function containerEnv(claims: readonly ClaimDevices[], container: string): Env {
   const env: Env = {};

@@ -1,12 +1,12 @@
 import type { DialectsConfig } from '../model/index.ts';
 import { type DialectDevice, type Env, type RdmaKind, rdmaNodes } from './device.ts';
 
-/** Suffixes of the variables' names. */
+/** Suffixes of variable names, by kind of RDMA file. */
 const rdmaSuffixes: Record<RdmaKind, string> = { uverbs: 'UVERB', umad: 'UMAD', issm: 'ISSM', rdma_cm: 'CM' };
 
 /**
- * Returns the variables that dra-driver-sriov gives to the containers of a request: an address for each device, and its
- * files. The device's name is part of the variable's name, with `_` for `-`.
+ * Returns the variables that dra-driver-sriov gives to the containers of a request: the address and the files of each device.
+ * The device's name is part of the variable's name, with `_` for `-`.
  */
 export function sriovNetworkEnv(
   { networkAttachmentDefinition }: NonNullable<DialectsConfig['sriovNetwork']>,
@@ -29,7 +29,7 @@ export function sriovNetworkEnv(
   return env;
 }
 
-/** Returns the variable that dra-driver-sriov gives all containers of a pod that have any of its claims. */
+/** Returns the variable that dra-driver-sriov gives to all containers of a pod with any of its claims. */
 export function sriovNetworkPodEnv(devices: readonly DialectDevice[]): Env {
   return { SRIOVNETWORK_PCI_ADDRESSES: devices.map(({ pciAddress }) => pciAddress).join(',') };
 }

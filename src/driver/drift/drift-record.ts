@@ -3,15 +3,16 @@ import type { ClaimDevices, StoredDevice } from '../model/index.ts';
 import { type Drift, describeDrift } from './drift.ts';
 
 /**
- * `lost`: the PF lacks settings that netdra restores; `others`: the PF has settings that another component, or a trusted
- * pod, may have chosen; `pod`: the interface in the pod is different; `network`: another host has addresses of the VF.
+ * Kind of a drift. `lost`: the PF lacks settings that netdra restores; `others`: the PF has settings that another component,
+ * or a trusted pod, may have chosen; `pod`: the interface in the pod differs; `network`: another host has addresses of the
+ * VF.
  */
 export type DriftSide = 'lost' | 'others' | 'pod' | 'network';
 
-/** Settings that differ from class and claim, and the reason why they stay different. */
+/** Settings that differ from class and claim, and the reason why they still differ. */
 export interface DriftState {
   drifts: readonly Drift[];
-  /** Why netdra does not restore them, or why a restore does not last. */
+  /** Reason why netdra does not restore the settings, or why a restore does not last. */
   reason: string;
 }
 
@@ -20,15 +21,15 @@ interface DriftEntry {
   states: Partial<Record<DriftSide, DriftState>>;
 }
 
-/** Known drifts by device, in memory only: after a restart the first round finds them again. */
+/** Known drifts by device. They are kept in memory only: after a restart, the first round finds them again. */
 export class DriftRecord {
   readonly #entries = new Map<string, DriftEntry>();
-  /** Devices with a drift since the start: their condition must become `True` again. */
+  /** Devices with a drift since the start. When the drift is over, their status needs the condition with `True`. */
   readonly #seen = new Set<string>();
 
   /**
-   * Records a drift, or its end.
-   * @param state absent: no drift
+   * Records a drift of a device, or the end of a drift.
+   * @param state absent: the device has no drift of this kind
    * @returns whether the record has changed
    */
   set(claimUid: string, device: StoredDevice, side: DriftSide, state: DriftState | undefined): boolean {
@@ -45,7 +46,7 @@ export class DriftRecord {
     return true;
   }
 
-  /** Forgets devices that are no longer in a pod. */
+  /** Drops devices that are no longer in a pod. */
   retain(claims: readonly ClaimDevices[]): void {
     const attached = new Set(
       claims.flatMap(({ identity, devices }) =>
@@ -59,14 +60,14 @@ export class DriftRecord {
     }
   }
 
-  /** Lists VFs whose PF has lost settings that cannot be restored. */
+  /** Lists VFs whose PF has lost settings that netdra could not restore. */
   lost(): { pciAddress: string; message: string }[] {
     return [...this.#entries.values()].flatMap(({ pciAddress, states: { lost } }) =>
       lost === undefined ? [] : [{ pciAddress, message: `the device lacks settings of its claim: ${messageOf(lost)}` }],
     );
   }
 
-  /** Returns the condition `Configured` of a device; `undefined` if it never had a drift. */
+  /** Returns the condition `Configured` of a device; `undefined` if the device had no drift since the start. */
   conditionOf(claimUid: string, device: string): StatusCondition | undefined {
     const key = keyOf(claimUid, device);
     const { lost, others, pod, network } = this.#entries.get(key)?.states ?? {};

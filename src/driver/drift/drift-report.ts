@@ -6,7 +6,7 @@ import { type Drift, describeDrift, isShared, type PfDrift, type PodDrift } from
 import type { DriftRecord, DriftSide, DriftState } from './drift-record.ts';
 import type { PfComparison } from './pf-drift.ts';
 
-/** Outcomes for a setting that had drifted. */
+/** Outcomes for a setting that has drifted. */
 export const driftResults = ['restored', 'lost', 'reported'] as const;
 export type DriftResult = (typeof driftResults)[number];
 
@@ -32,7 +32,7 @@ const reports = {
 export interface DriftReportOptions {
   record: DriftRecord;
   events: Pick<FailureEvents, 'duplicateAddresses' | 'settingsChanged' | 'settingsLost' | 'settingsRestored'>;
-  /** Called for each setting when it is found to have drifted. */
+  /** Called for each setting that has drifted. */
   onDrift: (setting: string, result: DriftResult) => void;
   /** Called when the condition of a device of the claim has changed. */
   onCondition: (claim: ClaimIdentity) => void;
@@ -58,7 +58,10 @@ export class DriftReport {
     this.#set(claim, device, 'others', others);
   }
 
-  /** @param drifts differences in the network namespace of the pod, and addresses that other hosts have */
+  /**
+   * Records the comparison of a VF in its pod. @param drifts differences in the pod's network namespace, and addresses that
+   * other hosts have
+   */
   podCompared(claim: StoredClaim, device: StoredDevice, drifts: readonly PodDrift[]): void {
     const { shared = [], changed = [] } = Object.groupBy(drifts, (drift) => (isShared(drift) ? 'shared' : 'changed'));
     this.#set(claim, device, 'pod', changed.length === 0 ? undefined : { drifts: changed, reason: leftToPod });

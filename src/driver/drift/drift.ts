@@ -10,13 +10,13 @@ import {
 import { interfaceSettings, isUserSpace, type StoredDevice } from '../model/index.ts';
 import { toVfWanted, type VfState } from '../vf/index.ts';
 
-/** Settings that are compared: those of the PF for its VF, and those in the network namespace of the pod. */
+/** Settings that are compared: at the PF, and in the network namespace of the pod. */
 export const driftSettings = {
   pf: ['hardwareAddress', 'vlan', 'spoofCheck', 'trust', 'linkState', 'rate'],
   pod: ['macAddress', 'mtu', 'addresses', ...interfaceSettings, 'ethtool', 'duplicateAddresses'],
 } as const;
 
-/** A setting of a VF in a pod that differs from class and claim. Texts are for people. */
+/** A setting of a VF in a pod that differs from class and claim, with texts for messages. */
 export interface Drift<Setting extends string = string> {
   setting: Setting;
   wanted: string;
@@ -27,8 +27,8 @@ export type PfDrift = Drift<VfProperty>;
 export type PodDrift = Drift<(typeof driftSettings.pod)[number]>;
 
 /**
- * Returns the settings that the PF must keep for a VF in a pod: settings of class and claim, and the MAC that was pinned for user
- * space. All others belong to the operator.
+ * Returns the settings that the PF must keep for a VF in a pod: those of class and claim, and the MAC address that was pinned
+ * for user space. All other settings belong to the operator.
  */
 export function keptBy(device: StoredDevice): VfPropertiesWanted {
   const { before, config, isDisabledForLacp, pfAddress, vfIndex } = device;
@@ -37,7 +37,7 @@ export function keptBy(device: StoredDevice): VfPropertiesWanted {
   return {
     ...rest,
     ...(hardwareAddress !== undefined && { hardwareAddress }),
-    // `LacpRelay` sets it until the partner is back.
+    // While the PF has no LACP partner, `LacpRelay` sets the link state.
     ...(linkState !== undefined && isDisabledForLacp !== true && { linkState }),
   };
 }
@@ -47,16 +47,17 @@ function pinned(device: StoredDevice): string | undefined {
 }
 
 /**
- * Returns whether netdra restores a drift at the PF. It does not if the class lets a CNI plugin, or another component,
- * attach the VF, which may have set the value. A claim cannot choose that, since every claim may set `attach`.
+ * Returns whether netdra restores a drift at the PF. It does not if the class lets a CNI plugin or another component attach
+ * the VF: that component may have set the value. An `attach` that the claim itself sets makes no difference, so that claims
+ * cannot evade the restore.
  */
 export function isRestorable({ config, isAttachOfClaim }: StoredDevice, { setting }: PfDrift, now: VfChange): boolean {
   if ((config.attach ?? 'netlink') !== 'netlink' && isAttachOfClaim !== true) return false;
-  // A trusted VF may choose its MAC, and its PF reports that one.
+  // A trusted VF may change its MAC address, and the PF reports the changed one.
   return setting !== 'hardwareAddress' || (config.vf?.trust ?? now.trust) !== true;
 }
 
-/** @param now the PF's report on the VF */
+/** Returns the settings at the PF that differ from class and claim. @param now the PF's report on the VF */
 export function pfDriftOf(device: StoredDevice, now: VfChange): PfDrift[] {
   const kept = complete(keptBy(device), now);
   return propertiesOf(difference(now, kept)).map((setting) => ({
@@ -79,7 +80,7 @@ function textOf(value: VfChange[VfProperty]): string {
 
 /**
  * Compares the interface in the pod with the claim, for VFs that netdra configures itself.
- * @param state as just read
+ * @param state state of the VF that was just read
  */
 export function podDriftOf({ config }: StoredDevice, state: VfState): PodDrift[] {
   if ((config.attach ?? 'netlink') !== 'netlink' || state.interfaceName === undefined) return [];
@@ -88,7 +89,7 @@ export function podDriftOf({ config }: StoredDevice, state: VfState): PodDrift[]
   const compare = (setting: PodDrift['setting'], wanted: string | undefined, found: string | undefined) => {
     if (wanted !== undefined && found !== undefined && wanted !== found) drifts.push({ setting, wanted, found });
   };
-  // A bond has the MAC of one of its members.
+  // A bond has the MAC address of one of its members, so it is not compared.
   if (bond === undefined) compare('macAddress', macAddress?.toLowerCase(), state.hardwareAddress);
   compare('mtu', mtu?.toString(), state.mtuBytes?.toString());
   const wanted = [...new Set(addresses.map(canonicalCidr))];
@@ -96,7 +97,7 @@ export function podDriftOf({ config }: StoredDevice, state: VfState): PodDrift[]
   const shared = [...duplicates, ...[...conflicts].map(([cidr, hardwareAddress]) => `${cidr} (${hardwareAddress})`)];
   if (shared.length > 0) drifts.push({ setting: 'duplicateAddresses', wanted: 'none', found: shared.join(', ') });
   const lacking = wanted.filter((cidr) => !state.ips.includes(cidr) && !duplicates.includes(cidr));
-  // Addresses beyond the limit of reading may include a missing one.
+  // If the list of addresses was cut off, a missing address may be in the rest.
   const isWhole = state.ips.length < maxReportedAddresses && !state.tentative;
   if (isWhole && lacking.length > 0) {
     drifts.push({ setting: 'addresses', wanted: lacking.join(', '), found: 'missing' });
@@ -104,12 +105,12 @@ export function podDriftOf({ config }: StoredDevice, state: VfState): PodDrift[]
   return [...drifts, ...(state.differences ?? [])];
 }
 
-/** Returns `vlan is none instead of 100, spoofCheck is off instead of on`. */
+/** Formats drifts: `vlan is none instead of 100, spoofCheck is off instead of on`. */
 export function describeDrift(drifts: readonly Drift[]): string {
   return drifts.map(({ setting, wanted, found }) => `${setting} is ${found} instead of ${wanted}`).join(', ');
 }
 
-/** Returns whether a drift is a duplicate address of the network, not a change in the pod. */
+/** Returns whether a drift is an address that another host has, too, and not a change in the pod. */
 export function isShared({ setting }: Drift): boolean {
   return setting === 'duplicateAddresses';
 }

@@ -22,46 +22,52 @@ import type { VfControl } from '../vf/index.ts';
 import { describeDrift, isRestorable, keptBy, type PfDrift, pfDriftOf } from './drift.ts';
 import type { DriftState } from './drift-record.ts';
 
-/** Settings that were restored this often within this time have another writer. */
+/** Number of restores within a time, ms, after which another program is assumed to write the settings. */
 const contested = { times: 3, withinMs: 600_000 };
-/** How long a VF may be missing in the list of its PF, while the card resets it, ms. */
+/** How long a VF may be missing from the list of its PF during a reset of the card, ms. */
 const resetMs = 10_000;
-/** For how many VFs of a PF its whole list may be read at once: after a reset of the card, all VFs have lost theirs. */
+/**
+ * Number of VFs of a PF that are restored at once. Each restore reads the PF's whole list, and after a reset of the card all
+ * VFs need one.
+ */
 const restoresAtOnce = 4;
 
 export interface PfDriftOptions {
   store: StoredClaims;
   control: VfControl;
   locks: Locks;
-  /** Called when settings were restored. */
+  /** Called when lost settings of a VF were restored. */
   onRestored: (claim: StoredClaim, device: StoredDevice, drifts: readonly PfDrift[]) => void;
-  /** Called for each VF that was compared. */
+  /** Called for each compared VF. */
   onCompared: (claim: StoredClaim, device: StoredDevice, found: PfComparison) => void;
   clock: Clock;
   logger: Logger;
 }
 
-/** Settings of a VF that differ, by what netdra does about them; absent: none. */
+/** Settings of a VF that differ from class and claim, in two groups; a group without settings is absent. */
 export interface PfComparison {
-  /** Settings that the PF has lost, or may have lost. */
+  /** Settings that the PF has lost, or may have lost: netdra restores them. */
   lost?: DriftState;
-  /** Settings that another component, or the pod, may have chosen. */
+  /** Settings that another component, or the pod, may have chosen: netdra leaves them. */
   others?: DriftState;
 }
 
 interface KnownVf {
-  /** Number of consecutive failures. */
+  /** Number of consecutive failures to restore settings. */
   failures: number;
   nextAttemptMs: number;
-  /** Times of the last restores of its settings. */
+  /** Times of the last restores, ms. */
   restoredAtMs: number[];
-  /** Time since which its PF does not report it. */
+  /** Time since which the PF does not report the VF, ms. */
   unknownSinceMs?: number;
-  /** Accepted deviations of a card that cannot do better: rates that it rounds, the MAC of before user space. */
+  /**
+   * Deviations that are accepted since the card cannot do better: rounded rates, and a MAC address that the PF cannot set. By
+   * setting, with the value that was found.
+   */
   accepted: Map<string, string>;
-  /** Why the last attempt failed. */
+  /** Reason why the last attempt failed. */
   reason?: string;
-  /** State of a VF in user space that another program has unbound from its driver. */
+  /** Drift of a VF in user space that no longer has its driver. */
   driver?: DriftState;
   /** Settings that another program seems to change. */
   contest?: DriftState;
@@ -70,22 +76,24 @@ interface KnownVf {
 type PodVf = { claim: StoredClaim; device: StoredDevice };
 
 /**
- * Compares the PFs' settings for VFs in pods with class and claim, and restores them: a reset of the card, or another
- * program, would otherwise leave a pod in another network, or without limits. Makes one request for each PF and round, and
- * for each VF whose settings differ. Decision: docs/decisions/0046-settings-are-kept.md
+ * Compares the PFs' settings for VFs in pods with class and claim, and restores them: after a reset of the card, or a change
+ * by another program, a pod might be in another network, or without limits. A round makes one request for each PF, and
+ * further requests for VFs whose settings differ. Decision: docs/decisions/0046-settings-are-kept.md
  */
 export class PfDriftSweep {
   readonly #options: PfDriftOptions;
-  /** Known VFs, by claim and VF. */
+  /** Known VFs, by claim and PCI address. */
   readonly #known = new Map<string, KnownVf>();
-  /** By PF. Taken after the lock of the claim, so that VFs that wait for that lock take no turn. */
+  /**
+   * Limit of restores at a time, by PF. Taken after the lock of the claim, so that VFs that wait for that lock do not count.
+   */
   readonly #turns = new KeyedMutex(restoresAtOnce);
 
   constructor(options: PfDriftOptions) {
     this.#options = options;
   }
 
-  /** Runs one round. Never waits for a VF that is being reset. @throws StateError `store-unusable` */
+  /** Runs one round. Does not wait for VFs that are being reset. @throws StateError `store-unusable` */
   async sweep(signal: AbortSignal): Promise<void> {
     const vfs = podVfs(this.#options.store.claims());
     const keys = new Set(vfs.map(keyOf));
@@ -100,8 +108,8 @@ export class PfDriftSweep {
   }
 
   /**
-   * Checks whether a VF in user space still has the driver that its pod got it with. Binding it anew would not return it to
-   * the pod.
+   * Checks whether a VF in user space still has the driver that it was prepared with. Does not bind the driver again: the pod
+   * would not get the VF back.
    */
   async #compareDriver(vf: PodVf): Promise<void> {
     const { device } = vf;
@@ -147,7 +155,8 @@ export class PfDriftSweep {
       for (const vf of vfs) this.#isUnknown(vf, explain(error));
       return;
     }
-    // At once: other work on a claim may have its lock for a minute, and the VFs of other tenants need not wait for that.
+    // The VFs are compared in parallel: other work may hold the lock of a claim for a minute, and VFs of other tenants must
+    // not wait for it.
     await allOf(
       vfs.map(async (vf) => {
         const now = settings.get(vf.device.vfIndex ?? -1);
@@ -172,8 +181,8 @@ export class PfDriftSweep {
       this.#compared(vf, defined({ lost }));
       return;
     }
-    // A claim that is being unprepared, or passes to another pod, is restored meanwhile, and the reading may predate a
-    // change of ours.
+    // The comparison is repeated with the claim's lock held: the claim may be unprepared, or move to another pod, at the same
+    // time, and the first reading may be older than a change by netdra.
     const setAgain = async () => {
       const settings = (await this.#options.control.settingsOf(pfAddress)).get(vfIndex);
       const current = find();
@@ -183,7 +192,7 @@ export class PfDriftSweep {
     try {
       await locks.run(claimKey(identity), inTurn, signal);
     } catch (error) {
-      // The card is being reset: the next round shows whether it lasts.
+      // The card is being reset. The next round shows whether the drift lasts.
       if (!(error instanceof UnknownVfStateError)) throw error;
     }
   }
@@ -208,7 +217,9 @@ export class PfDriftSweep {
     this.#compared(vf, defined({ lost, others }));
   }
 
-  /** Restores the settings. @returns those that could not be set */
+  /**
+   * Restores settings of a VF. @returns the settings that could not be restored, with the reason; `undefined` if none is left
+   */
   async #attempt(vf: PodVf, due: readonly PfDrift[], now: VfChange): Promise<DriftState | undefined> {
     const { control, clock, logger, onRestored } = this.#options;
     const { claim, device } = vf;
@@ -236,8 +247,8 @@ export class PfDriftSweep {
   }
 
   /**
-   * Called when nothing differs any more. @param restored settings that were just restored @returns settings that another
-   * program seems to change
+   * Resets the count of failures, since no setting is lost any more. @param restored settings that were just restored
+   * @returns settings that another program seems to change
    */
   #contestOf(vf: PodVf, restored: readonly PfDrift[]): DriftState | undefined {
     const known = this.#of(vf);
@@ -246,7 +257,7 @@ export class PfDriftSweep {
     const sinceMs = this.#options.clock.nowMs() - contested.withinMs;
     known.restoredAtMs = known.restoredAtMs.filter((atMs) => atMs > sinceMs);
     if (known.restoredAtMs.length < contested.times) delete known.contest;
-    // The state stays the same between two changes.
+    // Between two restores, the state is kept as it is.
     else if (restored.length > 0)
       known.contest = { drifts: restored, reason: 'another program keeps changing this setting: stop that program' };
     return known.contest;
@@ -268,7 +279,7 @@ export class PfDriftSweep {
   }
 }
 
-/** Waits for all. @throws the first failure when all have ended */
+/** Waits for all tasks. @throws the first failure, after all tasks have ended */
 async function allOf(tasks: readonly Promise<void>[]): Promise<void> {
   const [failure] = await failuresOf(tasks);
   if (failure !== undefined) throw failure;
@@ -296,7 +307,7 @@ function leftReason({ config: { attach = 'netlink' } }: StoredDevice): string {
     : `with attach ${attach}, netdra leaves the setting as it is: another component may have made it`;
 }
 
-/** Returns whether the only failure is a rounded rate, which stays the same when it is set again. */
+/** Returns whether the only failure is a rounded rate: setting it again would give the same rate. */
 function isRounding(error: NetdraError, wanted: VfPropertiesWanted, now: VfChange): boolean {
   const { rate, ...rest } = complete(wanted, now);
   if (rate === undefined || now.rate === undefined || propertiesOf(rest).length > 0) return false;
@@ -305,7 +316,10 @@ function isRounding(error: NetdraError, wanted: VfPropertiesWanted, now: VfChang
   return hasNoEffect && isRounded(rate, now.rate);
 }
 
-/** Returns whether the PF cannot set a MAC: the MAC of a VF in user space is then left to it, as when it is prepared. */
+/**
+ * Returns the drift of a MAC address that the PF cannot set and the claim does not request; `undefined` if the error has
+ * another cause. Such a VF in user space keeps the address that it has.
+ */
 function unpinnable(error: NetdraError, { config }: StoredDevice, due: readonly PfDrift[]): PfDrift | undefined {
   if (!(error instanceof SriovError) || error.code !== 'property-unsupported') return undefined;
   const isAlone = error.properties.length === 1 && config.macAddress === undefined;

@@ -15,18 +15,21 @@ import { RateLimit } from '../../lib/rate-limit.ts';
 import { pauses } from '../../lib/waiting-times.ts';
 import { type EventReport, type EventReporter, formatMicroTime, formatNote, type KubeEvent } from './event.ts';
 
-/** Events with the same text within this time become one with a count. Source: client-go `tools/events`, `finishTime`. */
+/**
+ * Time within which events with the same text become one event with a count, ms. Source: client-go `tools/events`,
+ * `finishTime`.
+ */
 const seriesEndsMs = 360_000;
-/** How often an increased count is written. */
+/** Minimum interval between two writes of an event's count, ms. */
 const repeatMs = 30_000;
 /** Limit for different events about one object: a burst, then one every five minutes. */
 const perObject = { burst: 10, everyMs: 300_000 };
 /** Maximum number of tracked events; more are dropped. */
 const maxEvents = 500;
 const maxFailures = 6;
-/** Permanent failures. `api-not-found` refers to the namespace. */
+/** Codes of failures that a retry cannot mend. `api-not-found` refers to the namespace. */
 const hopelessCodes: KubeErrorCode[] = ['api-forbidden', 'api-invalid', 'api-not-found', 'api-unserved'];
-/** Characters of the object's name in an event's name, which may have 253. */
+/** Length to which an object's name is cut in the name of an event, which can have 253 bytes. */
 const maxObjectNameBytes = 200;
 const maxInstanceBytes = 128;
 
@@ -43,7 +46,7 @@ export interface EventWriterOptions {
 
 interface EventEntry {
   event: KubeEvent;
-  /** Number of occurrences, and how many of them the API server knows. */
+  /** Number of occurrences, and the number of those that the API server knows. */
   count: number;
   toldCount: number;
   lastSeen: Date;
@@ -52,9 +55,9 @@ interface EventEntry {
 }
 
 /**
- * Reports problems with objects to users as Kubernetes Events. Calls return at once; the events are written later, and a
- * failed write is retried a few times and then given up, since an event is news and not state. A repeated event within six
- * minutes is a series, with a count; different ones about one object are limited.
+ * Reports problems with objects to users as Kubernetes Events. Calls return at once and events are written later. A failed
+ * write is retried a few times and then given up, since an event is news and not state. An event that repeats within six
+ * minutes becomes a series with a count; the number of different events about one object is limited.
  */
 export class EventWriter implements EventReporter, AsyncDisposable {
   readonly #kube: KubeRequests;
@@ -62,7 +65,7 @@ export class EventWriter implements EventReporter, AsyncDisposable {
   readonly #entries = new Map<string, EventEntry>();
   readonly #limit: RateLimit;
   readonly #background = new Background();
-  /** One request at a time: events come in bursts, when the API server is already busy. */
+  /** Lock for one request at a time: events come in bursts, often when the API server is busy. */
   readonly #turn = new KeyedMutex();
   /** Codes of failures that were logged. */
   readonly #logged = new Set<string>();
@@ -157,7 +160,7 @@ export class EventWriter implements EventReporter, AsyncDisposable {
       await this.#create(entry.event, signal);
       entry.toldCount = 1;
     }
-    // Repetitions that have happened meanwhile are written right away, with the first one.
+    // Repetitions since the report are written right away, together with the first occurrence.
     if (entry.count > entry.toldCount) await this.#repeat(entry, signal);
     entry.lastToldMs = this.#options.clock.nowMs();
     this.#logged.clear();
@@ -169,7 +172,7 @@ export class EventWriter implements EventReporter, AsyncDisposable {
     try {
       await this.#kube.request({ method: 'POST', path: pathOf(event), body: event, signal });
     } catch (error) {
-      // A retry whose earlier response was lost.
+      // An earlier attempt created the event, but its response was lost.
       if (!isKubeError(error, 'api-conflict')) throw error;
     }
   }
@@ -187,7 +190,7 @@ export class EventWriter implements EventReporter, AsyncDisposable {
       entry.toldCount = count;
     } catch (error) {
       if (!isKubeError(error, 'api-not-found')) throw error;
-      // The server keeps events for an hour only: a new event starts with the occurrences that were not written.
+      // The API server keeps events for an hour only: a new event begins with the occurrences that are not written yet.
       const metadata = { ...event.metadata, name: newEventName(event) };
       entry.event = { ...event, metadata, eventTime: formatMicroTime(lastSeen) };
       entry.count -= entry.toldCount;
@@ -195,10 +198,10 @@ export class EventWriter implements EventReporter, AsyncDisposable {
     }
   }
 
-  /** @returns `undefined` to give up */
+  /** Logs a failed write. @returns the pause before the next attempt, ms; `undefined` to give up */
   #retryDelay(error: unknown, failures: number): number | undefined {
     const { logger, onError } = this.#options;
-    // Such a namespace accepts no new objects, and its events are deleted with it.
+    // A namespace that is being deleted accepts no new objects, and its events are deleted with it.
     if (isKubeError(error) && error.reason === namespaceTerminating) return undefined;
     onError?.(error);
     const code = isKubeError(error) ? error.code : 'other';

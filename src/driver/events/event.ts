@@ -1,20 +1,20 @@
-/** The object of an event. Its namespace is also the event's; events of cluster-scoped objects are in `default`. */
+/** The object that an event is about. Its namespace is also the event's; events of cluster-scoped objects are in `default`. */
 export interface ObjectReference {
   apiVersion: string;
   kind: string;
-  /** Absent for cluster-scoped objects. */
+  /** Namespace of the object; absent for cluster-scoped objects. */
   namespace?: string;
   name: string;
   uid: string;
 }
 
-/** Text of an event. */
+/** Texts of an event. */
 export interface EventText {
   /** Reason in CamelCase, for programs: `DeviceNotAttached`. */
   reason: string;
   /** Action in CamelCase: `Attaching`. */
   action: string;
-  /** A sentence for people; cut after 1,024 bytes. */
+  /** Message of the event; cut after 1,024 bytes. */
   note: string;
 }
 
@@ -27,7 +27,9 @@ export interface EventReport extends EventText {
 }
 
 export interface EventReporter {
-  /** Queues the event and returns at once. @returns whether it was accepted: there is a limit for different ones */
+  /**
+   * Queues the event and returns at once. @returns whether the event was accepted: the number of different events is limited
+   */
   report(event: EventReport): boolean;
 }
 
@@ -36,24 +38,24 @@ export interface KubeEvent extends EventReport {
   apiVersion: 'events.k8s.io/v1';
   kind: 'Event';
   metadata: { namespace: string; name: string };
-  /** Time, RFC 3339 with microseconds. */
+  /** Time of the first occurrence, RFC 3339 with microseconds. */
   eventTime: string;
   reportingController: string;
   reportingInstance: string;
 }
 
-/** `NoteLengthLimit` of the API server. */
+/** Maximum length of a note: `NoteLengthLimit` of the API server. */
 const maxNoteBytes = 1024;
 
 /** Cuts a text to the maximum length of a note, with an ellipsis at the cut. */
 export function formatNote(text: string): string {
   if (Buffer.byteLength(text) <= maxNoteBytes) return text;
   const kept = Buffer.from(text).subarray(0, maxNoteBytes - Buffer.byteLength('…'));
-  // A character cut in two becomes a replacement character, which is longer.
+  // A character that is cut in two becomes a replacement character, which is removed: it is longer.
   return `${kept.toString().replace(/\uFFFD+$/, '')}…`;
 }
 
-/** Formats a Kubernetes `MicroTime`; our clock has milliseconds. */
+/** Formats a Kubernetes `MicroTime`. A Date has milliseconds; the microseconds are zero. */
 export function formatMicroTime(date: Date): string {
   return date.toISOString().replace('Z', '000Z');
 }

@@ -19,31 +19,31 @@ export interface SandboxName extends PodName {
 
 /** A fault of a card. */
 export interface CardFault {
-  /** Kind of fault: `no-carrier` */
+  /** Name of the fault, such as `no-carrier`. */
   name: string;
-  /** Card: `PF ens1f0 (0000:3b:00.0)` */
+  /** Name of the card, such as `PF ens1f0 (0000:3b:00.0)`. */
   subject: string;
-  /** What is wrong, what follows for new claims, and what to do. */
+  /** Description of the fault, its consequence for new claims, and its remedy. */
   message: string;
 }
 
 /** Reports failures of claims as events on the claim and on its pods. */
 export class FailureEvents {
   readonly #writer: EventReporter;
-  /** Pods that have a sandbox here, by UID, with their latest sandbox. */
+  /** Pods that have a sandbox on this node, by UID, with their latest sandbox. */
   readonly #pods = new Map<string, { name: PodName; sandboxId: string }>();
-  /** Devices whose loss was reported. */
+  /** Devices whose loss was reported: UID of the claim, and device name. */
   #lost = new Set<string>();
-  /** Reported faults of cards. */
+  /** Faults of cards that were reported. */
   #cards: readonly CardFault[] = [];
-  /** Reported problems of the node that are not over, by reason. */
+  /** Keys of problems that were reported on the node and still exist, by reason of the event. */
   readonly #ofNode = new Map<string, ReadonlySet<string>>();
 
   constructor(writer: EventReporter) {
     this.#writer = writer;
   }
 
-  /** Drops pods without a sandbox, which get no more events: the runtime has listed all sandboxes. */
+  /** Replaces the known pods with those of the listed sandboxes. Pods without a sandbox get no more events. */
   sandboxesPresent(sandboxes: readonly SandboxName[]): void {
     this.#pods.clear();
     for (const sandbox of sandboxes) this.sandboxSeen(sandbox);
@@ -64,7 +64,10 @@ export class FailureEvents {
     this.#report(identity, consumersOf(claim), { reason: 'DeviceNotPrepared', action: 'Preparing', note });
   }
 
-  /** Reports a conflict between two claims; the pod starts nevertheless. @param what the conflict, with the other claim */
+  /**
+   * Reports a conflict between two claims; the pod starts nevertheless. @param what description of the conflict, with the
+   * other claim
+   */
   portShared(claim: AllocatedClaim, what: string): void {
     const note = `Claim ${claimName(claim.identity)} conflicts with another claim of this node: ${what}`;
     this.#report(claim.identity, consumersOf(claim), { reason: 'PortShared', action: 'Preparing', note });
@@ -75,21 +78,24 @@ export class FailureEvents {
     this.#report(claim, [], { reason: 'DeviceNotReturned', action: 'Unpreparing', note });
   }
 
-  /** @param reason as returned by {@link explain} */
+  /** Reports that a claim's devices are not attached yet. @param reason text of the error, as returned by {@link explain} */
   notAttached(claim: ClaimIdentity, podUids: string[], reason: string): void {
     const pods = this.#podsOf(podUids);
     const note = `Devices of claim ${claimName(claim)} are not attached yet, retrying: ${reason}`;
     this.#report(claim, pods, { reason: 'DeviceNotAttached', action: 'Attaching', note });
   }
 
-  /** Reports a pod that waits although nothing has failed. @param progress progress of the work, with the current device */
+  /**
+   * Reports a pod that waits until its devices are attached, although nothing has failed. @param progress progress of the
+   * work, with the current device
+   */
   slowToAttach(pod: SandboxIdentity, claim: ClaimIdentity, progress: string): void {
     const note = `The containers wait until the devices of the pod are attached, one after the other: ${progress}`;
     const what: EventText = { reason: 'WaitingForDevices', action: 'Attaching', note };
     this.#reportSlow(claim, [nameOf(pod)], what);
   }
 
-  /** Reports a pod that waits before it has a sandbox. */
+  /** Reports a pod that waits until its devices are prepared, before it has a sandbox. */
   slowToPrepare(claim: AllocatedClaim, progress: string): void {
     const note = `The pod waits until its devices are prepared, one after the other: ${progress}`;
     const what: EventText = { reason: 'WaitingForDevices', action: 'Preparing', note };
@@ -97,45 +103,49 @@ export class FailureEvents {
   }
 
   /**
-   * Reports CPUs or memory on other NUMA nodes than the devices; the container starts nevertheless.
-   * @param reason where its CPUs, its memory and its devices are
+   * Reports a container with CPUs or memory on other NUMA nodes than its devices; the container starts nevertheless.
+   * @param reason NUMA nodes of the CPUs, the memory and the devices
    */
   numaMisaligned(pod: PodName, claim: ClaimIdentity, reason: string): void {
     const note = `Devices of claim ${claimName(claim)} are on another NUMA node than CPUs or memory: ${reason}`;
     this.#report(claim, [pod], { reason: 'NumaMisaligned', action: 'CreatingContainer', note });
   }
 
-  /** Reports a pod whose network keeps changing: metadata and status may be out of date. */
+  /** Reports a pod whose network keeps changing, so that metadata and status may be out of date. */
   flapping(claim: ClaimIdentity, podUids: string[]): void {
     const note = `The pod's network is flapping. Metadata and status of claim ${claimName(claim)} are updated at most every 30 s until it settles.`;
     this.#report(claim, this.#podsOf(podUids), { reason: 'DeviceFlapping', action: 'Watching', note });
   }
 
-  /** Reports restored settings. @param what the settings that the PF had lost */
+  /** Reports settings that the PF had lost and netdra has restored. @param what description of the settings */
   settingsRestored(claim: ClaimIdentity, podUids: string[], device: StoredDevice, what: string): void {
     const note = `${deviceOf(device)} of claim ${claimName(claim)} had lost settings, which netdra restored: ${what}. The card was reset, or another program writes to its PF.`;
     this.#report(claim, this.#podsOf(podUids), { reason: 'SettingsRestored', action: 'Reconciling', note });
   }
 
-  /** Reports settings that the PF has lost. @param what the settings, and why they are not restored */
+  /** Reports settings that the PF has lost. @param what description of the settings, and why they are not restored */
   settingsLost(claim: ClaimIdentity, podUids: string[], device: StoredDevice, what: string): void {
     const note = `${deviceOf(device)} lacks settings of claim ${claimName(claim)} or its class at its PF: ${what}`;
     this.#report(claim, this.#podsOf(podUids), { reason: 'SettingsLost', action: 'Reconciling', note });
   }
 
-  /** Reports settings that netdra leaves alone. @param what the settings that differ, and why they are left */
+  /**
+   * Reports settings that differ and that netdra leaves alone. @param what description of the settings, and why they are left
+   */
   settingsChanged(claim: ClaimIdentity, podUids: string[], device: StoredDevice, what: string): void {
     const note = `${deviceOf(device)} differs from claim ${claimName(claim)}: ${what}`;
     this.#report(claim, this.#podsOf(podUids), { reason: 'SettingsChanged', action: 'Reconciling', note });
   }
 
-  /** Reports addresses that another host has, so that both lose traffic. @param what the addresses, and what to do */
+  /**
+   * Reports addresses that another host has, too, so that both hosts lose traffic. @param what the addresses, and the remedy
+   */
   duplicateAddresses(claim: ClaimIdentity, podUids: string[], device: StoredDevice, what: string): void {
     const note = `${deviceOf(device)} of claim ${claimName(claim)} shares an address with another host of its network: ${what}`;
     this.#report(claim, this.#podsOf(podUids), { reason: 'DuplicateAddress', action: 'Reconciling', note });
   }
 
-  /** Reports that a claim does not show the state of its devices, although the pod runs. */
+  /** Reports that the status of a claim is out of date, although its pod runs. */
   statusNotWritten(claim: ClaimIdentity, podUids: string[], error: unknown): void {
     this.#report(claim, this.#podsOf(podUids), {
       reason: 'StatusNotWritten',
@@ -169,7 +179,7 @@ export class FailureEvents {
     this.#lost = lost;
   }
 
-  /** Reports once on the node for each device that begins to hang. Claims that cannot be prepared get events, too. */
+  /** Reports each device that begins to hang, once, on the node. Claims that cannot be prepared get events of their own. */
   devicesHung(node: string, hung: readonly HungWrite[]): void {
     const notes = hung.map(({ device, path, text }): [string, string] => [
       device,
@@ -186,7 +196,7 @@ export class FailureEvents {
     this.#reportOnNode(node, { reason: 'DeviceNotRestored', action: 'Restoring' }, notes);
   }
 
-  /** Reports once on the node when a condition of a card begins, and when it ends. */
+  /** Reports the beginning and the end of each condition of a card, once, on the node. */
   cardsUnhealthy(node: string, conditions: readonly CardFault[]): void {
     const keyOf = ({ name, subject }: CardFault) => `${subject} ${name}`;
     const notes = conditions.map((each): [string, string] => [keyOf(each), each.message]);
@@ -200,14 +210,20 @@ export class FailureEvents {
     this.#reportOnNode(node, { reason: 'DeviceUnhealthy', action: 'Watching' }, notes);
   }
 
-  /** @param fault why the newest policy is not in force; absent: it is */
+  /**
+   * Reports a rejected inventory policy on the node. @param fault why the newest policy is not in force; absent: it is in
+   * force
+   */
   policyRejected(node: string, fault: Error | undefined): void {
     const note = `The newest inventory policy is rejected; the previous one stays in force: ${explain(fault)}`;
     const notes: [string, string][] = fault === undefined ? [] : [[note, note]];
     this.#reportOnNode(node, { reason: 'PolicyRejected', action: 'ReadingPolicy' }, notes);
   }
 
-  /** @param error absent: they are published. Temporary failures, such as of the connection, are not reported. */
+  /**
+   * Reports slices that are out of date on the node. Temporary failures, such as a lost connection, are not reported.
+   * @param error absent: the slices are published
+   */
   slicesNotPublished(node: string, error: Error | undefined): void {
     if (error instanceof NetdraError && error.retriable) return;
     const note = `ResourceSlices of this node are out of date: ${explain(error)}`;
@@ -216,8 +232,9 @@ export class FailureEvents {
   }
 
   /**
-   * Reports each problem once, until it is over; one that is over the limit for events, the next time. @param notes current
-   * problems, by a key for each
+   * Reports each problem once, until it is over. A problem that the limit for events has held back is reported at a later
+   * call.
+   * @param notes current problems, each with a key
    */
   #reportOnNode(node: string, what: { reason: string; action: string }, notes: [key: string, note: string][]): void {
     const known = this.#ofNode.get(what.reason);
@@ -256,7 +273,7 @@ function consumersOf({ identity: { namespace }, object }: AllocatedClaim): PodNa
   return consumers.map(({ name, uid }) => ({ namespace, name, uid }));
 }
 
-/** Returns a reference to a node without its UID, as the kubelet does, which does not know it either. */
+/** Returns a reference to a node with the node's name as UID, as in events of the kubelet: the real UID is not known. */
 function nodeReference(name: string): ObjectReference {
   return { apiVersion: 'v1', kind: 'Node', name, uid: name };
 }

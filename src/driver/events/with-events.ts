@@ -4,7 +4,7 @@ import type { DraPlugin, PrepareResult, UnprepareResult } from '../../framework/
 import { intercept } from '../../lib/intercept.ts';
 import type { FailureEvents } from './failure-events.ts';
 
-/** Wraps a driver: reports claims that it cannot serve as events. */
+/** Returns the plugin with reports: claims that it cannot prepare or unprepare are reported as events. */
 export function withClaimEvents(plugin: DraPlugin, events: FailureEvents): DraPlugin {
   return {
     prepareResourceClaims: async (claims, context) =>
@@ -20,7 +20,10 @@ export function withClaimEvents(plugin: DraPlugin, events: FailureEvents): DraPl
   };
 }
 
-/** @param reports for each claim of the call, by UID: reports why it failed */
+/**
+ * Calls a plugin and reports the claims that have failed. @param reports functions that report a claim's error, by UID of the
+ * claim
+ */
 async function reporting<Result extends PrepareResult | UnprepareResult>(
   call: () => Promise<ReadonlyMap<string, Result>>,
   reports: ReadonlyMap<string, (error: unknown) => void>,
@@ -47,7 +50,7 @@ async function refusing<T>(call: () => T, report: (error: unknown) => void): Pro
   }
 }
 
-/** Wraps handlers: records the names of pods, and reports a refused container as an event. */
+/** Returns the handlers with reports: records the names of pods, and reports a refused container as an event. */
 export function withPodEvents(handlers: PluginHandlers, events: FailureEvents): PluginHandlers {
   return intercept(handlers, ({ name, args, next }) => {
     if (name === 'synchronize') events.sandboxesPresent(args[0]);

@@ -1,9 +1,9 @@
 /**
- * Fields that claims may not set unless the class or the operator opens them: they affect the node, or the network of
- * others. The API decides who may write a claim; only administrators may write a class.
+ * Fields that claims may not set unless the class or the operator opens them: they affect the node, or the network of others.
+ * Kubernetes lets tenants write claims, but only administrators write classes.
  */
 export const closedFields = [
-  /** vfio lets a program control the device's memory access, and removes the interface from the node. */
+  /** Binding a VF to vfio lets a program control the device's memory access, and removes the interface from the node. */
   'driver',
   'macAddress',
   /** Settings that the PF enforces: the VF's network, and what it may send there. */
@@ -15,39 +15,42 @@ export const closedFields = [
   'vf.linkState',
   'vf.minTxRate',
   'vf.maxTxRate',
-  /** Modes other than active-backup need the switch's cooperation: they send LACP frames, or one MAC address by several ports. */
+  /** Modes other than active-backup depend on the switch: they send LACP frames, or use one MAC address on several ports. */
   'bond.mode',
-  /** Not part of the VF: opens parts of the host's kernel that pods cannot reach otherwise. */
+  /** The files are not part of the VF: they open parts of the host's kernel that pods cannot reach otherwise. */
   'vhost',
-  /** Opens the device files to other users of a container than those that the runtime or the administrator chose. */
+  /** Access to device files for other users of a container than the runtime or the administrator chose. */
   'deviceFiles',
-  /** The claim gets addresses that `limits.addressRanges` may exclude; with a key, they stay reserved after its pod is gone. */
+  /**
+   * Addresses from a pool, which `limits.addressRanges` may exclude. With a key, they stay reserved after the claim's pod is
+   * gone.
+   */
   'addressPool.name',
   'addressPool.key',
-  /** Every host of the network can give the pod addresses and routes, whatever the limits of the class. */
+  /** Addresses and routes from any host of the network, whatever the limits of the class. */
   'slaac',
-  /** They choose a routing table for all traffic of the pod, not only that of the VF. */
+  /** Choice of a routing table for all traffic of the pod, not only that of the VF. */
   'rules',
-  /** The VF receives traffic between others in its network. */
+  /** Reception of traffic between other hosts of the VF's network. */
   'promiscuous',
   /** Addresses and routes of the node, perhaps its default route. */
   'keepHostConfig',
   /** Features and flags of some cards affect other VFs, and queues use memory of the kernel that counts for no pod. */
   'ethtool',
-  /** They only affect the interface, but the kubelet refuses them to pods without the administrator's consent. */
+  /** Settings of the interface only, but the kubelet also refuses such sysctls to pods unless an administrator allows them. */
   'sysctls',
-  /** Plugins run as root on the node, with paths that their configuration chooses. */
+  /** Plugins that run as root on the node, with paths that their configuration chooses. */
   'cni',
   'ipam',
   'networkAttachmentDefinition',
   /** Definitions in other namespaces, even if `networkAttachmentDefinition` is open. */
   'networkAttachmentDefinition.namespace',
-  /** Files on the host under names that other software trusts, and variables that other images expect. */
+  /** Files on the host under names that other software trusts, and variables that images of other vendors expect. */
   'dialects',
 ] as const;
 export type ClosedField = (typeof closedFields)[number];
 
-/** Fields that claims may set where their class does not. */
+/** Fields that claims may set unless their class sets them. */
 const openFields = [
   'attach',
   'interfaceName',
@@ -67,7 +70,10 @@ const openFields = [
 export const claimFields = [...openFields, ...closedFields] as const;
 export type ClaimField = (typeof claimFields)[number];
 
-/** @param path of a field, with dots @returns its value; `undefined` where the config does not set it */
+/**
+ * Returns the value of a field; `undefined` if the config does not set it. @param path names of the field and its parents,
+ * with dots
+ */
 export function fieldOf(config: unknown, path: string): unknown {
   const own = (value: unknown, key: string): unknown =>
     typeof value === 'object' && value !== null && Object.hasOwn(value, key) ? Reflect.get(value, key) : undefined;

@@ -2,7 +2,7 @@ import { type ClaimIdentity, claimName } from '../../framework/metadata/document
 import type { Clock } from '../../lib/clock.ts';
 import type { StoredDevice } from './stored.ts';
 
-/** Time before work counts as slow, ms. More than the 2 s that a CNI plugin waits for IPv6 duplicate address detection. */
+/** Time after which work counts as slow, ms. More than the 2 s that a CNI plugin waits for IPv6 duplicate address detection. */
 const patienceMs = 3_000;
 
 export interface DeviceProgressOptions<Claim> {
@@ -11,24 +11,24 @@ export interface DeviceProgressOptions<Claim> {
   /** Number of devices. */
   total: number;
   clock: Clock;
-  /** Called after 3 s, unless disposed. @param progress progress of the work, with the current device */
+  /** Called once after 3 s, unless disposed before. @param progress progress of the work, with the current device */
   onSlow: (claim: Claim, progress: string) => void;
 }
 
-/** Progress of work on the devices of a pod, one after the other. Dispose of it when the work ends. */
+/** Progress of work on the devices of a pod, one after the other. Must be disposed when the work ends. */
 export class DeviceProgress<Claim extends { identity: ClaimIdentity }> implements Disposable {
   readonly #options: DeviceProgressOptions<Claim>;
   readonly #end = new AbortController();
   #ready = 0;
   #claim: Claim | undefined;
-  /** Current step of the claim. */
+  /** Current step of the work on the current claim. */
   #step: 'before devices' | StoredDevice | 'after devices' = 'before devices';
-  /** Claims that only wait for routers, while others are worked on. */
+  /** Claims whose devices are attached and that only wait for routers, while the work goes on with other claims. */
   readonly #waiting = new Set<Claim>();
 
   constructor(options: DeviceProgressOptions<Claim>) {
     this.#options = options;
-    // A claim with only `adminAccess` waits for no device.
+    // A claim that has only devices with `adminAccess` waits for none.
     if (options.total === 0) return;
     options.clock.sleep(patienceMs, this.#end.signal).then(
       () => this.#reportSlow(),
@@ -37,7 +37,7 @@ export class DeviceProgress<Claim extends { identity: ClaimIdentity }> implement
   }
 
   #reportSlow(): void {
-    // A claim that is being attached keeps the others from that; one that waits does not.
+    // The claim that is being attached delays the others, so it is reported. Otherwise a claim that waits for a router is.
     const isAttaching = this.#claim !== undefined && this.#step !== 'after devices';
     const [waiting] = isAttaching ? [] : this.#waiting;
     const claim = waiting ?? this.#claim;
@@ -49,7 +49,7 @@ export class DeviceProgress<Claim extends { identity: ClaimIdentity }> implement
     this.#step = 'before devices';
   }
 
-  /** The devices of a claim are attached, and it waits for routers. */
+  /** Records that the devices of a claim are attached, and that it only waits for routers. */
   claimWaits(claim: Claim): void {
     this.#waiting.add(claim);
   }
@@ -69,7 +69,7 @@ export class DeviceProgress<Claim extends { identity: ClaimIdentity }> implement
   }
 
   [Symbol.dispose](): void {
-    // Without a reason, each would create an error with its stack.
+    // The reason saves the error with a stack that `abort()` would create.
     this.#end.abort(isOver);
   }
 
@@ -88,13 +88,13 @@ export class DeviceProgress<Claim extends { identity: ClaimIdentity }> implement
 /** Reason of the aborted signal. No code reads it. */
 const isOver = 'over';
 
-/** What a claim waits for before and after the work on its devices. */
+/** Texts for a claim whose devices are not being worked on yet. */
 const beforeDevices = {
   attached: 'waits until other work on the claim has ended',
   prepared: 'waits for the API server, or until devices that it had before are restored',
 };
 
-/** Components that take part in the work on a device besides the driver. */
+/** Texts about other components that take part in the work on a device. */
 const helpOf: Record<DeviceProgressOptions<never>['work'], (device: StoredDevice) => string> = {
   attached: ({ config: { attach, ipam } }) => {
     if (attach === 'cni') return ', with the CNI plugins of its claim';

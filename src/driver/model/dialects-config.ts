@@ -1,8 +1,8 @@
-/** Older dialects that containers get besides the metadata file; an absent one is not written. */
+/** Older dialects that containers get besides the metadata file. A dialect that is absent is not written. */
 export interface DialectsConfig {
   /** Variables `PCIDEVICE_…`, and `PCIDEVICE_…_INFO` unless `info` is false. */
   devicePlugin?: { resourceName: string; info?: boolean | undefined } | undefined;
-  /** A device-info file on the host. */
+  /** Device-info file on the host. */
   deviceInfo?: { resourceName: string } | undefined;
   /** Variables `SRIOVNETWORK_…`. */
   sriovNetwork?: { networkAttachmentDefinition?: string | undefined } | undefined;

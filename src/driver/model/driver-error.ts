@@ -19,9 +19,9 @@ export type DriverErrorCode =
   | 'cni-refused'
   /** The DeviceClass of the allocation cannot be read. */
   | 'class-unreadable'
-  /** The claim has `numa: require`, and with the driver's settings nothing shows which containers use the claim. */
+  /** The claim has `numa: require`, but the driver's settings keep it from seeing which containers use the claim. */
   | 'numa-unenforceable'
-  /** A device plugin gives out the device, or may do so, or a program of the node has it open through vfio. */
+  /** A device plugin manages the device, or may do so, or a program on the node has it open through vfio. */
   | 'device-given-out'
   /** Another claim has a device of the same IOMMU group in user space. */
   | 'device-in-use'
@@ -29,14 +29,14 @@ export type DriverErrorCode =
   | 'bandwidth-exceeded'
   /** Another claim has a bond in mode 802.3ad over the same port. */
   | 'port-taken'
-  /** The claim is reserved for several pods, or for a PodGroup, which its devices cannot serve. */
+  /** The claim is reserved for several pods, or for a PodGroup, but its devices can be in one pod only. */
   | 'claim-shared'
   /** The NetworkAttachmentDefinition that the config names is missing, may not be read, or has no configuration. */
   | 'network-attachment-unusable'
   /** The NetworkAddressPool that the config names is missing or invalid, or has no free address. */
   | 'address-pool-unusable'
-  /** Another claim uses the addresses of the key, or their owner is not that of the claim's pod. */
+  /** The NetworkAddress or a lease of the key cannot be used: another key, claim or owner has it, or it is being changed. */
   | 'address-held';
 
-/** Why a claim cannot be prepared or unprepared. */
+/** Error that keeps a claim from being prepared or unprepared. */
 export class DriverError extends NetdraError<DriverErrorCode> {}

@@ -5,7 +5,7 @@ import { DriverError, type DriverErrorCode } from './driver-error.ts';
 
 /**
  * Returns the error for a claim that the driver refuses.
- * @param problem follows the name of the claim: ` may not set driver`
+ * @param problem text that follows the name of the claim, such as ` may not set driver`
  */
 export function refusal(
   { identity }: AllocatedClaim,
@@ -17,7 +17,7 @@ export function refusal(
   return new DriverError(code, `claim ${claim}${problem}`, { claim, ...details });
 }
 
-/** @param problems each as `field: what is allowed` */
+/** Returns the error for an invalid VFConfig. @param problems texts of the form `field: what is allowed` */
 export function invalidConfig(claim: AllocatedClaim, problems: string[], origin = ''): DriverError {
   const subject = claimName(claim.identity);
   const message = `invalid VFConfig for claim ${subject}${origin}: ${problems.join('; ')}`;

@@ -1,7 +1,7 @@
 import { explain, NetdraError } from '../../lib/errors.ts';
 
 export type SandboxErrorCode =
-  /** The pod shares the host's network, where no VF can be moved to. */
+  /** The pod shares the host's network namespace, so no VF can be moved into it. */
   | 'host-network'
   /** The pod's network namespace does not exist. */
   | 'netns-missing'
@@ -11,9 +11,9 @@ export type SandboxErrorCode =
   | 'vf-missing'
   /** The VF was attached to the pod, and is no longer in its network namespace. */
   | 'vf-left'
-  /** No router has given the VF a usable address, which its claim waits for. */
+  /** The claim waits for an address from a router, and no router has given the VF a usable one. */
   | 'no-router-address'
-  /** The kernel does not say which device a link of the pod belongs to, so that the VF may be one of them. */
+  /** The kernel does not say which device a link of the pod belongs to, so the link may be the VF's. */
   | 'vf-unknown'
   /** The VF is in the sandbox of another pod. */
   | 'vf-busy'
@@ -27,18 +27,18 @@ export type SandboxErrorCode =
   | 'restore-incomplete'
   /** A container would start with a claim that is not ready in its sandbox. */
   | 'not-ready'
-  /** A container would start with CPUs or memory on other NUMA nodes than its devices, which its claim refuses. */
+  /** A container's CPUs or memory would be on other NUMA nodes than its devices, and its claim requires the same nodes. */
   | 'numa-mismatch'
-  /** It is not known on which NUMA nodes a container or its devices would be, and its claim requires the same. */
+  /** The NUMA nodes of a container or its devices are unknown, and its claim requires the same nodes. */
   | 'numa-unknown'
-  /** Several claims of a pod, VFs of a claim or requests have failed, each for its own reason. */
+  /** Several claims of a pod, VFs of a claim, or requests of a claim have failed, each with an error of its own. */
   | 'several-failures';
 
-/** A VF cannot be attached to its pod, or not be restored on the host. */
+/** Error of a sandbox: a VF cannot be attached or restored, or a container must not start. */
 export class SandboxError extends NetdraError<SandboxErrorCode> {}
 
 /**
- * Combines independent errors into one. Returns a single one, also a repeated one, unchanged.
+ * Combines independent errors into one error. If all are the same object, returns that error unchanged.
  * @param texts a text for each error, in the same order; default: its explanation
  */
 export function asOneError(errors: readonly unknown[], texts: readonly string[] = errors.map(explain)): unknown {

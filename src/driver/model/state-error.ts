@@ -7,8 +7,8 @@ export type StateErrorCode =
   | 'device-unrestored'
   /** The state store cannot be read or written. */
   | 'store-unusable'
-  /** The lock that keeps two instances of the driver apart cannot be taken. */
+  /** The driver cannot take the lock that excludes other instances of the driver. */
   | 'lock-unavailable';
 
-/** Why something cannot be stored or read. */
+/** Error of the state store or its locks. */
 export class StateError extends NetdraError<StateErrorCode> {}

@@ -4,10 +4,10 @@ import type { LinkState } from '../../node/netlink/index.ts';
 import type { VfAccess, VfSnapshot } from '../../node/sriov/index.ts';
 import type { VfConfig } from './vf-config.ts';
 
-/** Identifies a pod sandbox. */
+/** Identity of a pod sandbox. */
 export interface SandboxIdentity {
   podUid: string;
-  /** Namespace of the pod, for messages, and for CNI plugins that ask the API server about the pod. */
+  /** Namespace of the pod. It is needed for messages, and for CNI plugins that read the pod from the API server. */
   podNamespace: string;
   podName: string;
   sandboxId: string;
@@ -18,28 +18,29 @@ export interface SandboxPlace extends SandboxIdentity {
   netnsPath: string;
 }
 
-/** A link that is made for a claim in its pod. */
+/** A link that netdra creates for a claim in its pod. */
 export interface CreatedLink {
-  /** As the kernel names it, such as `bond`. */
+  /** Kind of link, as the kernel names it, such as `bond`. */
   kind: string;
-  /** By which it is found again after a restart, and which no link of the pod's own has. */
+  /** Alias by which netdra finds the link again after a restart. No link that the pod itself creates has it. */
   alias: string;
 }
 
-/** Place of a VF outside the host's network namespace, and its earlier state. Ends with the attachment. */
+/** Sandbox that a VF is attached to, and the earlier state of the VF on the host. */
 export interface Attachment extends SandboxPlace {
   /**
-   * Properties of the VF's interface on the host that differed from `before.link` when it was attached; all of them without
-   * such a snapshot. Detaching restores both. Absent: it has no interface (DPDK), or another component moves it.
+   * Properties of the VF's interface on the host that differed from `before.link` when it was attached; all properties if
+   * there is no such snapshot. Detaching restores both. Absent: the VF has no interface (DPDK), or another component moves
+   * it.
    */
   host?: Partial<LinkState>;
-  /** Name given to CNI plugins for an interface whose claim names none: chosen for `attach: cni`, or that of the host. */
+  /** Interface name for CNI plugins if the claim sets none: a name chosen for `attach: cni`, or the name on the host. */
   interfaceName?: string;
-  /** The link that its strategy creates in the pod, and deletes when the device is detached. */
+  /** Link that the strategy creates in the pod, and deletes when the device is detached. */
   created?: CreatedLink;
   /**
-   * Set on one of several devices of a request once its interface in the pod is configured. The interface is the pod's from then
-   * on, although the metadata of the request is withdrawn while another device is not there.
+   * Set once the interface in the pod is configured, for a request with several devices. From then on the interface belongs
+   * to the pod, even while the metadata of the request is withdrawn because another device is missing.
    */
   isConfigured?: true;
 }
@@ -50,25 +51,25 @@ export interface StoredDevice extends DeviceKey {
   /** PCI address of the PF; absent for a plain NIC. */
   pfAddress?: string;
   vfIndex?: number;
-  /** Full reference of the request. */
+  /** Full reference of the request, with the subrequest if there is one. */
   request: string;
   config: VfConfig;
-  /** Whether the claim, not its class, has chosen who attaches the device; absent if neither has. */
+  /** Whether the claim, not its class, has set `attach`; absent if neither has. */
   isAttachOfClaim?: boolean;
   /** Extended resource for which the scheduler made the request. */
   extendedResource?: string;
-  /** Containers that have another request for the same resource, too. */
+  /** Containers that have several requests for the same extended resource. */
   sharers?: readonly string[];
-  /** The device in its slice at prepare, which stays the same while its claim has it. */
+  /** The device as it was offered when it was prepared. It stays the same while its claim has it. */
   offered: NetworkDevice;
-  /** Snapshot of the VF before its claim changed it from outside; absent if it did not. */
+  /** State of the VF before its claim changed it on the host; absent until the snapshot is taken. */
   before?: VfSnapshot;
-  /** Access for its containers; absent until it is prepared. */
+  /** Device files and drivers through which containers access the device; absent until they are prepared. */
   access?: VfAccess;
   attachment?: Attachment;
-  /** Set while the link state `auto` is `disable`, since the PF has lost its LACP partner. */
+  /** Set while netdra has changed the link state `auto` to `disable`, since the PF has lost its LACP partner. */
   isDisabledForLacp?: true;
-  /** Set on an unrestored VF that could not have the interface that its claim needed. */
+  /** Set on an unrestored VF that could not get the interface that its claim needed. */
   lacksInterface?: true;
 }
 
@@ -81,40 +82,40 @@ export interface ClaimDevices {
 
 export interface StoredClaim extends ClaimDevices {
   /**
-   * `preparing` and `unpreparing` are intents: the host may be in any state between before and after. `prepared`: the
+   * `preparing` and `unpreparing` are intents: the host may be anywhere between its old and its new state. `prepared`: the
    * devices are ready, the claim has a record, and sandboxes are served.
    */
   state: 'preparing' | 'prepared' | 'unpreparing';
-  /** Identifies the allocation that the claim was prepared for. */
+  /** Fingerprint of the allocation that the claim was prepared for. */
   allocation: string;
 }
 
-/** An unclaimed VF that could not be restored yet, or that could not be used. */
+/** A VF that no claim gets, since it could not be restored or given an interface. */
 export interface UnrestoredVf {
   device: StoredDevice;
-  /** Reason, for the operator. */
+  /** Reason, as text for the operator. */
   reason: string;
 }
 
 /** A present or recent condition of a card's function. Times are Unix times, ms. */
 export interface StoredCondition extends FunctionCondition {
-  /** Time since which it is reported. Absent: it is over, and kept for its flaps. */
+  /** Time since which the condition is reported. Absent: the condition has ended, and the entry remembers its flaps. */
   sinceMs?: number;
-  /** Time at which it was seen to be over. Absent: it is not over. */
+  /** Time at which the fault was first seen to be over. Absent: the fault persists. */
   overMs?: number;
-  /** How long it must be over before its end is reported. */
+  /** How long the fault must be over before the end of the condition is reported, ms. */
   holdMs: number;
 }
 
 /**
- * Returns the name of the interface that a device has in its pod together with others of its claim: that of their bond. `undefined`:
- * it is in no group.
+ * Returns the name of the interface that the device shares with other devices of its claim: the name of their bond.
+ * `undefined` if the device is in no bond.
  */
 export function groupOf({ config }: Pick<StoredDevice, 'config'>): string | undefined {
   return config.bond?.name;
 }
 
-/** Returns whether the VF is bound to vfio, and so has no interface. Known once it is prepared. */
+/** Returns whether the VF is bound to vfio and so has no interface. The answer is valid once the VF is prepared. */
 export function isUserSpace({ access }: { access?: VfAccess }): boolean {
   return access?.vfio !== undefined;
 }

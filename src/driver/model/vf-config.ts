@@ -12,7 +12,7 @@ import type {
 } from '../../node/netlink/index.ts';
 import type { DialectsConfig } from './dialects-config.ts';
 
-/** Component that moves a VF into its pod: netdra, the CNI plugins of the claim, or another one. */
+/** Component that moves a VF into its pod: netdra (`netlink`), CNI plugins (`cni`), or another component (`observe`). */
 export const attachModes = ['netlink', 'cni', 'observe'] as const;
 export type AttachMode = (typeof attachModes)[number];
 
@@ -40,17 +40,17 @@ export interface OffloadSizes {
 
 /** Settings of a VF that its driver applies, as ethtool shows them. */
 export interface EthtoolConfig {
-  /** By their names in the kernel, such as `rx-gro`. */
+  /** Offloads, by their names in the kernel, such as `rx-gro`. */
   features?: Record<string, boolean> | undefined;
   privateFlags?: Record<string, boolean> | undefined;
-  /** Lengths of a queue, in packets. */
+  /** Lengths of the queues, in packets. */
   rings?: { rx?: number | undefined; tx?: number | undefined } | undefined;
   /** Numbers of queues. */
   channels?: { rx?: number | undefined; tx?: number | undefined; combined?: number | undefined } | undefined;
   coalescing?: CoalescingConfig | undefined;
 }
 
-/** When the VF interrupts: after microseconds, after frames, or as the driver finds best. */
+/** Time or number of frames after which the VF interrupts; with `useAdaptive…`, its driver decides. */
 export interface CoalescingConfig {
   rxUsecs?: number | undefined;
   txUsecs?: number | undefined;
@@ -60,11 +60,11 @@ export interface CoalescingConfig {
   useAdaptiveTx?: boolean | undefined;
 }
 
-/** Owner and permissions of a VF's device files in containers. What is absent is left to the runtime. */
+/** Owner and permissions of a VF's device files in containers. The runtime decides on absent fields. */
 export interface DeviceFilesConfig {
   uid?: number | undefined;
   gid?: number | undefined;
-  /** Octal digits, such as `0660`. */
+  /** Permissions as octal digits, such as `0660`. */
   mode?: string | undefined;
 }
 
@@ -78,7 +78,7 @@ export interface BondConfig {
   arpInterval?: number | undefined;
   arpTargets?: string[] | undefined;
   failOverMac?: FailOverMac | undefined;
-  /** Request whose VF the bond uses while it works. */
+  /** Request whose VF the bond uses while that VF works. */
   primary?: string | undefined;
   primaryReselect?: PrimaryReselect | undefined;
   xmitHashPolicy?: XmitHashPolicy | undefined;
@@ -97,23 +97,23 @@ export interface RouteConfig {
   metric?: number | undefined;
 }
 
-/** The NetworkAddressPool that assigns an address of each IP version, and who keeps them. */
+/** NetworkAddressPool that assigns an address of each IP version, and the key that keeps them. */
 export interface AddressPoolConfig {
   name?: string | undefined;
-  /** Unique in the claim's namespace. Absent: the pod of a StatefulSet keeps them. */
+  /** Key of the addresses, unique in the claim's namespace. Absent: the pod of a StatefulSet keeps them. */
   key?: string | undefined;
 }
 
-/** The VRF that an interface is in, with other interfaces of its pod that name it. */
+/** VRF that an interface is in, together with other interfaces of its pod that name the same VRF. */
 export interface VrfConfig {
   name: string;
-  /** Routing table of its interfaces. */
+  /** Routing table of the VRF, with the routes of its interfaces. */
   table: number;
 }
 
-/** Addresses and routes that routers of the network give the interface. */
+/** Use of addresses and routes that routers of the network advertise. */
 export interface SlaacConfig {
-  /** How long containers wait for the first address, s; 0: they do not wait. */
+  /** Time that containers wait for the first address, s; 0: they do not wait. */
   waitSeconds: number;
   /** Whether the pod takes default routes from routers. */
   defaultRoute?: boolean | undefined;
@@ -121,7 +121,7 @@ export interface SlaacConfig {
 
 /**
  * The merged settings of DeviceClass and claim for one device. An absent field leaves the VF unchanged. `vfConfigSchema` of
- * `driver/api` describes each field for users, and checks that the two agree.
+ * `driver/api` describes each field for users; the compiler checks that type and schema agree.
  */
 export interface VfConfig {
   attach?: AttachMode | undefined;
@@ -142,7 +142,7 @@ export interface VfConfig {
   addressPool?: AddressPoolConfig | undefined;
   slaac?: SlaacConfig | undefined;
   routes?: RouteConfig[] | undefined;
-  /** Policy routing of the pod's network namespace. */
+  /** Rules for policy routing in the pod's network namespace. */
   rules?: Rule[] | undefined;
   vrf?: VrfConfig | undefined;
   neighbors?: Neighbor[] | undefined;
@@ -152,7 +152,7 @@ export interface VfConfig {
   offloadLimits?: OffloadSizes | undefined;
   ethtool?: EthtoolConfig | undefined;
   bond?: BondConfig | undefined;
-  /** Whether a whole NIC has the addresses and routes in the pod that the host has given it. */
+  /** Whether a whole NIC keeps the addresses and routes of the host in the pod. */
   keepHostConfig?: boolean | undefined;
   dialects?: DialectsConfig | undefined;
 }
@@ -169,7 +169,7 @@ export const interfaceSettings = [
   'offloadLimits',
 ] as const satisfies readonly (keyof VfConfig)[];
 
-/** Merges two configurations. Fields of `over` win, as do its entries of `vf`, `sysctls` and `addressPool`. */
+/** Merges two configurations. Fields of `over` win; `vf`, `sysctls` and `addressPool` are merged entry by entry. */
 export function mergeVfConfigs(base: VfConfig, over: VfConfig): VfConfig {
   const merged = { ...base, ...over };
   for (const field of ['vf', 'sysctls', 'addressPool'] as const) {

@@ -17,14 +17,14 @@ import type { NodeView } from './node-view.ts';
 const apiVersion = 'netdra.dev/v1alpha1';
 const kind = 'NodeNetworkDevices';
 /**
- * Time for which changes are collected before a write, and its random part, since one event can change all nodes. Two
- * writes of a node are at least the last time apart, while pods come and go.
+ * Time for which changes are collected before a write, with a random part since one event can change all nodes, and minimum
+ * time between two writes of a node, ms.
  */
 const collect = { leastMs: 2_000, spreadMs: 8_000, betweenMs: 10_000 };
-/** Time after the start by which the instance that this one replaces in a rolling update has ended, ms. */
+/** Time after the start, ms, after which an earlier instance has ended in a rolling update. */
 const replacedMs = 120_000;
 
-/** What an administrator can do about failures that end only with a change of the cluster. */
+/** Remedies for failures that end only with a change of the cluster. */
 const remedies: Partial<Record<KubeErrorCode, string>> = {
   'api-unserved': 'install the CustomResourceDefinition of the chart, or set its value nodeView.enabled to false',
   'api-forbidden':
@@ -38,29 +38,29 @@ export interface StoredView extends NodeView {
 }
 
 export interface NodeViewWriterOptions {
-  /** Name of the driver: the field manager. */
+  /** Name of the driver. It is also the field manager of the writes. */
   driver: string;
   node: string;
   clock: Clock;
-  /** Clock for the times in conditions. */
+  /** Wall clock for the times in conditions. */
   now: () => Date;
   logger: Logger;
   /** Returns numbers from 0 up to 1. */
   random: () => number;
-  /** Returns the UID of the Node, to which the object belongs. @throws SliceError, KubeError */
+  /** Returns the UID of the Node that owns the object. @throws SliceError, KubeError */
   nodeUid: (signal: AbortSignal) => Promise<string>;
-  /** Returns the UID that was read last, also for the slices, which a watch follows. Absent: that of the last write. */
+  /** Returns the UID of the Node that any part of the driver has read last. Default: the UID of the last write. */
   knownNodeUid?: () => string | undefined;
-  /** Reads the view. @throws NetdraError of what cannot be read */
+  /** Reads the view. @throws NetdraError if a source of the view cannot be read */
   read: () => NodeView;
   /** Receives each failure; all are already logged. */
   onError?: (error: unknown) => void;
 }
 
 /**
- * Writes a node's NodeNetworkDevices when it changes: changes of a few seconds in one request, and nothing while nothing
- * changes, also after a restart. Failures are logged and retried, and affect nothing else. Decision:
- * docs/decisions/0041-a-node-shows-its-devices.md
+ * Writes the node's NodeNetworkDevices object when it changes. Collects the changes of some seconds in one request, and
+ * writes nothing while nothing changes, even after a restart. Failures are logged and retried, and affect no other work.
+ * Decision: docs/decisions/0041-a-node-shows-its-devices.md
  */
 export class NodeViewWriter implements AsyncDisposable {
   readonly #kube: KubeRequests;
@@ -71,11 +71,11 @@ export class NodeViewWriter implements AsyncDisposable {
   #isContested = true;
   #nextAtMs = 0;
   /**
-   * Object of the API server; `undefined`: to be read. An object that is missing, or belongs to an earlier Node, has no
-   * status.
+   * Object in the API server; `undefined` if it must be read. `status` is `undefined` if the object is missing or belongs to
+   * an earlier Node.
    */
   #stored: { nodeUid: string; status: StoredView | undefined } | undefined;
-  /** Number of consecutive refusals. */
+  /** Number of consecutive refusals by the API server. */
   #refusals = 0;
   /** Codes of failures that were logged. */
   readonly #logged = new Set<string>();
@@ -87,7 +87,7 @@ export class NodeViewWriter implements AsyncDisposable {
     this.#aloneAtMs = options.clock.nowMs() + replacedMs;
   }
 
-  /** Schedules a write if something changed. Call it after possible changes, and periodically. */
+  /** Schedules a write if the view has changed. Must be called after possible changes, and periodically. */
   note(): void {
     const { clock, random } = this.#options;
     if (this.#background.signal.aborted || this.#background.isRunning('') || this.#retry.isScheduled) return;
@@ -128,19 +128,19 @@ export class NodeViewWriter implements AsyncDisposable {
         this.#failed(error);
       }
     });
-    // The view may have changed meanwhile.
+    // The view may have changed during the write.
     this.note();
   }
 
   async #write(signal: AbortSignal): Promise<void> {
     const { clock, driver, node, logger } = this.#options;
-    // Read each time: when a Node is deleted and registered again, the API server deletes the object of the earlier one.
+    // The UID is read each time: when a Node is deleted and registered again, the API server deletes the earlier object.
     const nodeUid = await this.#options.nodeUid(signal);
     if (this.#stored?.nodeUid !== nodeUid) this.#stored = await this.#readStored(nodeUid, signal);
     const before = this.#stored.status;
     const status = this.#wanted();
     if (!isDeepStrictEqual(before, status)) {
-      // Reset first: after a lost answer the object must be read again.
+      // `#stored` is reset before the write: if the answer is lost, the object must be read again.
       this.#stored = undefined;
       const owner = { apiVersion: 'v1', kind: 'Node', name: node, uid: nodeUid };
       await this.#kube.request({
@@ -177,7 +177,7 @@ export class NodeViewWriter implements AsyncDisposable {
     return `/apis/${apiVersion}/nodenetworkdevices/${this.#options.node}`;
   }
 
-  /** Returns the wanted view; an unchanged condition keeps its time. */
+  /** Returns the wanted view. A condition whose status is unchanged keeps its transition time. */
   #wanted(): StoredView {
     const { read, now } = this.#options;
     const before = this.#stored?.status?.conditions ?? [];

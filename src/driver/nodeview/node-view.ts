@@ -13,12 +13,12 @@ import type { ClaimDevices } from '../model/index.ts';
 import { schemaVersion } from '../state/index.ts';
 
 /**
- * Limits for the entries of its lists, and for the length of its texts in UTF-16 units: a full object has less than 400
- * KiB. The numbers of devices include omitted entries.
+ * Maximum numbers of entries in the lists of a view, and maximum length of its texts in UTF-16 units: a full object has less
+ * than 400 KiB. The numbers of devices include omitted entries.
  */
 const most = { pfs: 64, claims: 512, groups: 64, devices: 512, problems: 16, text: 512 };
 
-/** A node in the API: `status` of its NodeNetworkDevices. State only: nothing in it changes by time alone. */
+/** Devices of a node in the API: `status` of its NodeNetworkDevices. It contains no values that change by time alone. */
 export interface NodeView {
   driver: { name: string; version: string; stateSchema: number };
   /** Numbers of devices, VFs and NICs, as in {@link PfCounts}. */
@@ -28,7 +28,7 @@ export interface NodeView {
   claims: { namespace: string; name: string; devices: string[] }[];
   /** Devices that new claims cannot get, grouped by PF and reason. */
   withheld: WithheldDevices[];
-  /** `digest`: equal on all nodes with the same policy in force; absent without one. */
+  /** Policy in force. `digest` is equal on all nodes with the same policy; absent if there is none. */
   policy: PolicyOrigin & { digest?: string; warnings: string[] };
   /** Problems with reading devices. */
   problems: string[];
@@ -36,28 +36,28 @@ export interface NodeView {
 }
 
 export interface PfView {
-  /** As in {@link PfCounts}. */
+  /** Name of the PF, as in {@link PfCounts}. */
   name: string;
   pciAddress: string;
   driver?: string;
   /**
-   * `Down`: its interface is down, and its VFs are offered. Absent: it has no interface, or one that is down without such
-   * VFs.
+   * State of the link. `Down`: the PF's interface is down while its VFs are offered. Absent: the PF has no interface, or its
+   * interface is down and no VFs are offered.
    */
   link?: 'Up' | 'NoCarrier' | 'Down';
-  /** Speed, as last seen. */
+  /** Speed of the link, Mbit/s, as last seen. */
   speedMbps?: number;
-  /** Number of VFs that it can have, and has. */
+  /** Numbers of VFs that the PF supports, and that are enabled. */
   totalVfs: number;
   numVfs: number;
-  /** As in {@link PfCounts}. */
+  /** Numbers of the PF's VFs, as in {@link PfCounts}. */
   vfs: { offered: number; inUse: number; withheld: number; hung: number };
 }
 
 export interface WithheldDevices {
   /** PF of the devices; absent for a NIC. */
   pf?: string;
-  /** Reason of an exclusion, or name of a condition. */
+  /** Reason of an exclusion, or name of a condition, such as `no-carrier`. */
   reason: string;
   message: string;
   devices: string[];
@@ -71,11 +71,13 @@ export interface ViewSources {
     'counts' | 'failure' | 'find' | 'isListed' | 'offered' | 'policyFault' | 'report' | 'state' | 'unhealthy'
   >;
   store: { claims(): readonly ClaimDevices[] };
-  /** Returns why the API server does not have the slices as wanted; `undefined`: it has; `null`: not known yet. */
+  /**
+   * Returns why the API server does not have the wanted slices; `undefined` if it has them, `null` if that is not known yet.
+   */
   slicesFailure: () => string | undefined | null;
 }
 
-/** @throws StateError if the store cannot be read */
+/** Returns the view of the node. @throws StateError if the store cannot be read */
 export function readNodeView(sources: ViewSources): NodeView {
   const { driver: name, version, devices, store } = sources;
   const { pfs } = devices.counts();

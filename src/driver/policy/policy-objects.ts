@@ -30,7 +30,7 @@ export interface NetworkDevicePolicy {
   spec: { nodeSelector: unknown };
 }
 
-/** Last policy in force; without a name, no object was. */
+/** Last policy in force. Without a name, no object was in force. */
 interface StoredChoice {
   name?: string;
   uid?: string;
@@ -48,14 +48,14 @@ export interface PolicyObjectsOptions {
   files: TextFiles;
   /** File that keeps the choice for the next start. */
   statePath: string;
-  /** File with the policy for nodes that no object selects. */
+  /** Path of a policy file for nodes that no object selects. */
   filePath?: string;
 }
 
 /**
- * Follows the NetworkDevicePolicy whose `nodeSelector` selects the node; where none does, the policy of a file. The policy
- * in force stays while the API server does not answer, also over a restart, while a newer policy is refused, and while
- * several select the node. Decision: docs/decisions/0044-a-policy-is-an-object.md
+ * Follows the NetworkDevicePolicy whose `nodeSelector` selects the node; if none does, the policy file. The policy in force
+ * stays while the API server does not answer (also over a restart of the driver), while a newer policy is refused, and while
+ * several policies select the node. Decision: docs/decisions/0044-a-policy-is-an-object.md
  */
 export class PolicyObjects implements PolicySource, AsyncDisposable {
   readonly #options: PolicyObjectsOptions;
@@ -63,13 +63,13 @@ export class PolicyObjects implements PolicySource, AsyncDisposable {
   readonly #node: FollowedList<{ metadata: ObjectMeta }>;
   readonly #background = new Background();
   #isStarted = false;
-  /** Whether the object in force was deleted, and its definition was not. */
+  /** Whether the object in force was deleted while its CustomResourceDefinition remained. */
   #isDeleted = false;
-  /** Current choice; `undefined`: not known yet. */
+  /** Current choice; `undefined` if it is not known yet. */
   #choice: StoredChoice | undefined;
-  /** Source that is followed while no object is in force. */
+  /** Source of the policy while no object is in force. */
   #file: PolicySource | undefined;
-  /** Whether any policy, or deliberately none, was put in force. */
+  /** Whether a policy, or the absence of one, was put in force. */
   #isInForce = false;
 
   constructor(options: PolicyObjectsOptions) {
@@ -107,11 +107,12 @@ export class PolicyObjects implements PolicySource, AsyncDisposable {
     await firstAnswers(clock, [this.#objects, this.#node]);
   }
 
-  /** Chooses by the known policies and the Node. @returns why the newest policy is not in force */
+  /** Chooses the policy object from the known objects and the node's labels. @returns why the newest policy is not in force */
   #choose(onChange: PutInForce): NetdraError | undefined {
     const { objects } = this.#objects;
     const node = this.#node.objects?.get(this.#options.node);
-    // A cluster without the definition has no such objects. Where one was in force, it stays: the definition was lost.
+    // A cluster without the CustomResourceDefinition has no policy objects. If one was in force, it stays: the definition was
+    // lost.
     if (objects === undefined && this.#isUnserved && this.#choice === undefined) this.#keep({});
     if (objects === undefined || node === undefined) return this.#refusedRead();
     const selecting = [...objects.values()].filter((each) => selects(each, node.metadata.labels)).sort(byName);
@@ -189,13 +190,16 @@ export class PolicyObjects implements PolicySource, AsyncDisposable {
     try {
       return await this.#file.follow((...args) => this.#put(() => onChange(...args)));
     } catch (error) {
-      // A policy of an object stays in force until the file is readable.
+      // The policy of an object that no longer selects the node stays in force until the file is readable.
       if (!(error instanceof NetdraError) || !this.#isInForce) throw error;
       return error;
     }
   }
 
-  /** Keeps the choice for the next start. A failure is only logged: that start waits for the API server, or begins with an older choice. */
+  /**
+   * Stores the choice for the next start. A failure is only logged: the next start then waits for the API server, or begins
+   * with an older choice.
+   */
   #keep(choice: StoredChoice): void {
     const { files, statePath, logger } = this.#options;
     this.#choice = choice;
@@ -211,7 +215,7 @@ export class PolicyObjects implements PolicySource, AsyncDisposable {
     return isKubeError(this.#objects.failure, 'api-unserved');
   }
 
-  /** Returns a permanent failure to read. */
+  /** Returns the error for a list that the API server refuses or does not serve. */
   #refusedRead(): NetdraError | undefined {
     const cause = [this.#objects, this.#node]
       .map(({ failure }) => failure)
@@ -230,7 +234,10 @@ export class PolicyObjects implements PolicySource, AsyncDisposable {
   }
 }
 
-/** Returns whether a policy selects the node. A selector of an unknown version does, and the policy is then refused. */
+/**
+ * Returns whether a policy selects the node. A selector that this version cannot parse counts as selecting: the policy is
+ * then refused.
+ */
 function selects({ spec }: NetworkDevicePolicy, labels: Record<string, string> = {}): boolean {
   const selector = labelSelector.safeParse(spec.nodeSelector);
   return !selector.success || matches(labels, selector.data);
@@ -240,7 +247,7 @@ const nameOf = ({ metadata }: NetworkDevicePolicy) => metadata.name ?? '';
 const generationOf = ({ metadata }: NetworkDevicePolicy) => metadata.generation ?? 0;
 const byName = (a: NetworkDevicePolicy, b: NetworkDevicePolicy) => (nameOf(a) < nameOf(b) ? -1 : 1);
 
-/** Returns a source without a policy, which it reports once. */
+/** Returns a source without a policy. It reports the absence of a policy once. */
 function noFile(): PolicySource {
   let isReported = false;
   return {
@@ -252,7 +259,7 @@ function noFile(): PolicySource {
   };
 }
 
-/** @returns `undefined` for a missing or damaged file */
+/** Reads the stored choice. @returns `undefined` if the file is missing or damaged */
 async function readChoice(files: TextFiles, path: string, logger: Logger): Promise<StoredChoice | undefined> {
   try {
     const choice: StoredChoice = JSON.parse(await files.read(path));
