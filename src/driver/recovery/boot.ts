@@ -5,15 +5,15 @@ import type { Store } from '../state/index.ts';
 
 export interface EndEarlierBootsOptions {
   store: Pick<Store, 'claimsOfEarlierBoots' | 'forgetUnrestoredOfEarlierBoots' | 'putClaim' | 'setAttachments'>;
-  /** Hides a claim's files from containers that have not started yet. */
+  /** Withdraws a claim's files, so that containers that have not started yet do not see them. */
   withdraw: (claim: ClaimIdentity) => Promise<void>;
   logger: Logger;
 }
 
 /**
- * Forgets what a reboot has invalidated, before anything else uses it: sandboxes are gone, VFs are as the kernel creates
- * them, and restoring the stored snapshots would undo the work of others. Treats prepared claims as if their prepare had
- * been interrupted: the kubelet prepares them again, and everything is set up anew.
+ * Discards state that a reboot has invalidated, before anything else uses it: sandboxes are gone, VFs are as the kernel has
+ * created them, and restoring stored snapshots would undo the work of others. Prepared claims become `preparing`: the kubelet
+ * prepares them again, and everything is set up anew.
  * @returns the number of claims
  * @throws StateError `store-unusable`
  */
@@ -22,7 +22,8 @@ export async function endEarlierBoots({ store, withdraw, logger }: EndEarlierBoo
   for (const claim of claims) {
     const { uid } = claim.identity;
     const log = { claim: claimName(claim.identity), claimUid: uid, state: claim.state };
-    // Best effort: the next prepare hides them too, and without its VFs no container of the claim is let through.
+    // A failure is only logged: the next prepare withdraws the files, too, and no container of the claim starts without its
+    // VFs.
     await withdraw(claim.identity).catch((error: unknown) => {
       logger.error({ ...log, err: error }, 'cannot withdraw the metadata of a claim of an earlier boot');
     });

@@ -18,31 +18,34 @@ export interface CniCleanUpOptions {
 
 /**
  * Deletes CNI attachments of sandboxes that no longer have a prepared VF: the driver was killed between the DEL and the
- * removal of its cache entry, or a failed ADD could not be undone. The runner's cache has every attachment that was begun.
- * If a claim has the device by now, only addresses are released.
+ * removal of its cache entry, or a failed ADD could not be undone. The runner's cache has every attachment that was begun. If
+ * a claim has the device by now, only the addresses are released.
  *
- * This replaces the verb GC of CNI 1.1, which deletes everything in a network that its caller does not name: a network of a
- * NetworkAttachmentDefinition has other users on the node, such as Multus.
+ * This replaces the verb GC of CNI 1.1, which deletes all attachments of a network that the caller does not list: networks of
+ * NetworkAttachmentDefinitions have other users on the node, such as Multus.
  */
 export class CniCleanUp implements AsyncDisposable {
   readonly #options: CniCleanUpOptions;
   readonly #stop = new AbortController();
   #running: Promise<void> = Promise.resolve();
-  /** Attachments without a VF at the last sweep. */
+  /** Attachments that had no VF at the last sweep. */
   #suspects = new Set<string>();
 
   constructor(options: CniCleanUpOptions) {
     this.#options = options;
   }
 
-  /** Runs once, in the background. */
+  /** Begins {@link run} in the background. */
   start(): void {
     this.#running = this.run().catch((error) => {
       this.#options.logger.warn({ err: error }, 'cannot clean up CNI attachments');
     });
   }
 
-  /** Deletes all unused attachments when the driver starts. Hooks are served meanwhile. @throws CniError `cni-cache-unusable` */
+  /**
+   * Deletes all unused attachments when the driver starts, while hooks are already served. @throws CniError
+   * `cni-cache-unusable`
+   */
   async run(): Promise<void> {
     for (const cached of await this.#unused()) {
       if (this.#stop.signal.aborted) return;
@@ -51,7 +54,7 @@ export class CniCleanUp implements AsyncDisposable {
   }
 
   /**
-   * Deletes attachments that were already unused at the last sweep. Call it periodically. @throws CniError
+   * Deletes attachments that were already unused at the last sweep. Must be called periodically. @throws CniError
    * `cni-cache-unusable`
    */
   async sweep(signal: AbortSignal): Promise<void> {
@@ -68,7 +71,7 @@ export class CniCleanUp implements AsyncDisposable {
 
   async #unused(): Promise<CachedAttachment[]> {
     const { runner, logger } = this.#options;
-    // Listed before the store is asked: the store knows of an attachment before the cache does.
+    // The cache is listed before the store is read: the store knows of an attachment before the cache does.
     const { attachments, problems } = await runner.cachedAttachments();
     for (const problem of problems) logger.warn({ err: problem }, 'cannot read a cached CNI attachment');
     return attachments.filter((cached) => !this.#isInUse(cached));
@@ -99,9 +102,9 @@ export class CniCleanUp implements AsyncDisposable {
     using deadline = clock.deadline(budgetMs, this.#stop.signal);
     try {
       using _ = await locks.acquireAll(deviceId === undefined ? [] : [cniDeletionKey(deviceId)], deadline.signal);
-      // The same sandbox may have been served again meanwhile, with an attachment of the same name.
+      // The same sandbox may have been served again in the meantime, with an attachment of the same name.
       if (this.#isInUse(cached)) return;
-      // A DEL would change the VF of a claim that has it now, or remove it from that claim's pod.
+      // If another claim has the VF now, a DEL would change the VF, or remove it from that claim's pod.
       if (this.#isHeld(cached)) await runner.releaseCached(cached, { signal: deadline.signal });
       else await runner.deleteCached(cached, { signal: deadline.signal });
       logger.info(fields, 'deleted the CNI attachment of a removed sandbox');

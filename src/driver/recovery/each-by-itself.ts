@@ -1,9 +1,10 @@
 import { asOneError } from '../model/index.ts';
 
 /**
- * Runs a task for each item, one after the other; a failed task does not keep the others from running.
- * @param concernsAll whether a failure affects all items, such as an unreadable store: then the rest is not tried
- * @throws the failures as one error when all were tried; a failure that affects all items at once
+ * Runs a task for each item, one after the other. If a task fails, the other items are still handled.
+ * @param concernsAll returns whether a failure affects all items, such as an unreadable store: the remaining items are then
+ * skipped
+ * @throws a failure that affects all items, at once; otherwise all failures as one error, at the end
  */
 export async function eachByItself<Item>(
   items: Iterable<Item>,

@@ -9,11 +9,11 @@ import type { SandboxRegistry } from '../sandbox/index.ts';
 import type { StoredClaims } from '../state/index.ts';
 import { eachByItself } from './each-by-itself.ts';
 
-/** Number of sweeps before a claim is unprepared: a kubelet that knows the claim repeats a failed call sooner. */
+/** Number of sweeps before a claim is unprepared. A kubelet that knows the claim repeats a failed call before that. */
 const sweepsForKubelet = 3;
-/** Number of consecutive failures, of a claim or of sweeps, after which failures no longer request rounds. */
+/** Number of consecutive failures after which a claim, or the sweep as a whole, no longer requests rounds. */
 const quickRepeats = 5;
-/** Time limit for one request to the API server. */
+/** Time limit for one request to the API server, ms. */
 const readTimeoutMs = 10_000;
 
 export interface InactiveClaimsOptions {
@@ -25,43 +25,46 @@ export interface InactiveClaimsOptions {
   sandboxes: Pick<SandboxRegistry, 'isFresh' | 'hasPod' | 'hasContainers'>;
   claims: ClaimReader;
   helper: Pick<KubeletPluginHelper, 'reclaim' | 'prepareAgain'>;
-  /** Requests another round soon, for what failed or cannot be decided yet: the next pod may be waiting for it. */
+  /** Requests another round soon, for claims that have failed or cannot be judged yet: the next pod may be waiting for one. */
   requestRound: () => void;
-  /** Pause between sweeps that nothing requests, ms. */
+  /** Interval between regular sweeps, ms. */
   everyMs: number;
   clock: Clock;
   logger: Logger;
 }
 
-/** Action for a claim: unprepare it, prepare it for the next pod, or complete its interrupted prepare. */
+/**
+ * Action for a claim: unprepare it (`give-up`), prepare it for the next pod (`hand-over`), or finish its interrupted prepare
+ * (`complete`).
+ */
 type Verdict = ({ action: 'give-up'; reason: string } | { action: 'hand-over' | 'complete' }) & {
-  /** Number of regular sweeps, {@link InactiveClaimsOptions.everyMs} apart, for which the verdict must stand. */
+  /** Number of regular sweeps, {@link InactiveClaimsOptions.everyMs} apart, that must come to the same verdict. */
   sweeps: number;
 };
 
-/** A verdict, and when the first of consecutive sweeps reached it. */
+/** A verdict, and the time of the first of the consecutive sweeps that came to it. */
 interface Sighting {
   action: Verdict['action'];
   sinceMs: number;
 }
 
 /**
- * Handles claims of which no pod has a container on the node. A sandbox alone is no evidence: a runtime that was killed
- * while it created one may list the remains long after the pod was deleted. So the API server is asked.
+ * Handles claims of pods without a container on the node. A sandbox alone proves nothing: a runtime that was killed while it
+ * created a sandbox may list the remains long after the pod was deleted. So the API server is asked.
  *
- * - Unprepares claims that the API server no longer has, or that are not allocated to this node any more. After a kubelet
- *   lost its state, or a node was out of the cluster for a while, nothing else would release their VFs. Waits before it does
- *   so: a kubelet that still has a claim makes no call for the next pod that gets it.
- * - Prepares claims that are now reserved for another pod for that pod. The kubelet makes no call for a pod that takes over
- *   a prepared claim: nothing else names that pod to the driver.
- * - Completes claims of pods on the node that are only partly prepared: the driver was killed, or failed, while it prepared
- *   a claim that had been allocated again.
+ * - Unprepares claims that the API server no longer has, or that are no longer allocated to this node. After the kubelet lost
+ * its state, or the node was out of the cluster for a while, nothing else would release their VFs. Waits first: a kubelet
+ * that still knows a claim does not prepare it again for its next pod.
+ * - Prepares claims again that are now reserved for another pod. The kubelet makes no call for a pod that takes over a
+ * prepared claim: nothing else names that pod to the driver.
+ * - Completes claims of pods on the node that are only partly prepared: the driver was killed, or failed, while it prepared a
+ * claim that had been allocated again.
  */
 export class InactiveClaims {
   readonly #options: InactiveClaimsOptions;
-  /** Of the last sweep, by the UID of the claim. */
+  /** Sightings of the last sweep, by UID of the claim. */
   #last = new Map<string, Sighting>();
-  /** Number of consecutive failures, by the UID of a claim; those of whole sweeps by `sweep`. */
+  /** Numbers of consecutive failures, by UID of the claim; failures of whole sweeps under the key `sweep`. */
   readonly #failures = new Map<string, number>();
 
   constructor(options: InactiveClaimsOptions) {
@@ -69,20 +72,21 @@ export class InactiveClaims {
   }
 
   /**
-   * Checks all claims. Does nothing while the runtime's list is not up to date. An API server that does not answer ends the
-   * sweep. Requests another round after a failure, at first: a container may wait at its start gate for what failed.
-   * @throws KubeError, StateError; failures of single claims, after all were tried
+   * Checks all claims. Does nothing while the runtime's list of sandboxes is out of date. Ends early if the API server does
+   * not answer. After the first few failures, requests another round: a container may wait at its start gate for the claim.
+   * @throws KubeError, StateError; failures of single claims after all claims were tried
    */
   async sweep(signal: AbortSignal): Promise<void> {
     const claims = this.#options.store.claims();
     const known = new Set(claims.map(({ identity }) => identity.uid));
     for (const uid of this.#failures.keys()) if (uid !== 'sweep' && !known.has(uid)) this.#failures.delete(uid);
-    // A claim that this sweep does not reach waits anew: what an earlier one saw may have changed and come back since.
+    // A claim that this sweep does not reach starts over: its state may have changed and changed back since the earlier
+    // sweep.
     const last = this.#last;
     this.#last = new Map();
     const concernsAll = (error: unknown) => isKubeError(error) || error instanceof StateError;
     const due: [StoredClaim, Verdict][] = [];
-    // First without the claims' locks, since most claims need nothing.
+    // Claims are judged without their locks first, since most of them need nothing.
     const judging = eachByItself(
       claims,
       async (claim) => {
@@ -93,12 +97,12 @@ export class InactiveClaims {
     );
     const errors = await failuresOf([judging]);
     this.#ended('sweep', errors.length === 0);
-    // At once: a claim whose lock other work has for a minute does not delay the others.
+    // Due claims are handled in parallel: other work may hold the lock of one claim for a minute.
     errors.push(...(await failuresOf(due.map(([claim, verdict]) => this.#handle(claim, verdict, signal)))));
     if (errors.length > 0) throw asOneError(errors);
   }
 
-  /** Counts failures, and requests a round to repeat what failed. */
+  /** Counts consecutive failures of a claim or of sweeps. Requests another round after the first few. */
   #ended(what: string, isDone: boolean): void {
     const failures = isDone ? 0 : (this.#failures.get(what) ?? 0) + 1;
     if (failures === 0) this.#failures.delete(what);
@@ -106,7 +110,7 @@ export class InactiveClaims {
     if (failures > 0 && failures <= quickRepeats) this.#options.requestRound();
   }
 
-  /** @returns the verdict on a claim, if it has stood for as long as it must */
+  /** Judges a claim. @returns the verdict, if it has stood for the necessary number of sweeps */
   async #dueVerdictOn(
     claim: StoredClaim,
     last: Sighting | undefined,
@@ -152,7 +156,7 @@ export class InactiveClaims {
 
   async #verdictOn(claim: StoredClaim, signal: AbortSignal): Promise<Verdict | undefined> {
     const verdict = this.#isInUse(claim) ? undefined : await this.#judge(claim, signal);
-    // Until the pod has a sandbox, the kubelet repeats its call.
+    // A partly prepared claim is left to the kubelet, which repeats its call, until the pod has a sandbox.
     const isPartly =
       claim.state === 'preparing' || (claim.state === 'prepared' && !this.#options.metadata.isRecorded(claim.identity));
     const isStuck = isPartly && claim.podUids.some((uid) => this.#options.sandboxes.hasPod(uid));
@@ -170,7 +174,10 @@ export class InactiveClaims {
     return true;
   }
 
-  /** @throws KubeError if the API server does not answer: then nothing may be concluded */
+  /**
+   * Judges an unused claim by its object in the API server. @throws KubeError if the API server does not answer: no verdict
+   * is possible then
+   */
   async #judge({ identity, devices, podUids, state }: StoredClaim, signal: AbortSignal): Promise<Verdict | undefined> {
     const { claims, driver, pool, clock } = this.#options;
     const { namespace, name, uid } = identity;
@@ -187,15 +194,15 @@ export class InactiveClaims {
     if (reservedFor.length === 0) return giveUp('it is not reserved for any pod');
     const results = (allocation.devices?.results ?? []).filter((each) => each.driver === driver && each.pool === pool);
     const names = devices.map((device) => device.name);
-    // A prepare that was cut short has given back its old devices, and has no new ones yet.
+    // A prepare that was interrupted has given back the old devices, but has no new ones yet.
     const isCutShort = state !== 'prepared' && devices.length === 0;
     const isOurs = results.some(({ adminAccess, device }) => adminAccess || isCutShort || names.includes(device));
     const pods = reservedFor.filter(({ resource }) => resource === 'pods');
     const isKept = pods.length === 0 || pods.some((pod) => podUids.includes(pod.uid));
     if (isKept || results.length === 0) return isOurs ? undefined : giveUp('it has other devices now');
-    // With its old devices or, if it was allocated again between the two pods, with others of this node. A claim that is
-    // being prepared or unprepared is left to the kubelet, unless the next pod already has a sandbox. Otherwise that pod
-    // might wait for a device which this claim still has.
+    // The claim is handed over with its old devices, or with other devices of this node if it was allocated again in between.
+    // A claim that is being prepared or unprepared is left to the kubelet at first. If the next pod already has a sandbox, it
+    // is handed over at once: that pod might wait for a device that this claim still has.
     const isDue = state === 'prepared' || pods.some((pod) => this.#options.sandboxes.hasPod(pod.uid));
     return { action: 'hand-over', sweeps: isDue ? 1 : sweepsForKubelet };
   }

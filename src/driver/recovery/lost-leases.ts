@@ -16,8 +16,9 @@ export interface LostLeasesOptions {
 }
 
 /**
- * Makes leases of pool addresses anew, such as after someone has deleted their definition: another key could otherwise get the
- * address of a running pod. A sweep reads the leases of a fifth of the claims, in turn, and of more only as leases are lost.
+ * Creates lost leases of pool addresses again, for example after someone has deleted their CustomResourceDefinition:
+ * otherwise another key could get the address of a running pod. A sweep ends when it has found the leases of a fifth of the
+ * claims intact; the next sweep goes on from there.
  */
 export class LostLeases {
   readonly #options: LostLeasesOptions;
@@ -27,7 +28,7 @@ export class LostLeases {
     this.#options = options;
   }
 
-  /** Does nothing while the API server has no address pools. @throws KubeError, StateError */
+  /** Runs one sweep. Does nothing while the cluster has no address pools. @throws KubeError, StateError */
   async sweep(signal: AbortSignal): Promise<void> {
     const { store, helper, logger } = this.#options;
     const hasPool = ({ devices }: StoredClaim) => devices.some(({ config }) => config.addressPool !== undefined);
@@ -38,7 +39,7 @@ export class LostLeases {
       const areLost = async (turn: AbortSignal) => !(await this.#areLeased(store.claim(identity.uid), turn));
       const isIntact = !(await areLost(signal));
       if (isIntact) toCheck--;
-      // It reports why it fails: in the log, and as an event.
+      // `prepareAgain` itself reports a failure in the log and as an event.
       else if (await helper.prepareAgain(identity, areLost, signal))
         logger.warn({ claim: claimName(identity) }, 'made lost leases of pool addresses anew');
     }

@@ -1,8 +1,8 @@
 import type { DeviceList } from '../devices/device-list.ts';
 
 /**
- * Recreates simulated VFs that are in another network namespace although no claim has them: nothing else uses them. A
- * real one may be in use by a CNI plugin and stays where it is.
+ * Recreates simulated VFs that are in another network namespace although no claim has them: nothing else uses simulated VFs.
+ * Real VFs stay where they are, since a CNI plugin may use them.
  */
 export async function recreateLost(
   { vfs, report }: Pick<DeviceList, 'vfs' | 'report'>,

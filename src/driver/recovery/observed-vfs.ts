@@ -9,8 +9,8 @@ import type { StoredClaims } from '../state/index.ts';
 import type { Attachments } from '../vf/index.ts';
 
 /**
- * Time for a sandbox to start, ms, of which the component that attaches its VFs may need a part: the kubelet's limit is
- * four minutes.
+ * Time for a sandbox to start, ms: the kubelet's limit is four minutes. Another component may attach VFs at any time during
+ * it.
  */
 const longestStartMs = 240_000;
 
@@ -29,14 +29,17 @@ export interface ObservedVfsOptions {
  */
 export class ObservedVfs {
   readonly #options: ObservedVfsOptions;
-  /** Times since which VFs have been away from the host without a sandbox in the runtime's list, by claim and VF. */
+  /** Times since which VFs have been away from the host without a listed sandbox, ms, by claim and VF. */
   readonly #awaySinceMs = new Map<string, number>();
 
   constructor(options: ObservedVfsOptions) {
     this.#options = options;
   }
 
-  /** Does nothing while the runtime's list is not up to date. @throws StateError `store-unusable`; NetlinkError, SriovError */
+  /**
+   * Runs one sweep. Does nothing while the runtime's list of sandboxes is out of date. @throws StateError `store-unusable`;
+   * NetlinkError, SriovError
+   */
   async sweep(signal: AbortSignal): Promise<void> {
     const { store, sandboxes, locks } = this.#options;
     if (!sandboxes.isFresh) return this.#awaySinceMs.clear();
@@ -44,10 +47,10 @@ export class ObservedVfs {
     const unseen = claims.flatMap(([claim, devices]) => devices.map((device) => ({ claim, device })));
     const away = new Set<string>();
     try {
-      // At once: a claim whose lock other work has for a minute does not delay the others.
+      // The VFs are checked in parallel: other work may hold the lock of a claim for a minute.
       const errors = await failuresOf(
         unseen.map(async ({ claim, device }) => {
-          // Counts a failed one, too: it is tried again in the next sweep, not after another four minutes.
+          // A VF whose check fails counts as away, too: the next sweep tries again, without waiting four minutes.
           away.add(keyOf(claim.uid, device));
           const isAway = await locks.run(claimKey(claim), () => this.#isAway(claim.uid, device), signal);
           if (!isAway) away.delete(keyOf(claim.uid, device));
@@ -60,7 +63,10 @@ export class ObservedVfs {
     }
   }
 
-  /** @returns whether the VF is away from the host, and was not detached */
+  /**
+   * Checks a VF, and detaches it if it has been away for long enough. @returns whether the VF is away from the host and was
+   * not detached
+   */
   async #isAway(claimUid: string, unseen: DeviceKey): Promise<boolean> {
     const { store, sandboxes, attachments, clock, logger } = this.#options;
     const claim = store.claim(claimUid);
@@ -80,12 +86,14 @@ export class ObservedVfs {
   }
 }
 
-/** Returns a key of claim and VF: the VF may be in the starting sandbox of the claim that has it next. */
+/**
+ * Returns the key of a VF of a claim. The claim is part of the key: its next claim may have the VF in a sandbox that starts.
+ */
 function keyOf(claimUid: string, device: DeviceKey): string {
   return `${claimUid}/${formatDeviceKey(device)}`;
 }
 
-/** Returns VFs that another component attaches, and that no hook has found in a sandbox. */
+/** Returns VFs that another component attaches and that no hook has found in a sandbox. */
 function unseenDevices({ state, devices }: StoredClaim): StoredDevice[] {
   if (state !== 'prepared') return [];
   const isUnseen = ({ config, attachment }: StoredDevice) => config.attach === 'observe' && attachment === undefined;

@@ -7,38 +7,41 @@ import type { StoredClaims } from '../state/index.ts';
 export interface OrphanedFilesOptions {
   store: StoredClaims;
   metadata: Pick<ClaimMetadata, 'dirs' | 'removeDir' | 'removeUnknown'>;
-  /** CDI specs of the driver's own classes. */
+  /** CDI specs of the driver's own CDI classes. */
   specs: readonly CdiSpecs[];
   locks: Locks;
   logger: Logger;
 }
 
 /**
- * Removes the metadata directories, CDI specs and shared files of claims that the store does not have. The store has a
- * claim before its first file is written, and until its last one is removed. But a killed driver leaves directories that it
- * was removing in the background, and after a power failure, or with another store, files of unknown claims remain.
+ * Removes metadata directories, CDI specs and shared files of claims that the store does not have. Normally there are none: a
+ * claim is stored before its first file is written, and until the last one is removed. But a killed driver leaves directories
+ * that it was removing in the background, and files of unknown claims remain after a power failure, or with another store.
  */
 export class OrphanedFiles {
   readonly #options: OrphanedFilesOptions;
-  /** Problems of the last sweep, so that each is logged once while it lasts. */
+  /** Problems of the last sweep: each is logged only once while it lasts. */
   #reported = new Set<string>();
 
   constructor(options: OrphanedFilesOptions) {
     this.#options = options;
   }
 
-  /** @throws MetadataError `metadata-io`; StateError `store-unusable`; the signal's reason if it fires while a claim is locked */
+  /**
+   * Runs one sweep. @throws MetadataError `metadata-io`; StateError `store-unusable`; the signal's reason if it fires during
+   * the wait for a lock
+   */
   async sweep(signal: AbortSignal): Promise<void> {
     const { metadata, specs, store, locks, logger } = this.#options;
     const known = () => new Set(store.claims().map(({ identity }) => claimKey(identity)));
-    // In this order: a claim is in the store before it has a directory.
+    // The directories are listed before the store is read: a claim is in the store before it has a directory.
     const dirs = metadata.dirs();
     const hadClaim = known();
     const problems = new Set<string>();
     for (const dir of dirs.filter((name) => !hadClaim.has(name))) {
       try {
         const remove = async () => {
-          // A claim of the name may have been added since.
+          // A claim with this directory may have been stored in the meantime.
           if (known().has(dir)) return;
           metadata.removeDir(dir);
           logger.warn({ dir }, 'removed the metadata directory of a claim that is no longer prepared');

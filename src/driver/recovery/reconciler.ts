@@ -5,7 +5,7 @@ import { type Clock, resolvesWithin } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
 import { pauses } from '../../lib/waiting-times.ts';
 
-/** How long a round waits for one task, ms: it may wait for a lock that other work on a claim has for a minute. */
+/** How long a round waits for one task, ms. Tasks can wait for a lock that other work on a claim holds for a minute. */
 const taskMs = 5_000;
 
 /** One task of each reconciliation round. */
@@ -22,12 +22,12 @@ export interface ReconcilerOptions {
 }
 
 /**
- * Reconciles periodically: checks whether the driver's records, the host, the container runtime and the API server agree,
- * and repairs differences. One round at a time. A failed task does not keep the others from running, nor does a slow one: the
- * round continues without it after a while, and if it is due again by then, it is repeated when it ends.
+ * Reconciles periodically: checks whether the driver's records, the host, the container runtime and the API server agree, and
+ * repairs differences. Runs one round at a time. Neither a failed nor a slow task stops a round: after a while, the round
+ * continues without the slow task. If the task is due again before it has ended, it is repeated right after it ends.
  *
- * A task that repairs something may request another round. Rounds that tasks request follow each other with growing pauses,
- * since a repair that has no effect would otherwise be repeated without end.
+ * A task that repairs something may request another round. The pauses between rounds that tasks request grow, since a repair
+ * without effect would otherwise be repeated without end.
  */
 export class Reconciler implements AsyncDisposable {
   readonly #options: ReconcilerOptions;
@@ -35,12 +35,12 @@ export class Reconciler implements AsyncDisposable {
   readonly #running = new Background();
   /** Tasks that a round has requested and that have not begun. */
   readonly #due = new Set<ReconcileTask>();
-  /** Distinguishes nudges of tasks, and of work that they leave running, from all others. */
+  /** Marks code that runs in a task, to tell its calls of `nudge` from all others. */
   readonly #inRound = new AsyncLocalStorage<true>();
   #wake = Promise.withResolvers<void>();
   #ownWake = Promise.withResolvers<void>();
   #isOwnNudge = false;
-  /** Number of consecutive rounds in which, or after which, tasks requested another one. */
+  /** Number of consecutive rounds that tasks have requested. */
   #ownNudges = 0;
   #loop: Promise<void> = Promise.resolve();
 
@@ -48,15 +48,12 @@ export class Reconciler implements AsyncDisposable {
     this.#options = options;
   }
 
-  /** Starts rounds: the first one after the first pause, or on request. */
+  /** Starts the rounds. The first one begins after the regular pause, or on request. */
   start(): void {
     this.#loop = this.#run();
   }
 
-  /**
-   * Requests a round soon, because something has changed: at once, unless a task requests it and the tasks requested the
-   * last round, too.
-   */
+  /** Requests a round. It begins at once, unless a task requests it and tasks have also requested the previous one. */
   nudge(): void {
     if (this.#inRound.getStore() === true) {
       this.#isOwnNudge = true;

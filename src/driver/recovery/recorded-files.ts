@@ -7,7 +7,7 @@ interface MetadataRestorer {
 
 /**
  * Recreates the files of claims from their records when the driver starts: something may have removed or damaged them while
- * no driver ran. After a disk failure it tries again in a later round of reconciliation.
+ * the driver did not run. After a disk failure, a later round of reconciliation tries again.
  */
 export class RecordedFiles {
   readonly #helper: MetadataRestorer;
@@ -19,7 +19,7 @@ export class RecordedFiles {
     this.#logger = logger;
   }
 
-  /** Recreates the files; does nothing once all files were created. Never rejects. */
+  /** Recreates the files. Does nothing once all files were recreated. Never rejects. */
   async restore(): Promise<void> {
     if (this.#isDone) return;
     const failures = await this.#helper.restoreMetadata().catch((error: unknown) => [error]);

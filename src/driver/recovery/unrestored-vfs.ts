@@ -15,10 +15,10 @@ export interface RestoreVfsOptions {
 }
 
 /**
- * Tries again to restore the VFs that could not be restored when their claims were unprepared, and checks whether VFs
- * without an interface can have one now. All at once, since a driver may take ten seconds to create none. Such a VF belongs
- * to no claim, so that the key of the device is locked.
- * @throws StateError `store-unusable`; the signal's reason if it fires while a VF is locked
+ * Tries again to restore VFs that could not be restored when their claims were unprepared, and to give VFs without an
+ * interface one. All VFs are handled in parallel, since a driver may take ten seconds until it fails to create an interface.
+ * An unrestored VF belongs to no claim, so the key of the device is locked.
+ * @throws StateError `store-unusable`; the signal's reason if it fires during the wait for a lock
  */
 export async function restoreVfs(options: RestoreVfsOptions, signal: AbortSignal): Promise<void> {
   const restoreLocked = ({ device }: UnrestoredVf) =>
@@ -27,13 +27,13 @@ export async function restoreVfs(options: RestoreVfsOptions, signal: AbortSignal
 }
 
 async function restoreOne({ store, attachments, control, logger }: RestoreVfsOptions, key: DeviceKey): Promise<void> {
-  // Another instance of the driver may have restored it meanwhile.
+  // Another instance of the driver may have restored the VF in the meantime.
   const found = store.unrestored().find(({ device }) => isSameDevice(device, key));
   if (found === undefined) return;
   const { device, reason } = found;
   try {
     try {
-      // Restored afterwards: it may have had no driver.
+      // The snapshot is restored afterwards: before its claim, the VF may have had no driver.
       const { before = { vf: {} } } = device;
       if (device.lacksInterface === true) await control.configure(device, { driver: 'default' }, before);
     } finally {
@@ -43,7 +43,7 @@ async function restoreOne({ store, attachments, control, logger }: RestoreVfsOpt
     logger.info({ device: device.name }, 'restored a VF, which is available again');
   } catch (error) {
     const now = explain(error);
-    // Known and logged: a NIC that was removed for good would otherwise fill the log.
+    // The same failure is logged only once: a NIC that was removed for good would otherwise fill the log.
     if (now === reason) return;
     logger.warn({ device: device.name, err: error }, 'cannot restore a VF yet; the driver retries every minute');
     store.putUnrestored({ device, reason: now });

@@ -5,26 +5,26 @@ import type { ServeResult } from './claim-work.ts';
 import type { End } from './phases.ts';
 import type { SandboxFacts } from './pod.ts';
 
-/** The reason of a failure, and the number of consecutive failed attempts. */
+/** Failure of a claim or sandbox, and the number of consecutive failed attempts. */
 export interface Failure {
   error: unknown;
   attempts: number;
-  /** Whether the claim was ready in this sandbox before. */
+  /** Whether the claim was already ready in this sandbox. */
   wasReady?: boolean;
 }
 
-/** The failed part of a pass: the work on a claim, or on all claims. */
+/** Failed part of a pass: the work on one claim, or on all claims. */
 export interface FailedWork {
   error: unknown;
-  /** Claim as `namespace/name`; absent: all claims. */
+  /** Claim as `namespace/name`; absent if the work on all claims failed. */
   claim?: string;
-  /** Whether the last attempt failed for the same reason. */
+  /** Whether the previous attempt failed for the same reason. */
   isRepeated?: boolean;
 }
 
-/** A pass over the claims of a pod. */
+/** Scope of a pass over the claims of a pod. */
 export interface Pass {
-  /** Whether ready claims are read again, since they may have changed. */
+  /** Whether ready claims are read again, since the pod may have changed. */
   readsAgain: boolean;
   /** Whether failed claims, and claims with tentative addresses, are tried again. */
   tries: boolean;
@@ -35,28 +35,34 @@ export class ClaimProgress {
   readonly #ready = new Set<string>();
   /** Claims that are or were ready. */
   readonly #everReady = new Set<string>();
-  /** Claims whose addresses will change soon. */
+  /** Claims whose addresses are tentative and will change soon. */
   readonly #tentative = new Set<string>();
-  /** Claims with a failure, until they are served or detached. Ready ones could not be read again; others are retried. */
+  /**
+   * Failures of claims that were neither served nor detached since. A ready claim with a failure could not be read again;
+   * other claims are retried.
+   */
   readonly #failures = new Map<string, Failure & { claim: string }>();
-  /** By claim: which end of the sandbox it was detached for. */
+  /** End of the sandbox for which a claim was detached, by UID of the claim. */
   readonly #detached = new Map<string, End>();
   #changes = 1;
   #changesRead = 0;
-  /** When failed claims are tried: in the next pass, in the present one, or not before `tryAgain`. */
+  /**
+   * Attempt to serve failed claims: in the next pass (`due`), in the present one (`under way`), or not before `tryAgain`
+   * (`over`).
+   */
   #attempt: 'due' | 'under way' | 'over' = 'due';
 
-  /** Number of possible changes of ready claims. */
+  /** Number of changes in the pod that may affect ready claims. */
   get changes(): number {
     return this.#changes;
   }
 
-  /** Value of {@link changes} at the beginning of the last pass, which reads them. */
+  /** Value of {@link changes} at the beginning of the last pass, which has read these changes. */
   get changesRead(): number {
     return this.#changesRead;
   }
 
-  /** Whether another pass is needed: ready claims may have changed since the last one, or claims are to be tried. */
+  /** Whether another pass is needed: the pod may have changed since the last one, or failed claims are to be tried. */
   get isPassDue(): boolean {
     return this.#isDirty || this.#attempt === 'due';
   }
@@ -65,12 +71,12 @@ export class ClaimProgress {
     this.#changes++;
   }
 
-  /** Makes the next pass try failed claims, unless the present one does. */
+  /** Makes the next pass try failed claims, unless the present pass already does. */
   tryAgain(): void {
     if (this.#attempt === 'over') this.#attempt = 'due';
   }
 
-  /** @param isEnd whether the pass detaches, and so tries everything */
+  /** Records the beginning of a pass. @param isEnd whether the pass detaches VFs, and so tries all claims */
   passBegins(isEnd: boolean): Pass {
     const pass = { readsAgain: this.#isDirty, tries: isEnd || this.#attempt === 'due' };
     this.#changesRead = this.#changes;
@@ -86,12 +92,12 @@ export class ClaimProgress {
     return this.#ready.has(uid);
   }
 
-  /** Returns whether the pod waits for VFs of a claim. VFs of a pod that ran before the driver started are already attached. */
+  /** Returns whether the pod waits for VFs of a claim. It does not if they were already attached when the driver started. */
   isAwaited({ identity, devices }: StoredClaim): boolean {
     return !this.#ready.has(identity.uid) && devices.some(({ attachment }) => attachment === undefined);
   }
 
-  /** Returns whether a claim's addresses will change soon. */
+  /** Returns whether addresses of a claim are tentative, so that they will change soon. */
   isTentative(uid: string): boolean {
     return this.#tentative.has(uid);
   }
@@ -104,12 +110,12 @@ export class ClaimProgress {
     return this.#tentative.size > 0;
   }
 
-  /** Returns why a claim is not ready; `undefined` if it is, or was not tried yet. */
+  /** Returns why a claim is not ready; `undefined` if it is ready, or was not tried yet. */
   failureOf(uid: string): Failure | undefined {
     return this.#ready.has(uid) ? undefined : this.#failures.get(uid);
   }
 
-  /** Failures that no later attempt has resolved. */
+  /** Failures of claims that were neither served nor detached since. */
   get failures(): FailedWork[] {
     return [...this.#failures.values()];
   }
@@ -131,13 +137,13 @@ export class ClaimProgress {
     if (result === 'tentative') this.#tentative.add(uid);
   }
 
-  /** Records that a claim was ready and no longer is. */
+  /** Records that a claim is no longer ready. */
   withdrawn(uid: string): void {
     this.#ready.delete(uid);
     this.#tentative.delete(uid);
   }
 
-  /** Records a failure. A ready claim stays ready: it is unknown whether anything is wrong with it. */
+  /** Records a failure. A ready claim stays ready: the failure does not show that anything is wrong with it. */
   failed(identity: ClaimIdentity, error: unknown): FailedWork {
     const claim = claimName(identity);
     const before = this.#failures.get(identity.uid);
@@ -146,7 +152,7 @@ export class ClaimProgress {
     return { error, claim, isRepeated: before !== undefined && explain(before.error) === explain(error) };
   }
 
-  /** Returns whether a claim must be detached: it has VFs in the sandbox, or containers that still wait for it. */
+  /** Returns whether a claim must still be detached: it has VFs in the sandbox, or containers that wait for it. */
   isToLeave({ devices, podUids, identity }: StoredClaim, facts: SandboxFacts, goal: End): boolean {
     if (devices.some(({ attachment }) => attachment?.sandboxId === facts.sandboxId)) return true;
     return podUids.includes(facts.podUid) && this.#detached.get(identity.uid) !== goal;
@@ -175,7 +181,7 @@ export class ClaimProgress {
   }
 }
 
-/** Combines failures into one error that names the claims; `undefined` if there are none. */
+/** Combines failures into one error that names the claims; `undefined` if there are no failures. */
 export function errorOf(failed: readonly FailedWork[]): unknown {
   const texts = failed.map(({ claim, error }) => `${claim === undefined ? '' : `claim ${claim}: `}${explain(error)}`);
   return asOneError(

@@ -30,20 +30,23 @@ export interface ClaimWorkOptions {
   metadata: MetadataReader & Pick<ClaimMetadata, 'isServedFor'>;
   numa: NumaChecks;
   files: MetadataCalls;
-  /** Configures a VF from outside again, before it is attached: its PF may have been reset since it was prepared. */
+  /** Configures a VF on the host again, before it is attached: its PF may have been reset since prepare. */
   reconfigure: (claim: StoredClaim, device: StoredDevice) => Promise<void>;
-  /** Called with the state in the pod of each VF that was already attached. */
+  /** Called with the state of each VF that was already attached and is read again. */
   onRead?: (claim: StoredClaim, device: StoredDevice, state: VfState) => void;
 }
 
-/** Receives each device that is attached or read. */
+/** Receiver of the steps of the work on devices, which attaches or reads one after the other. */
 export interface DeviceSteps {
   deviceBegins(device: StoredDevice): void;
   deviceReady(): void;
 }
 
 export interface ClaimSteps extends DeviceSteps {
-  /** Called, perhaps repeatedly, if all VFs are attached and only routers are awaited: other claims can be served meanwhile. */
+  /**
+   * Called, perhaps repeatedly, when all VFs are attached and only addresses from routers are missing. Other claims can then
+   * be served at the same time.
+   */
   waits(): void;
 }
 
@@ -54,7 +57,7 @@ export interface ClaimSteps extends DeviceSteps {
  */
 export type ServeResult = 'ready' | 'tentative' | 'gone' | { withdrawn: unknown; lost?: readonly StoredDevice[] };
 
-/** The operations on one claim in one sandbox. All but `end` hold the claim's lock. */
+/** Operations on one claim in one sandbox. All of them except `end` hold the claim's lock. */
 export class ClaimWork {
   readonly #options: ClaimWorkOptions;
 
@@ -62,17 +65,16 @@ export class ClaimWork {
     this.#options = options;
   }
 
-  /** @param follow see {@link PodLinks} */
+  /** Returns the links of a pod for one pass. @param follow see {@link PodLinks} */
   podLinks(namespace: NetworkNamespace, follow: () => void): PodLinks {
     return this.#options.attachments.podLinks(namespace, follow);
   }
 
   /**
-   * Attaches the claim's VFs, or reads them if they are attached, and writes the metadata. A failed VF does not keep the
-   * others from being attached and read. If a VF has left the pod, the metadata of its request is withdrawn and the claim's
-   * gate closed; the next call attaches it again.
-   * @throws SandboxError, NetlinkError, CniError, SriovError, MetadataError, StateError: containers then find unchanged
-   * metadata
+   * Attaches the claim's VFs, or reads them if they are attached, and writes the metadata. If one VF fails, the others are
+   * still handled. If a VF has left the pod, the metadata of its request is withdrawn and the claim's gate closed; the next
+   * call attaches the VF again.
+   * @throws SandboxError, NetlinkError, CniError, SriovError, MetadataError, StateError: the metadata is then unchanged
    */
   async serve(
     identity: ClaimIdentity,
@@ -83,13 +85,13 @@ export class ClaimWork {
   ): Promise<ServeResult> {
     return await this.#options.locks.run(claimKey(identity), async () => {
       signal.throwIfAborted();
-      // Another instance may have worked on the claim meanwhile.
+      // Another instance of the driver may have worked on the claim since the links were listed.
       pod.changed();
       return await this.#serve(identity, place, pod, signal, progress);
     });
   }
 
-  /** Serves the claim; its lock is held. */
+  /** Serves the claim. Its lock must be held. */
   async #serve(
     identity: ClaimIdentity,
     place: SandboxPlace,
@@ -102,23 +104,24 @@ export class ClaimWork {
     if (claim === undefined) return 'gone';
     const { devices } = claim;
     const isElsewhere = devices.some(({ attachment }) => attachment && attachment.sandboxId !== place.sandboxId);
-    // The other instance may have served the pod's next sandbox.
+    // Another instance of the driver may have served the pod's next sandbox.
     if (isElsewhere && networks.isGone(place.netnsPath)) throw netnsMissing(place);
     const isStale = (device: StoredDevice) => device.attachment && this.#knownOf(identity, device, place) === undefined;
     const stale = isElsewhere ? devices : devices.filter(isStale);
-    // First, so that no container starts with the metadata of an earlier sandbox of the pod, or with what the record no
-    // longer has: the disk may have been full when it was withdrawn.
+    // Stale metadata is withdrawn before anything else, so that no container starts with it. It is stale if it describes an
+    // earlier sandbox of the pod, or if a full disk kept an earlier withdrawal from removing the file.
     if (stale.length > 0) await files.withdrawMetadata(identity, requestsOf(stale));
     const { readings, unwritten, changing, lost, errors } = await this.#readAll(claim, place, pod, signal, progress);
     const fail = (error: unknown) => void errors.push(error);
-    // A claim that fails anyway does not wait: its failure would be reported late, and other work on it would wait, too.
+    // A claim that fails anyway does not wait for routers: its failure would be reported late, and other work on it would
+    // wait, too.
     const isWhole = lost.length === 0 && errors.length === 0;
-    // While the gate is closed, VFs that had an address in an earlier attempt are awaited, too.
+    // While the gate is closed, VFs that already had an address in an earlier attempt are awaited, too.
     const awaits = isWhole && readings.some(isLacking) && !metadata.isServedFor(identity, place.sandboxId);
     if (awaits) await this.#awaitRouters(readings, place, pod, signal, progress).catch(fail);
     signal.throwIfAborted();
     const isChanged = awaits || unwritten.length > 0;
-    // Without the start gate, containers start as soon as there is a file.
+    // Without the start gate, containers start as soon as a file exists, so VFs without an address get none.
     for (const reading of unwritten.filter(isLacking)) reading.state = undefined;
     if (isChanged) await this.#readAgain(changing, place, pod).catch(fail);
     const openedFor = errors.length === 0 ? place.sandboxId : undefined;
@@ -142,7 +145,8 @@ export class ClaimWork {
     for (const stored of devices) {
       const device = { ...stored };
       const known = this.#knownOf(identity, device, place);
-      // Its metadata is withdrawn with that of others of its request, too.
+      // The metadata of a configured device may be missing: it is withdrawn together with that of other devices of its
+      // request.
       const isConfigured = known !== undefined || isConfiguredIn(place, device);
       const alignment = numa.alignmentOf(identity.uid, place.sandboxId, device.name) ?? alignmentIn(known);
       const reading: DeviceReading = { request: device.request, device, state: undefined, alignment };
@@ -187,8 +191,8 @@ export class ClaimWork {
   }
 
   /**
-   * Reads VFs again after the last one was attached, or got its address, which takes as long as plugins and routers do. One that cannot be read, or has
-   * left, has no state any more: the gate stays closed.
+   * Reads VFs again whose state may have changed while the others were attached or waited for addresses: plugins and routers
+   * take their time. The state of a VF that cannot be read, or has left, is `undefined`, so that the gate stays closed.
    */
   async #readAgain(readings: readonly DeviceReading[], place: SandboxPlace, pod: PodLinks): Promise<void> {
     if (readings.length > 0) pod.changed();
@@ -201,7 +205,7 @@ export class ClaimWork {
     }
   }
 
-  /** Completes a claim without a VF, such as one with only `adminAccess`: it needs nothing of the pod's network. */
+  /** Serves a claim without VFs, such as one with only `adminAccess`. It needs nothing of the pod's network. */
   async serveWithoutVfs(identity: ClaimIdentity, place: SandboxIdentity): Promise<ServeResult> {
     const { locks, writer } = this.#options;
     return await locks.run(claimKey(identity), async () => {
@@ -214,8 +218,8 @@ export class ClaimWork {
 
   /**
    * Detaches the claim's VFs that are in the sandbox.
-   * @param goal the end of the sandbox
-   * @returns number of VFs that were in it
+   * @param goal end of the sandbox
+   * @returns number of VFs that were in the sandbox
    */
   async detach(identity: ClaimIdentity, sandboxId: string, goal: End): Promise<number> {
     const { store, locks, files, attachments } = this.#options;
@@ -224,7 +228,7 @@ export class ClaimWork {
       const devices = store.claim(uid)?.devices;
       if (devices === undefined) return 0;
       const here = devices.filter(({ attachment }) => attachment?.sandboxId === sandboxId);
-      // Before any VF is detached: the files must not describe a VF that is gone.
+      // The metadata is withdrawn before any VF is detached: no file may describe a VF that is gone.
       const endedId = goal === 'gone' ? sandboxId : undefined;
       if (here.length > 0) await files.withdrawMetadata(identity, requestsOf(devices), endedId);
       else if (endedId !== undefined) await files.endGate(identity, endedId);
@@ -237,7 +241,7 @@ export class ClaimWork {
     });
   }
 
-  /** Records why containers wait for the claim in the sandbox: they fail with this reason when they time out. */
+  /** Records why containers of the sandbox wait for the claim. They fail with this reason when they time out. */
   async hold(identity: ClaimIdentity, sandboxId: string, reason: string): Promise<void> {
     const { store, locks, files } = this.#options;
     await locks.run(claimKey(identity), async () => {
@@ -245,7 +249,7 @@ export class ClaimWork {
     });
   }
 
-  /** Ends containers that wait for the claim in the sandbox, also during an attempt to attach its VFs. */
+  /** Ends the wait of containers for the claim in the sandbox. Also works during an attempt to attach VFs. */
   async end(identity: ClaimIdentity, sandboxId: string): Promise<void> {
     await this.#options.files.endGate(identity, sandboxId);
   }
@@ -255,7 +259,7 @@ export class ClaimWork {
     return claim?.state === 'prepared' && claim.podUids.includes(podUid) ? claim : undefined;
   }
 
-  /** Returns the metadata of a VF that is attached here: it is withdrawn before the VF leaves the sandbox. */
+  /** Returns the metadata of a VF that is attached in this sandbox; it is withdrawn before the VF leaves the sandbox. */
   #knownOf(claim: ClaimIdentity, device: StoredDevice, { sandboxId }: SandboxPlace) {
     return device.attachment?.sandboxId === sandboxId ? metadataOf(this.#options.metadata, claim, device) : undefined;
   }
@@ -279,15 +283,15 @@ export class ClaimWork {
 }
 
 /**
- * Returns whether the state of a VF may change while others of its claim are attached: each new member can change a bond's
- * address and active member, and a VF that was attached before may be in a pod whose containers run and move it away. A VF
- * in user space has no interface to move.
+ * Returns whether the state of a VF may change while other VFs of its claim are attached. Each new member can change a bond's
+ * address and active member; and a VF that was attached before may be in a pod whose containers run and move it away. A VF in
+ * user space has no interface to move.
  */
 function mayChangeMeanwhile(device: StoredDevice): boolean {
   return groupOf(device) !== undefined || (device.attachment !== undefined && !isUserSpace(device));
 }
 
-/** Returns whether it is stored that a device was attached in this sandbox and has not left it since. */
+/** Returns whether the store shows that a device was configured in this sandbox and has not left it since. */
 function isConfiguredIn({ sandboxId }: SandboxPlace, { attachment }: StoredDevice): boolean {
   return attachment?.sandboxId === sandboxId && attachment.isConfigured === true;
 }

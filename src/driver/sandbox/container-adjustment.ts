@@ -11,9 +11,9 @@ export interface ContainerAdjustmentOptions {
 }
 
 /**
- * Returns the adjustment of a container that has several requests for one extended resource: a variable and a file with the
- * VFs of all of them. CDI would give it those of each request under the same names, of which the runtime keeps the last
- * ones.
+ * Returns the adjustment of a container that has several requests for one extended resource: one variable and one file with
+ * the VFs of all these requests. CDI would give it a variable and a file for each request, all under the same names, and the
+ * runtime would keep only the last ones.
  * @returns `undefined` for any other container
  * @throws StateError, MetadataError: without the adjustment the container would see only some of its VFs
  */
@@ -31,7 +31,7 @@ export function containerAdjustment(
   const mounts = claims.flatMap(({ identity }) => metadata.mountsFor(identity, name));
   return {
     env,
-    // In a rolling update the runtime asks two instances.
+    // In a rolling update, the runtime asks two instances of the driver.
     overrides: true,
     mounts: mounts.map(({ hostPath: source, containerPath: destination, options }) => {
       return { source, destination, type: 'bind', options };
@@ -40,8 +40,8 @@ export function containerAdjustment(
 }
 
 /**
- * Returns the pod's claims. While the store is unreadable: none for a container without a claim of ours.
- * @throws StateError for any other
+ * Returns the pod's claims. If the store is unreadable, returns none for a container that uses no claim of this driver.
+ * @throws StateError if the store is unreadable and the container uses a claim
  */
 function claimsOf(store: StoredClaims, podUid: string, usesAny: () => boolean): StoredClaim[] {
   try {

@@ -5,31 +5,35 @@ import type { Sandbox } from './sandbox.ts';
 import type { SandboxRegistry } from './sandbox-registry.ts';
 
 /**
- * A sandbox that is not ready for longer than a container waits has a lasting failure, for which its containers are refused
- * instead of waiting: a VF that has left the pod may not return for days.
+ * Schedule of checks: a sandbox that has not been ready for `firstMs` is checked only at every `everyLook`-th call. By then
+ * its failure is lasting, and its containers are refused instead of waiting: a VF that has left the pod may not return for
+ * days.
  */
 const patience = { firstMs: 120_000, everyLook: 15 };
 const readTimeoutMs = 10_000;
 
 export interface DeletedPodsOptions {
   registry: Pick<SandboxRegistry, 'waiting'>;
-  /** Returns whether a pod with this UID exists and is not being deleted. @throws KubeError if the API server does not answer */
+  /**
+   * Returns whether the pod with this UID exists and is not being deleted. @throws KubeError if the API server does not
+   * answer
+   */
   isWanted: (pod: { namespace: string; name: string; uid: string }, signal: AbortSignal) => Promise<boolean>;
   clock: Clock;
   logger: Logger;
 }
 
 /**
- * Ends containers that wait in the start gate of a deleted pod. Nothing on the node reports the deletion before they have
- * ended: the kubelet handles it after its request to start the container, and the runtime cannot stop a container whose
- * hook runs. Asks the API server only while containers may be waiting.
+ * Ends containers that wait in the start gate of a deleted pod. Until they have ended, nothing on the node reports the
+ * deletion: the kubelet handles it only after its request to start the container, and the runtime cannot stop a container
+ * whose hook runs. Asks the API server only while containers may be waiting.
  */
 export class DeletedPods implements AsyncDisposable {
   readonly #options: DeletedPodsOptions;
   readonly #stop = new AbortController();
   #loop: Promise<void> = Promise.resolve();
   #looks = 0;
-  /** Times since which sandboxes are not ready. */
+  /** Times since which sandboxes have not been ready, ms. */
   #sinceMs = new Map<Sandbox, number>();
 
   constructor(options: DeletedPodsOptions) {
@@ -45,7 +49,7 @@ export class DeletedPods implements AsyncDisposable {
     await this.#loop;
   }
 
-  /** Checks the sandboxes that are not ready: after two minutes only at every fifteenth call. Never rejects. */
+  /** Checks the pods of sandboxes that are not ready; after two minutes, only at every fifteenth call. Never rejects. */
   async look(): Promise<void> {
     const { registry, clock } = this.#options;
     const nowMs = clock.nowMs();

@@ -6,27 +6,27 @@ import type { NamespaceOpener, NetworkNamespace } from '../vf/networks.ts';
 import type { NamespaceWatcher } from './namespace-ends.ts';
 
 /**
- * Reads after the first one before the pauses grow: changes come in bursts, as when an address is replaced, or a link goes
- * down and up. A pod that keeps changing is read less and less often, and its events are ignored in between.
+ * Number of reads before the pauses grow. Changes come in bursts, for example when an address is replaced, or a link goes
+ * down and up. A pod that keeps changing is read less and less often, and its events are ignored between reads.
  */
 const looksAtFirst = 8;
-/** Pause between reads from which on the pod counts as flapping, ms. */
+/** Pause between reads, ms, at which the pod begins to count as flapping. */
 const flappingMs = 4_000;
 
 export interface FollowOptions {
   networks: NamespaceOpener;
   ends: NamespaceWatcher;
-  /** Called some time after a change. */
+  /** Called after a change, once the pod has had time to settle. */
   onChange: () => void;
-  /** Called once when a pod keeps changing its links, and again only after it has been quiet. */
+  /** Called once when a pod keeps changing its links or addresses, and again only after it has been quiet. */
   onFlapping?: () => void;
   clock: Clock;
 }
 
 /**
- * Follows changes of links and addresses in a pod's network namespace, from its creation on. It keeps the namespace alive,
- * so that it is disposed of before a VF is detached. It ends by itself when another namespace is at the path, or none: only
- * then do the VFs of a deleted namespace return to the host.
+ * Follows changes of links and addresses in a pod's network namespace from its construction on. It keeps the namespace alive,
+ * so it must be disposed before a VF is detached. It ends by itself when the namespace is no longer at its path: only then
+ * can the VFs of a deleted namespace return to the host.
  */
 export class Follow implements Disposable {
   readonly #options: FollowOptions;
@@ -41,7 +41,7 @@ export class Follow implements Disposable {
   #lastLookMs = Number.NEGATIVE_INFINITY;
 
   /**
-   * @param namespace may be closed afterwards
+   * @param namespace the namespace to follow; it may be closed afterwards
    * @throws NetlinkError `netns-refused`, `netlink-lost`
    */
   constructor(namespace: NetworkNamespace, options: FollowOptions) {
@@ -60,7 +60,7 @@ export class Follow implements Disposable {
     this.#stop.abort();
   }
 
-  /** Watches again, or ends if the namespace is gone. @throws NetlinkError `netns-refused` */
+  /** Watches the namespace again, or ends if it is gone. @throws NetlinkError `netns-refused` */
   #listenAgain(): void {
     using namespace = this.#options.networks.open(this.#netnsPath);
     if (namespace?.identity === this.#identity) this.#watch = namespace.watch(() => this.#changed());
@@ -72,7 +72,7 @@ export class Follow implements Disposable {
     this.#isSettling = true;
     const { clock } = this.#options;
     const settleMs = this.#settleMs();
-    // Each further message would cost as much as this one and carry no more information.
+    // Until the next read, further messages would cost as much as this one and carry no more information.
     if (settleMs > pauses.follow.firstMs) this.#watch[Symbol.dispose]();
     clock.sleep(settleMs, this.#stop.signal).then(
       () => this.#look(settleMs),
@@ -86,7 +86,7 @@ export class Follow implements Disposable {
     try {
       if (settleMs > pauses.follow.firstMs) this.#listenAgain();
     } catch {
-      // Too many open files, for example: it is tried again.
+      // The failure may pass, such as too many open files: the next read tries again.
       this.#changed();
     }
     if (!this.#stop.signal.aborted) this.#options.onChange();

@@ -11,16 +11,18 @@ import type { VfState } from '../vf/index.ts';
 import type { NumaResult } from './numa-placement.ts';
 import { byRequest, toDeviceMetadata } from './pod-metadata.ts';
 
-/** A device of a claim and its state in the pod; no state if it is missing there, or could not be read. */
+/**
+ * A device of a claim and its state in the pod; `state` is `undefined` if the device is missing there, or could not be read.
+ */
 export interface DeviceReading {
   request: string;
   device: StoredDevice;
   state: VfState | undefined;
-  /** Comparison with the container's CPUs; absent: no container with exclusive CPUs has the device. */
+  /** Comparison of the device with the CPUs of its containers; absent if no container with exclusive CPUs has the device. */
   alignment?: NumaResult | undefined;
 }
 
-/** The framework's calls about the metadata of a claim. */
+/** Calls of the framework that change the metadata of a claim. */
 export type MetadataCalls = Pick<
   KubeletPluginHelper,
   'updateRequestMetadata' | 'withdrawMetadata' | 'openGate' | 'holdGate' | 'endGate'
@@ -30,14 +32,14 @@ export interface MetadataWriterOptions {
   files: MetadataCalls;
   attributesOf: (pciAddress: string) => DeviceAttributes;
   /**
-   * Called after metadata of a claim was stored and its files were written, or all of them were up to date.
-   * @param isSettled `false` if addresses are tentative: the call is repeated when they are settled
+   * Called when the metadata of a claim was written, or was already up to date.
+   * @param isSettled `false` if addresses are tentative: another call follows when they are settled
    */
   onWritten?: (claim: ClaimIdentity, isSettled: boolean) => void;
   logger: Logger;
 }
 
-/** Converts the state of devices in a pod to the metadata of their requests. Call it with the claim's lock held. */
+/** Converts the states of devices in a pod to the metadata of their requests. Must be called with the claim's lock held. */
 export class MetadataWriter {
   readonly #options: MetadataWriterOptions;
 
@@ -46,10 +48,9 @@ export class MetadataWriter {
   }
 
   /**
-   * Stores metadata and writes files of those requests whose devices could all be read: a file describes its request as a
-   * whole. When all requests are written, containers of this sandbox may start. A failed request does not keep the others
-   * from being written.
-   * @param sandboxId absent: the claim has failed, and its containers keep waiting
+   * Writes the metadata of each request whose devices could all be read, since a file describes a request as a whole. When
+   * all requests are written, containers of the sandbox may start. If one request fails, the others are still written.
+   * @param sandboxId sandbox whose containers may start; absent: the claim has failed, and its containers keep waiting
    * @throws MetadataError, StateError
    */
   async write(
@@ -70,7 +71,7 @@ export class MetadataWriter {
         ),
       ]),
     );
-    // The containers of a claim with a missing device wait.
+    // If the state of a device is missing, the containers of the claim keep waiting.
     const servedId = known.length === readings.length ? sandboxId : undefined;
     const isWritten = await this.#update(identity, contents, servedId);
     const isSettled = known.every(({ state }) => !state.tentative);
@@ -79,13 +80,13 @@ export class MetadataWriter {
       return;
     }
     if (servedId === undefined) return;
-    // Nothing to wait for: all of its metadata was known at prepare.
+    // A claim without VFs has nothing to write: all of its metadata was known at prepare.
     await this.#options.files.openGate(identity, servedId);
   }
 
   /**
    * Writes requests one by one.
-   * @param sandboxId its containers start after the last of them; absent: they keep waiting
+   * @param sandboxId sandbox whose containers start after the last request; absent: they keep waiting
    * @returns whether a file was written
    */
   async #update(identity: ClaimIdentity, contents: Contents, sandboxId: string | undefined): Promise<boolean> {
@@ -108,7 +109,7 @@ export class MetadataWriter {
     return isAnyWritten;
   }
 
-  /** Reports a write; a failure of the report must not affect the metadata. */
+  /** Reports a write. A failure of the report must not affect the metadata. */
   #report(identity: ClaimIdentity, isSettled: boolean): void {
     const { logger, onWritten } = this.#options;
     try {

@@ -14,8 +14,8 @@ export interface NamespaceWatcher {
 }
 
 /**
- * Reports network namespaces that have left their paths, within a second. One timer checks all of them: on a node with
- * hundreds of pods, a timer for each would cost more than the checks. Without any there is no timer.
+ * Reports network namespaces that are no longer at their paths, within a second. One timer checks all of them, since a timer
+ * for each would cost more on a node with hundreds of pods. Without watched namespaces there is no timer.
  */
 export class NamespaceEnds implements NamespaceWatcher {
   readonly #options: { networks: NamespaceProbe; clock: Clock };
@@ -27,9 +27,10 @@ export class NamespaceEnds implements NamespaceWatcher {
   }
 
   /**
-   * @param identity of the namespace that is at the path now: `Networks.open`
-   * @param onEnd called once, when another namespace is at the path, or none
-   * @returns ends the watch
+   * Watches a namespace.
+   * @param identity identity of the namespace that is at the path now, from `Networks.open`
+   * @param onEnd called once, when the namespace is no longer at the path
+   * @returns a handle that ends the watch
    */
   watch(identity: string, netnsPath: string, onEnd: () => void): Disposable {
     const watched = { identity, netnsPath, onEnd };

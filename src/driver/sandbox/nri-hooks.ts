@@ -8,19 +8,19 @@ import type { SandboxRegistry } from './sandbox-registry.ts';
 import type { StartGuard } from './start-guard.ts';
 
 /**
- * How long RunPodSandbox waits for the work that it has started, unless other pods are expected. The work is usually done
- * by then. A slow hook delays every other request that takes NRI's lock, so that longer work continues after the answer,
- * while containers wait in their start gate.
+ * How long RunPodSandbox waits for the work that it has started, ms, unless other pods are expected. Usually the work is done
+ * by then. Longer work continues after the answer while containers wait in their start gate: a slow hook would delay every
+ * other request that takes NRI's lock.
  */
 const startBudgetMs = 500;
-/** Share of the runtime's deadline after which it proceeds without us. */
+/** Share of the runtime's deadline that a hook uses. After the deadline, the runtime proceeds without the driver. */
 const deadlineShare = 0.75;
 
 export interface NriHooksOptions {
   registry: SandboxRegistry;
   guard: StartGuard;
   numa: NumaChecks;
-  /** See `containerAdjustment`. */
+  /** Returns the adjustment of a container: see `containerAdjustment`. */
   adjustmentOf: (pod: PodSandbox, container: Container) => ContainerAdjustment | undefined;
   /** Called after the runtime has listed its sandboxes. */
   onSynchronized: () => void;
@@ -29,8 +29,8 @@ export interface NriHooksOptions {
 }
 
 /**
- * Translates events of the runtime to the wanted state of sandboxes. Events may arrive in any order and for unknown
- * sandboxes, and are answered before the runtime's deadline: see nri/README.md.
+ * Translates events of the runtime into wanted states of sandboxes. Events may arrive in any order and for unknown sandboxes,
+ * and must be answered before the runtime's deadline: see nri/README.md.
  */
 export class NriHooks implements PluginHandlers {
   readonly #options: NriHooksOptions;
@@ -54,20 +54,20 @@ export class NriHooks implements PluginHandlers {
     this.#options.registry.expire();
   }
 
-  /** Attaches VFs. Never refuses a sandbox: its containers do not start before it is ready. */
+  /** Attaches VFs. Never refuses a sandbox: its containers do not start before the VFs are attached. */
   async runPodSandbox(pod: PodSandbox, context: CallContext): Promise<void> {
     const { registry, guard } = this.#options;
     const sandbox = registry.adopt(factsOf(pod), false);
     const ready = sandbox.want('ready').catch(() => undefined);
-    // Most pods have no claim; then there is nothing to wait for.
+    // Most pods have no claim, so there is nothing to wait for.
     if (sandbox.phase === 'pending' || guard.mayReturnEarly(pod)) return;
     await this.#within(Math.min(startBudgetMs, budgetOf(context)), ready);
   }
 
   /**
-   * Waits for the work if the container cannot wait by itself: a refused container is retried only seconds later. Then
-   * waits for the metadata that says whether its CPUs are near its devices, so that the container finds it when it starts.
-   * @returns what CDI cannot give the container
+   * Waits for the VFs if the container cannot wait by itself: the kubelet would retry a refused container only seconds later.
+   * Then waits for the metadata on NUMA alignment, so that the container finds it when it starts.
+   * @returns the adjustment that CDI cannot make
    * @throws SandboxError `not-ready`, `numa-mismatch`, `numa-unknown`
    */
   async createContainer(
@@ -76,7 +76,7 @@ export class NriHooks implements PluginHandlers {
     context: CallContext,
   ): Promise<ContainerAdjustment | undefined> {
     const { registry, guard, numa, adjustmentOf } = this.#options;
-    // Its RunPodSandbox may have been missed while we were not connected.
+    // The RunPodSandbox event may have been missed while the driver was not connected.
     const sandbox = registry.adopt(factsOf(pod), true);
     const ready = sandbox.want('ready').catch(() => undefined);
     try {
@@ -94,22 +94,22 @@ export class NriHooks implements PluginHandlers {
   }
 
   /**
-   * Detaches VFs, and waits as long as the deadline allows: afterwards the runtime removes the network namespace with
-   * everything in it. Never fails, since CRI-O would refuse to stop the pod: failures are retried in the background, and by
+   * Detaches VFs, and waits as long as the deadline allows: afterwards, the runtime removes the network namespace with
+   * everything in it. Never fails, since CRI-O would refuse to stop the pod. Failures are retried in the background, and by
    * unprepare.
    */
   async stopPodSandbox(pod: PodSandbox, context: CallContext): Promise<void> {
-    // Failures are logged by the sandbox.
+    // The sandbox logs its failures.
     const ended = this.#options.registry.end(factsOf(pod)).catch(() => undefined);
     await this.#within(budgetOf(context), ended);
   }
 
-  /** Ends the sandbox: after a failure containerd sends this event without a stop before it. */
+  /** Ends the sandbox. After a failed start, containerd sends this event without a stop before it. */
   async removePodSandbox(pod: PodSandbox, context: CallContext): Promise<void> {
     await this.stopPodSandbox(pod, context);
   }
 
-  /** Compares containers that were created while the driver was not connected. */
+  /** Checks the NUMA nodes of containers that were created while the driver was not connected. */
   #observe(pods: readonly PodSandbox[], containers: readonly Container[]): void {
     const { numa, logger } = this.#options;
     const byId = new Map(pods.map((pod) => [pod.id, pod]));

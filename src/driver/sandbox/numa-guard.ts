@@ -15,17 +15,17 @@ import {
 } from './numa-placement.ts';
 
 /**
- * Refusals of a container after which its claim is marked. The kubelet keeps the CPUs of a pod, so that retries are in
- * vain; but the first ones follow within seconds, and may meet a kubelet that is being reconfigured.
+ * Number of refusals of a container after which its claim is marked. The kubelet keeps the CPUs of a pod, so retries do not
+ * help; but the first ones follow within seconds, and may meet a kubelet that is being reconfigured.
  */
 const markedAfter = 3;
-/** More containers than a node has. */
+/** Maximum number of containers whose comparison is deferred: more than a node has. */
 const mostDeferred = 1_000;
 
 const refusalHint =
   'a pod keeps its CPUs, so delete it, and request CPUs and device with matchAttribute resource.kubernetes.io/numaNode, see docs/numa.md; or set numa: report';
 
-/** Checks of NUMA nodes for the sandboxes: see {@link NumaGuard}. */
+/** NUMA checks for sandboxes: see {@link NumaGuard}. */
 export interface NumaChecks {
   check(pod: PodSandbox, container: Container): boolean;
   observe(pod: PodSandbox, container: Container): void;
@@ -35,39 +35,39 @@ export interface NumaChecks {
 export interface NumaGuardOptions {
   store: StoredClaims;
   metadata: Pick<ClaimMetadata, 'isAnyUsedBy' | 'isRequestUsedBy' | 'isUsedBy'>;
-  /** @throws Error if they cannot be read */
+  /** Returns the NUMA nodes of the machine. @throws Error if they cannot be read */
   numaNodes: () => NumaNodes;
-  /** Called for each container with exclusive CPUs and devices that is about to be created. */
+  /** Called for each container with exclusive CPUs and devices that is to be created. */
   onCompared: (result: NumaResult | 'refused') => void;
-  /** Called for a container that starts although it is not aligned with devices of a claim. @param reason for users */
+  /** Called for a container that starts although it is not aligned with devices of a claim. @param reason text for users */
   onMisaligned: (pod: PodSandbox, claim: ClaimIdentity, reason: string) => void;
   /** Called when refusals have changed the condition of a claim. */
   onCondition: (claim: ClaimIdentity) => void;
 }
 
-/** A device of a container, and the NUMA nodes it is compared with. */
+/** A device of a container, and its comparison with the container's CPUs and memory. */
 interface ComparedDevice {
   claim: StoredClaim;
   device: StoredDevice;
   result: NumaResult;
-  /** Text for users. */
+  /** NUMA node of the device, as text for users. */
   text: string;
 }
 
-/** Present result for a container. */
+/** Result of comparing a container with its devices. */
 interface Comparison {
   devices: readonly ComparedDevice[];
-  /** NUMA nodes of its CPUs and its memory, for users. */
+  /** NUMA nodes of the container's CPUs and memory, as text for users. */
   where: string;
 }
 
-/** Known facts about a container. */
+/** Last comparison of a container, and its refusals. */
 interface ContainerComparison extends Comparison {
   /** Number of consecutive refusals. */
   refusals: number;
 }
 
-/** Results for the containers of a claim, by name. */
+/** Comparisons of the containers of a claim, by container name. */
 interface ClaimComparison {
   podUid: string;
   sandboxId: string;
@@ -75,14 +75,17 @@ interface ClaimComparison {
 }
 
 /**
- * Compares the exclusive CPUs and the memory of containers with the NUMA nodes of their devices. Containers without
- * exclusive CPUs pass. Results are kept until the claim has containers in another sandbox, or is unprepared.
+ * Compares the exclusive CPUs and the memory of containers with the NUMA nodes of their devices. Containers without exclusive
+ * CPUs always pass. Results are kept until the claim has containers in another sandbox, or is unprepared.
  */
 export class NumaGuard implements NumaChecks {
   readonly #options: NumaGuardOptions;
-  /** Results by claim UID. */
+  /** Comparisons by UID of the claim. */
   readonly #claims = new Map<string, ClaimComparison>();
-  /** Containers that could not be compared, or whose claims do not belong to their pods yet, by their ids. */
+  /**
+   * Containers whose comparison is deferred, by container ID: it failed, or the claim is not prepared for the container's pod
+   * yet.
+   */
   readonly #deferred = new Map<string, [pod: PodSandbox, container: Container]>();
 
   constructor(options: NumaGuardOptions) {
@@ -90,14 +93,14 @@ export class NumaGuard implements NumaChecks {
   }
 
   /**
-   * Compares a container that is about to be created.
+   * Compares a container that is to be created.
    * @returns whether metadata and status of its devices must change
    * @throws SandboxError `numa-mismatch` or `numa-unknown` if a claim with `numa: require` refuses it; StateError
    */
   check(pod: PodSandbox, container: Container): boolean {
     const { onCompared, onCondition } = this.#options;
     const claims = this.#claimsOf(pod, container);
-    // Its claim has yet to pass to its pod.
+    // The container's claim is still prepared for another pod.
     if (claims.length === 0 && this.#options.metadata.isAnyUsedBy(container)) this.#defer(pod, container);
     const { devices, where } = this.#compare(pod, container, claims);
     const refused = devices.filter(({ device, result }) => device.config.numa === 'require' && result !== 'aligned');
@@ -118,7 +121,7 @@ export class NumaGuard implements NumaChecks {
   }
 
   /**
-   * Compares a container that was created without asking the driver: the result is only reported, and once.
+   * Compares a container that was created while the driver was not connected. The result is only reported, and only once.
    * @throws StateError: `observeDeferred` tries again
    */
   observe(pod: PodSandbox, container: Container): void {
@@ -131,7 +134,7 @@ export class NumaGuard implements NumaChecks {
     this.#report(pod, container, added, found);
   }
 
-  /** Compares deferred containers, unless they were recreated since. @throws StateError */
+  /** Compares deferred containers, unless they were created again in the meantime. @throws StateError */
   observeDeferred(): void {
     for (const [pod, container] of [...this.#deferred.values()]) {
       const isKnown = (claim: StoredClaim) => this.#of(claim, pod)?.containers.has(container.name) === true;
@@ -140,7 +143,7 @@ export class NumaGuard implements NumaChecks {
     }
   }
 
-  /** Returns whether all containers of a sandbox that have the device are aligned with it; `undefined` if none was compared. */
+  /** Returns the worst alignment of the sandbox's containers with the device; `undefined` if none was compared. */
   alignmentOf(claimUid: string, sandboxId: string, device: string): NumaResult | undefined {
     const found = this.#claims.get(claimUid);
     if (found?.sandboxId !== sandboxId) return undefined;
@@ -150,8 +153,8 @@ export class NumaGuard implements NumaChecks {
   }
 
   /**
-   * Returns the condition `NumaAligned` of a device; `undefined` if its claim has none yet, or keeps the present one: no
-   * container with exclusive CPUs was created, or marked.
+   * Returns the condition `NumaAligned` of a device; `undefined` if the claim has none yet, or if it does not change, since
+   * no container with exclusive CPUs was created or marked.
    */
   conditionOf(claimUid: string, device: string): StatusCondition | undefined {
     const { containers } = this.#claims.get(claimUid) ?? {};
@@ -169,7 +172,7 @@ export class NumaGuard implements NumaChecks {
     );
     const type = 'NumaAligned';
     if (shown.length === 0) {
-      // The first refusals change nothing.
+      // The first refusals do not change the condition.
       if ([...containers.values()].some(({ refusals }) => refusals > 0)) return undefined;
       return { type, status: 'Unknown', reason: 'NotCompared', message };
     }
@@ -177,14 +180,14 @@ export class NumaGuard implements NumaChecks {
     return { type, status, reason: marked.length > 0 ? 'ContainerRefused' : reason, message };
   }
 
-  /** Defers a comparison. Drops the oldest of containers that have ended without one. */
+  /** Defers a comparison. Above the limit, drops the oldest one, whose container must have ended. */
   #defer(pod: PodSandbox, container: Container): void {
     this.#deferred.set(container.id, [pod, container]);
     const [oldest] = this.#deferred.keys();
     if (this.#deferred.size > mostDeferred && oldest !== undefined) this.#deferred.delete(oldest);
   }
 
-  /** Prepared claims of a pod that a container uses. @throws StateError */
+  /** Returns the prepared claims of a pod that a container uses. @throws StateError */
   #claimsOf({ uid }: PodSandbox, container: Container): StoredClaim[] {
     const { store, metadata } = this.#options;
     if (!metadata.isAnyUsedBy(container)) return [];
@@ -236,7 +239,7 @@ export class NumaGuard implements NumaChecks {
     return this.#of(claim, pod)?.containers.get(name)?.refusals ?? 0;
   }
 
-  /** Returns what metadata and status show of a claim. */
+  /** Returns the facts about a claim that metadata and status show, as text for comparing. */
   #shown({ identity: { uid }, devices }: StoredClaim): string {
     const { sandboxId = '' } = this.#claims.get(uid) ?? {};
     return JSON.stringify(
@@ -249,7 +252,8 @@ export class NumaGuard implements NumaChecks {
     const { uid } = claim.identity;
     const known = this.#of(claim, pod);
     if (known !== undefined) return void known.containers.set(name, { ...found, devices });
-    // Claims without such a container have no condition, unless an earlier pod of the claim had one.
+    // A claim without a container with exclusive CPUs gets no condition, unless an earlier pod of the claim had such a
+    // container.
     const { podUid = pod.uid } = this.#claims.get(uid) ?? {};
     if (devices.length === 0 && podUid === pod.uid) return;
     for (const other of this.#claims.keys()) {

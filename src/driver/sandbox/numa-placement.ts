@@ -1,36 +1,38 @@
 import { cpuList, type NumaNodes, parseCpuList } from '../../node/numa/index.ts';
 import { type Container, draPrefix } from './container-fields.ts';
 
-/** Limit for such variables: more claims for CPUs than a container has. */
+/** Maximum number of these variables that are searched: more than the CPU claims of a container. */
 const mostDraVariables = 64;
-/** CPU weight of a container for each requested CPU, and the largest one. Source: kubelet, `MilliCPUToShares`. */
+/** CPU weight of a container for each requested CPU, and the maximum weight. Source: kubelet, `MilliCPUToShares`. */
 const sharesPerCpu = 1024;
 const maxShares = 262_144;
-/** cgroups of pods whose QoS class is not Guaranteed; the kubelet gives these no exclusive CPUs. */
+/** cgroups of pods whose QoS class is not Guaranteed. The kubelet gives these pods no exclusive CPUs. */
 const lowerClasses = /kubepods[-/](?:burstable|besteffort)/;
 
-/** NUMA nodes of a container's exclusive CPUs and memory. */
+/** NUMA placement of a container's exclusive CPUs and memory. */
 export interface Placement {
   cpus: ReadonlySet<number>;
   cpuNodes: ReadonlySet<number>;
-  /** CPUs on no node: offline ones, for example. */
+  /** CPUs that belong to no node, such as offline ones. */
   strayCpus: ReadonlySet<number>;
-  /** Nodes with CPUs that its memory is bound to; empty: it is not bound, or bound to memory-only nodes. */
+  /**
+   * Nodes with CPUs that the container's memory is bound to. Empty if the memory is not bound, or bound to memory-only nodes.
+   */
   memoryNodes: ReadonlySet<number>;
 }
 
-/** Result of a comparison; `unknown` if nothing can be said. */
+/** Result of a comparison; `unknown` if a NUMA node is unknown. */
 export type NumaResult = 'aligned' | 'misaligned' | 'unknown';
 
 /**
- * Returns the exclusive CPUs of a container: those of its claims, or those that the kubelet's static CPU manager gives a
- * container of a Guaranteed pod that requests whole CPUs. Both also confine all other containers to the shared CPUs. CPUs of the
- * static CPU manager are exclusive if the container has as many as it requests; CPUs of a claim, if the container has a variable
- * of dra-driver-cpu for it. Tenants can write that variable, so it only shows that the container must be compared: its value is
- * not read, and the CPUs are those that the runtime sets.
+ * Returns the exclusive CPUs of a container: the CPUs of its claims, or the CPUs that the kubelet's static CPU manager gives
+ * a container of a Guaranteed pod that requests whole CPUs. Both confine all other containers to the shared CPUs. CPUs of the
+ * static CPU manager are recognized by their number, which is the number that the container requests; CPUs of a claim by a
+ * variable of dra-driver-cpu. Tenants can write that variable, so it only shows that the container must be compared: its
+ * value is not read, and the CPUs are those that the runtime sets.
  * docs/decisions/0034-cpus-beside-their-devices.md
  * @param claimUids UIDs of the claims that the container has
- * @returns a list of CPUs; `undefined` if it has none
+ * @returns a list of CPUs; `undefined` if the container has no exclusive CPUs
  */
 export function exclusiveCpus(
   { cgroupParent }: { cgroupParent: string },
@@ -44,7 +46,7 @@ export function exclusiveCpus(
   return shares === Math.min(count * sharesPerCpu, maxShares) ? cpus : undefined;
 }
 
-/** Returns whether a container has CPUs of a claim; one with too many of these variables counts as having them. */
+/** Returns whether a container has CPUs of a claim. A container with too many of these variables counts as having them. */
 function hasCpusOfClaim(env: readonly string[], claimUids: ReadonlySet<string>): boolean {
   let count = 0;
   for (const variable of env) {
@@ -56,7 +58,7 @@ function hasCpusOfClaim(env: readonly string[], claimUids: ReadonlySet<string>):
   return false;
 }
 
-/** @returns `undefined` if the lists cannot be read */
+/** Returns the placement of a container. @returns `undefined` if the lists cannot be parsed */
 export function placementOf(cpus: string, mems: string, nodes: NumaNodes): Placement | undefined {
   const [all, memory] = [parseCpuList(cpus), parseCpuList(mems)];
   if (all === undefined || memory === undefined) return undefined;
@@ -71,9 +73,8 @@ export function placementOf(cpus: string, mems: string, nodes: NumaNodes): Place
 }
 
 /**
- * Returns whether a device has CPUs and memory of its container on its own NUMA node, and the container has none on nodes
- * without any of its devices.
- * @param node of the device; `undefined` if unknown
+ * Returns whether the container has CPUs and memory on the device's NUMA node, and none on nodes without any of its devices.
+ * @param node node of the device; `undefined` if unknown
  * @param others nodes of all devices that the container has
  */
 export function compareNodes(
@@ -82,7 +83,7 @@ export function compareNodes(
   { cpuNodes, strayCpus, memoryNodes }: Placement,
   nodes: NumaNodes,
 ): NumaResult {
-  // With one node, no other one can be wrong. Firmware often does not report the only node.
+  // With only one node, a device whose node is unknown is aligned: firmware often does not report the only node.
   const isOnlyNode = [...nodes.values()].filter(({ size }) => size > 0).length <= 1;
   if (node === undefined) return isOnlyNode ? 'aligned' : 'unknown';
   const compare = (used: ReadonlySet<number>, isWhole: boolean): NumaResult => {
@@ -100,7 +101,7 @@ export function worstOf(results: readonly NumaResult[]): NumaResult {
   return (['misaligned', 'unknown'] as const).find((each) => results.includes(each)) ?? 'aligned';
 }
 
-/** Returns text such as `its CPUs 2-3 are on NUMA node 1`. */
+/** Describes a placement: `its CPUs 2-3 are on NUMA node 1`. */
 export function describePlacement({ cpus, cpuNodes, strayCpus, memoryNodes }: Placement): string {
   const where = [
     ...(cpuNodes.size > 0 ? [`on ${nodesText(cpuNodes)}`] : []),

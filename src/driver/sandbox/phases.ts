@@ -3,8 +3,8 @@
  *
  * `pending`: nothing was done yet. A pod without VFs stays in this phase.
  *
- * `attaching`: VFs are being attached, or metadata is being written; failures are retried after a pause. A sandbox returns
- * to this phase when a VF has left the pod, or a new claim of the pod fails.
+ * `attaching`: VFs are being attached, or metadata is being written; failures are retried after a pause. A sandbox returns to
+ * this phase when a VF has left the pod, or a new claim of the pod fails.
  *
  * `ready`: all claims of the pod have their VFs attached and their metadata written. They are read again after changes.
  *
@@ -12,26 +12,26 @@
  * phase begins when the end becomes known: a running attempt to attach is cut short. A suspected end can become a certain
  * one.
  *
- * `gone`: no VF is in it.
+ * `gone`: no VF is in the sandbox.
  */
 export type Phase = SandboxState['phase'];
 
-/** The phase, and in the last two the end of the sandbox. */
+/** Phase of a sandbox; in the last two phases, also the end of the sandbox. */
 export type SandboxState = { phase: 'pending' | 'attaching' | 'ready' } | { phase: 'detaching' | 'gone'; end: End };
 
 /**
- * `away`: its VFs are detached and its containers wait, since it may turn out to be alive. `gone`: it has ended, and its
- * containers end.
+ * End of a sandbox. `away`: its VFs are detached and its containers wait, since it may turn out to be alive. `gone`: it has
+ * ended, and its containers end.
  */
 export type End = 'away' | 'gone';
 
-/** Wanted state of a sandbox, each more final than the one before. */
+/** Wanted state of a sandbox. The states are in order: each is more final than the one before. */
 export type Wanted = 'ready' | End;
 
-/** Of two wanted states the one with the higher number prevails. */
+/** Finality of wanted states: a state prevails over states with a lower number. */
 const finality: Record<Wanted, number> = { ready: 0, away: 1, gone: 2 };
 
-/** The phases that may follow each phase. */
+/** Phases that may follow each phase. */
 export const transitions: Record<Phase, readonly Phase[]> = {
   pending: ['attaching', 'detaching'],
   attaching: ['ready', 'detaching'],
@@ -57,7 +57,7 @@ export class SandboxPhase {
     return this.current !== 'gone' && finality[desired] > finality[this.wanted];
   }
 
-  /** @throws Error for a transition that the table does not have: a fault of the driver */
+  /** Enters a state. @throws Error for a transition that the table does not allow, which is a bug of the driver */
   enter(next: SandboxState): void {
     if (next.phase !== this.current && !transitions[this.current].includes(next.phase)) {
       throw new Error(`a sandbox cannot become ${next.phase} while it is ${this.current}`);

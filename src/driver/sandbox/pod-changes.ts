@@ -6,17 +6,17 @@ import type { SandboxDeps } from './sandbox-deps.ts';
 
 export interface PodChangesOptions {
   deps: SandboxDeps;
-  /** Fields that name the pod. */
+  /** Log fields that name the pod. */
   log: object;
   /** Called when something in the pod has changed. */
   onChange: () => void;
-  /** Called when the pod keeps changing, so that it is read less often. */
+  /** Called when the pod keeps changing, so that it is read less often from now on. */
   onFlapping: () => void;
 }
 
 /**
- * Decides when a pod whose VFs are attached is read again: after a change in its namespace, or soon if its addresses are
- * tentative.
+ * Decides when a pod whose VFs are attached is read again: after a change in its namespace, or after a short time if its
+ * addresses are tentative.
  */
 export class PodChanges {
   readonly #options: PodChangesOptions;
@@ -32,7 +32,7 @@ export class PodChanges {
     return this.#follow !== undefined;
   }
 
-  /** Reports changes in the namespace from now on. */
+  /** Begins to report changes in the namespace. */
   follow(namespace: NetworkNamespace): void {
     const { deps, log, onChange, onFlapping } = this.#options;
     const { liveUpdates, networks, ends, clock, logger } = deps;
@@ -49,7 +49,7 @@ export class PodChanges {
     this.#follow = undefined;
   }
 
-  /** Schedules another pass if addresses will change soon. If the pod is followed, the kernel reports that. */
+  /** Schedules another pass if addresses are tentative. If the pod is followed, the kernel reports when they are settled. */
   readLater(isAnyTentative: boolean, retry: Backoff): void {
     const isAwaited = isAnyTentative && this.#follow === undefined;
     this.#tentativeReads = isAwaited ? this.#tentativeReads + 1 : 0;

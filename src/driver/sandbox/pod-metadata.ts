@@ -15,11 +15,11 @@ import type { MemberState, VfState } from '../vf/index.ts';
 import type { NumaResult } from './numa-placement.ts';
 
 export interface MetadataReader {
-  /** Returns a request's last written metadata: see `ClaimMetadata`. */
+  /** Returns the last written metadata of a request: see `ClaimMetadata`. */
   read(claim: ClaimIdentity, request: string): MetadataDocument | undefined;
 }
 
-/** Returns a VF's last written metadata; `undefined` if there is none. @throws MetadataError, StateError */
+/** Returns the last written metadata of a VF; `undefined` if there is none. @throws MetadataError, StateError */
 export function metadataOf(
   metadata: MetadataReader,
   claim: ClaimIdentity,
@@ -29,8 +29,8 @@ export function metadataOf(
 }
 
 /**
- * Attributes that serve to select devices only, or have the value of `resource.kubernetes.io/pciBusID`. Of a device with more
- * attributes than the API allows, they are left out in this order.
+ * Attributes that only serve to select devices, or repeat `resource.kubernetes.io/pciBusID`. If a device has more attributes
+ * than the API allows, these are left out, in this order.
  */
 const redundantAttributes = ['rdmaNetnsMode', 'pciAddress', 'k8s.cni.cncf.io/deviceID'];
 
@@ -40,12 +40,12 @@ function fitting(attributes: DeviceAttributes): DeviceAttributes {
   return Object.fromEntries(Object.entries(attributes).filter(([name]) => !omitted.includes(name)));
 }
 
-/** Converts network data to the API's format; leaves out unknown fields. */
+/** Converts network data to the API's format. Leaves out unknown values. */
 function toNetworkData({ interfaceName, ips, hardwareAddress }: VfState): NetworkDeviceData {
   return defined({ interfaceName, ips: ips.length === 0 ? undefined : ips, hardwareAddress });
 }
 
-/** Returns the metadata of a device: its published attributes, those that its claim changed, and its network data. */
+/** Returns the metadata of a device: its published attributes, the attributes that its claim changed, and its network data. */
 export function toDeviceMetadata(
   device: StoredDevice,
   attributes: DeviceAttributes,
@@ -71,7 +71,7 @@ export function toDeviceMetadata(
   };
 }
 
-/** Returns the alignment in the metadata, which is all that is known after a restart of the driver. */
+/** Returns the alignment in the metadata. After a restart of the driver, nothing else is known about it. */
 export function alignmentIn(metadata: DeviceMetadata | undefined): NumaResult | undefined {
   const { bool } = metadata?.attributes?.numaAligned ?? {};
   return bool === undefined ? undefined : bool ? 'aligned' : 'misaligned';
@@ -87,7 +87,7 @@ function toAttributes({ mtuBytes, linkUp, hardwareAddress, vlan, rdmaDevice }: V
   };
 }
 
-/** Returns whether another host of its network has one of its addresses. */
+/** Returns whether another host of the network has an address of the VF. */
 function isShared({ duplicates = [], conflicts }: VfState): boolean {
   return duplicates.length > 0 || (conflicts?.size ?? 0) > 0;
 }
@@ -99,7 +99,7 @@ function toRateAttributes({ vf: { minTxRate = 0, maxTxRate = 0 } = {} }: VfConfi
   };
 }
 
-/** Returns the attributes of a bond's member: they describe the VF, whereas the network data describe the bond. */
+/** Returns the attributes of a VF in a bond: they describe the VF, whereas the network data describe the bond. */
 function toMemberAttributes({ bond }: VfConfig, { interfaceName, isActive, ...own }: MemberState): DeviceAttributes {
   const { name = '', mode = 'active-backup' } = bond ?? {};
   return {
@@ -111,7 +111,10 @@ function toMemberAttributes({ bond }: VfConfig, { interfaceName, isActive, ...ow
   };
 }
 
-/** Returns attributes that the claim may have changed, such as the driver: the inventory describes the VF before its claim. */
+/**
+ * Returns attributes that the claim may have changed, such as the driver. The inventory describes the VF as it was before its
+ * claim.
+ */
 function toAccessAttributes({ driver, vfio, rdmaDevice }: VfAccess): DeviceAttributes {
   return {
     ...(driver !== undefined && { driver: { string: driver } }),
@@ -126,7 +129,7 @@ function toAccessAttributes({ driver, vfio, rdmaDevice }: VfAccess): DeviceAttri
   };
 }
 
-/** Groups items by base name of the request, each of which has a file. */
+/** Groups items by base name of their request; each request has one file. */
 export function byRequest<T extends { request: string }>(items: T[]): Map<string, T[]> {
   return Map.groupBy(items, ({ request }) => baseRequest(request));
 }

@@ -2,25 +2,25 @@ import type { Clock } from '../../lib/clock.ts';
 import type { ClaimSteps, DeviceSteps } from './claim-work.ts';
 
 /**
- * Phase of a pod's wait: `queued` is the time before the work on its devices begins, between failed attempts, and until
- * other work on the same claim has ended; in `attach` VFs are moved, configured and read, and routers give them addresses;
- * in `write` the metadata is written and the start gates are opened.
+ * Phase of a pod's wait. `queued`: before the work on its devices begins, between failed attempts, and while other work holds
+ * the claim's lock. `attach`: VFs are moved, configured and read, and routers give them addresses. `write`: the metadata is
+ * written and the start gates are opened.
  */
 export type WaitPhase = 'queued' | 'attach' | 'write';
 
-/** `ended`: the sandbox or its claims ended before all devices were ready. */
+/** Result of a wait. `ended`: the sandbox or its claims ended before all devices were ready. */
 export type WaitResult = 'ready' | 'ended';
 
-/** Milliseconds by phase; `total` is their sum. */
+/** Waiting times by phase, ms; `total` is their sum. */
 export type WaitTimes = Record<WaitPhase | 'total', number>;
 
 export interface PodWaitOptions {
   clock: Clock;
-  /** Called when a pod no longer waits for its VFs. Not called for VFs that were attached when the driver started. */
+  /** Called when a pod no longer waits for its VFs. Not called if they were already attached when the driver started. */
   onWaited: (result: WaitResult, times: WaitTimes) => void;
 }
 
-/** How long a pod waits for its devices, counted from the start of its sandbox. */
+/** Measures how long a pod waits for its devices, from the start of its sandbox. */
 export class PodWait {
   readonly #options: PodWaitOptions;
   /** Times so far; `undefined` while the pod does not wait. */
@@ -33,7 +33,7 @@ export class PodWait {
     this.#options = options;
   }
 
-  /** Begins the wait, unless the pod already waits. */
+  /** Begins to measure a wait, unless the pod already waits. */
   begin(sinceMs: number): void {
     if (this.#spent !== undefined) return;
     this.#spent = { queued: 0, attach: 0, write: 0, total: 0 };
@@ -56,7 +56,7 @@ export class PodWait {
     this.#spent = undefined;
   }
 
-  /** Records that the pod waits long. @returns whether that is new since the last wait ended */
+  /** Records that the wait is slow. @returns `true` at the first call of a wait */
   becomesSlow(): boolean {
     const isNew = !this.#isSlow;
     this.#isSlow = true;
@@ -70,8 +70,8 @@ export class PodWait {
   }
 
   /**
-   * Wraps the work on a claim, to enter its phases as its devices are attached.
-   * @param waits called when only routers are awaited any more
+   * Returns steps that also record the phases of the wait as devices are attached.
+   * @param waits functions to call when only addresses from routers are missing
    */
   timed(steps: DeviceSteps, ...waits: readonly (() => void)[]): ClaimSteps {
     return {

@@ -2,11 +2,11 @@ import { SandboxError, type SandboxIdentity, type SandboxPlace } from '../model/
 import type { NamespaceOpener, NetworkNamespace } from '../vf/networks.ts';
 import type { PodSandbox } from './container-fields.ts';
 
-/** Facts of the runtime about a sandbox that matter here. */
+/** Facts about a sandbox that the runtime reports. */
 export interface SandboxFacts extends SandboxIdentity {
   /**
-   * Path of its network namespace; absent for a pod on the host's network, for which containerd names none, and where it is
-   * unknown.
+   * Path of the sandbox's network namespace. Absent if it is unknown, or if the pod uses the host's network: containerd then
+   * reports no path.
    */
   netnsPath?: string;
   /** Set if the runtime does not know the sandbox's network namespace. */
@@ -18,13 +18,13 @@ export function factsOf({ id, uid, namespace, name, namespaces }: PodSandbox): S
   const facts = { sandboxId: id, podUid: uid, podNamespace: namespace, podName: name };
   if (netnsPath !== undefined) return { ...facts, netnsPath };
   // A sandbox on the host's network still has other namespaces. If containerd ends before it has stored a new sandbox, it
-  // lists that one without any namespace for the rest of the sandbox's life.
+  // lists that sandbox without any namespace for the rest of its life.
   return namespaces.length === 0 ? { ...facts, isNetnsUnknown: true } : facts;
 }
 
 /**
  * Opens the network namespace of a sandbox.
- * @throws SandboxError `host-network`, also where CRI-O names the host's own namespace; `netns-missing`; `netns-unknown`
+ * @throws SandboxError `host-network` (also if CRI-O reports the host's own namespace), `netns-missing`, `netns-unknown`
  */
 export function openNamespaceOf(facts: SandboxFacts, networks: NamespaceOpener): NetworkNamespace {
   const { netnsPath, isNetnsUnknown, podNamespace, podName } = facts;
@@ -44,8 +44,8 @@ export function openNamespaceOf(facts: SandboxFacts, networks: NamespaceOpener):
 }
 
 /**
- * Returns whether a sandbox failed only because its namespace is not known yet: containers that wait in the start gate
- * report it. Where the runtime was restarted while it created the sandbox, the kubelet starts them some seconds later.
+ * Returns whether a sandbox failed only because its namespace is not known yet. Containers that wait in the start gate report
+ * the namespace; if the runtime was restarted while it created the sandbox, the kubelet starts them some seconds later.
  */
 export function isLocatedSoon(error: unknown, knownForMs: number): boolean {
   return error instanceof SandboxError && error.code === 'netns-unknown' && knownForMs < 30_000;

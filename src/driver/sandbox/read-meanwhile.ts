@@ -2,24 +2,27 @@ import { type Clock, repeat } from '../../lib/clock.ts';
 import { SandboxError, type StoredClaim } from '../model/index.ts';
 import type { ClaimProgress } from './claim-progress.ts';
 
-/** Reads of tentative addresses if the pod is not followed: duplicate address detection takes 1 to 3 s. */
+/**
+ * Interval, ms, and number of reads of tentative addresses if the pod is not followed. Duplicate address detection takes 1 to
+ * 3 s.
+ */
 export const tentative = { everyMs: 500, reads: 10 };
 
-/** Counts nothing: a device that is read again was counted when it was attached. */
+/** Steps that count nothing: a device that is read again was counted when it was attached. */
 export const unreported = { deviceBegins: () => undefined, deviceReady: () => undefined, waits: () => undefined };
 
 export interface MeanwhileOptions {
   clock: Clock;
   progress: ClaimProgress;
-  /** Whether the kernel reports when addresses are no longer tentative. */
+  /** Returns whether the kernel reports when addresses are no longer tentative. */
   isFollowed: () => boolean;
   read: (claim: StoredClaim) => Promise<void>;
 }
 
 /**
- * Waits for work on one claim, which takes as long as its plugins do. Meanwhile reads other ready claims that may have
- * changed: containers of the pod may already run with them.
- * @throws what the work throws
+ * Waits for work on one claim, whose plugins may take long. While it waits, reads other ready claims that may have changed:
+ * containers of the pod may already run with them.
+ * @throws errors of the work
  */
 export async function readMeanwhile(
   work: Promise<unknown>,

@@ -3,7 +3,7 @@ import { SandboxError, type SandboxPlace, type StoredDevice } from '../model/ind
 import { leftError, type VfState } from '../vf/index.ts';
 import type { DeviceReading } from './metadata-writer.ts';
 
-/** Pause between two readings, ms. */
+/** Interval between two readings, ms. */
 const everyMs = 250;
 
 interface RouterWait {
@@ -12,17 +12,17 @@ interface RouterWait {
   signal: AbortSignal;
   /** Called before each pause. */
   waits: () => void;
-  /** Called before the VFs are read anew. */
+  /** Called before the VFs are read again. */
   readsBegin: () => void;
-  /** Reads a VF; `undefined` if it has left the pod. */
+  /** Reads a VF. Returns `undefined` if it has left the pod. */
   read: (device: StoredDevice) => Promise<VfState | undefined>;
 }
 
 /**
- * Waits until routers have given the VFs addresses, for all VFs at once, and updates their states. One that has its address
- * may lose it while others wait.
- * @param readings of all VFs of a claim whose containers wait
- * @throws SandboxError `no-router-address`, `vf-left`, `vf-unknown`; NetlinkError; the reason of the signal
+ * Waits until routers have given all VFs addresses, and updates the states of the VFs. A VF that has its address is read
+ * again, too, since it may lose it while others wait.
+ * @param readings readings of all VFs of a claim whose containers wait
+ * @throws SandboxError `no-router-address`, `vf-left`, `vf-unknown`; NetlinkError; the signal's reason
  */
 export async function awaitRouters(readings: readonly DeviceReading[], wait: RouterWait): Promise<void> {
   const { clock, place, signal, waits, readsBegin, read } = wait;
@@ -43,7 +43,7 @@ export async function awaitRouters(readings: readonly DeviceReading[], wait: Rou
   if (lacking.length > 0) throw lackingError(lacking);
 }
 
-/** Returns whether a VF lacks the address of a router that its containers wait for. */
+/** Returns whether a VF lacks the router-assigned address that its containers wait for. */
 export function isLacking({ device, state }: DeviceReading): boolean {
   return state !== undefined && waitSecondsOf(device) > 0 && state.isAutoconfigured !== true;
 }

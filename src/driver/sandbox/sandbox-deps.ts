@@ -9,7 +9,7 @@ import type { NamespaceWatcher } from './namespace-ends.ts';
 import type { SandboxFacts } from './pod.ts';
 import type { WaitResult, WaitTimes } from './pod-wait.ts';
 
-/** Reports of a sandbox. */
+/** Reports of a sandbox, as callbacks. */
 export interface SandboxReports {
   /** Called when a pod no longer waits for its VFs. */
   onWaited: (podUid: string, result: WaitResult, times: WaitTimes) => void;

@@ -7,39 +7,39 @@ import type { SandboxDeps } from './sandbox-deps.ts';
 
 interface Entry {
   sandbox: Sandbox;
-  /** Whether the runtime has listed it, or sent an event about it, since we connected. */
+  /** Whether the runtime has listed the sandbox, or sent an event about it, since the driver connected. */
   isListed: boolean;
-  /** Whether the runtime has shown a container in it: remains of a failed creation have none. */
+  /** Whether the runtime has shown a container in the sandbox. The remains of a failed creation have none. */
   hasContainers: boolean;
-  /** Time since which the up-to-date list of the runtime lacks it; absent if the list has it. */
+  /** Time since which the sandbox has been missing from the runtime's up-to-date list, ms; absent if the list has it. */
   missingSinceMs: number | undefined;
 }
 
 /**
- * Time after which a sandbox that is missing from the runtime's list counts as gone. Longer than the time between the
- * creation of its network and its appearance in the list, in which its pause process starts.
+ * Time after which a sandbox that is missing from the runtime's list counts as gone, ms. Longer than the start of its pause
+ * process: until then, a new sandbox has a network but is not in the list.
  */
 const missingMs = 10_000;
 /**
- * How long a pod whose sandbox the runtime has listed without containers may still have one. A container that is created
- * meanwhile can be missing from the list, and its event goes only to plugins that were connected before; if its pod has
- * been deleted, the kubelet ends it within this time. Source: containerd/nri issue 63.
+ * Time after a new list of the runtime, ms, within which a pod without a listed container may still have one. A container
+ * that is created during the listing can be missing from the list, and its event goes only to plugins that were already
+ * connected. If the pod has been deleted, the kubelet ends the container within this time. Source: containerd/nri issue 63.
  */
 const unlistedContainerMs = 10_000;
 
 /**
- * The sandboxes of the node: those that the runtime has shown, and those in which the store still has VFs. The runtime's
- * list is unreliable in both directions. After a restart containerd does not report the end of earlier sandboxes, and lists
- * the remains of a sandbox that it was creating. Some runtimes do not list sandboxes while they create them, such as
- * containerd 1.7 between RunPodSandbox and the start of the pause process. So a missing sandbox may be alive.
+ * The sandboxes of the node: those that the runtime has shown, and those in which the store still has VFs. The runtime's list
+ * can be wrong in both directions. After a restart, containerd does not report the end of earlier sandboxes, and lists the
+ * remains of a sandbox that it was creating. Some runtimes do not list sandboxes while they create them, such as containerd
+ * 1.7 between RunPodSandbox and the start of the pause process. So a missing sandbox may be alive.
  */
 export class SandboxRegistry implements AsyncDisposable {
   readonly #deps: SandboxDeps;
-  /** Sandboxes by id. */
+  /** Sandboxes by ID. */
   readonly #entries = new Map<string, Entry>();
-  /** ID of each pod's current sandbox, once the runtime has shown it, by pod UID. */
+  /** ID of each pod's current sandbox, by pod UID; absent until the runtime has shown which one is current. */
   readonly #current = new Map<string, string>();
-  /** Limits concurrent reads of ready sandboxes: with hundreds of them at once, hooks would wait for all. */
+  /** Limit for concurrent reads of ready sandboxes: hooks would wait for hundreds of reads at once. */
   readonly #refreshes = new KeyedMutex(4);
   #isFresh = false;
   #synchronizedAtMs = 0;
@@ -62,7 +62,7 @@ export class SandboxRegistry implements AsyncDisposable {
     return this.has(sandboxId) && this.find(sandboxId)?.facts.isNetnsUnknown !== true;
   }
 
-  /** Whether the list is up to date and has the network namespace of each sandbox whose containers may be waiting. */
+  /** Whether the list is up to date, and the network namespace is known of each sandbox whose containers may be waiting. */
   get isComplete(): boolean {
     return this.#isFresh && !this.waiting().some(({ facts }) => facts.isNetnsUnknown);
   }
@@ -71,7 +71,10 @@ export class SandboxRegistry implements AsyncDisposable {
     return this.#listed().some(({ sandbox }) => sandbox.facts.podUid === podUid);
   }
 
-  /** Returns whether the runtime has shown containers of the pod. `maybe`: it has a sandbox, and the list is new. */
+  /**
+   * Returns whether the runtime has shown containers of the pod. `maybe`: the pod has a sandbox, and the list is so new that
+   * containers may be missing from it.
+   */
   hasContainers(podUid: string): boolean | 'maybe' {
     const ofPod = this.#listed().filter(({ sandbox }) => sandbox.facts.podUid === podUid);
     if (ofPod.some(({ hasContainers }) => hasContainers)) return true;
@@ -90,8 +93,8 @@ export class SandboxRegistry implements AsyncDisposable {
   }
 
   /**
-   * Returns whether a sandbox that is known only from a waiting container may be the pod's current one. Not while the
-   * runtime has shown another one as current, or another one has the pod's VFs.
+   * Returns whether a sandbox that only a waiting container has announced may be the pod's current one. It is not if the
+   * runtime has shown another one as current, or if another one has the pod's VFs.
    */
   mayBeCurrent({ podUid, sandboxId }: SandboxIdentity): boolean {
     const current = this.#current.get(podUid);
@@ -108,8 +111,8 @@ export class SandboxRegistry implements AsyncDisposable {
   }
 
   /**
-   * Takes over the runtime's list of its sandboxes.
-   * @param current ids of sandboxes with containers, which are the current ones of their pods
+   * Takes over the runtime's list of sandboxes.
+   * @param current IDs of sandboxes with containers: each is the current one of its pod
    */
   synchronize(pods: readonly SandboxFacts[], current: ReadonlySet<string>): void {
     for (const entry of this.#entries.values()) {
@@ -123,7 +126,7 @@ export class SandboxRegistry implements AsyncDisposable {
     this.requeueAll();
   }
 
-  /** Records a lost connection to the runtime, whose list is stale until the next one. */
+  /** Records that the connection to the runtime is lost, so that the list is out of date until the next one. */
   expire(): void {
     this.#isFresh = false;
   }
@@ -147,15 +150,15 @@ export class SandboxRegistry implements AsyncDisposable {
   }
 
   /**
-   * Reconciles every sandbox, and ends those whose end was not reported: their namespace is gone, or the runtime has not
-   * listed them for 10 s. A sandbox that turns out to be alive later is served again.
+   * Reconciles every sandbox. Ends sandboxes whose end was not reported: their namespace is gone, or the runtime has not
+   * listed them for 10 s. A sandbox that later turns out to be alive is served again.
    */
   requeueAll(): void {
     for (const attachment of this.#storedAttachments()) this.#addStored(attachment);
     for (const entry of [...this.#entries.values()]) this.#requeue(entry);
   }
 
-  /** Reconciles the sandboxes of some pods, whose claims were prepared again. */
+  /** Reconciles the sandboxes of pods whose claims were prepared again. */
   requeuePods(podUids: readonly string[]): void {
     for (const entry of [...this.#entries.values()]) {
       if (podUids.includes(entry.sandbox.facts.podUid)) this.#requeue(entry);
@@ -169,7 +172,7 @@ export class SandboxRegistry implements AsyncDisposable {
   }
 
   #requeue(entry: Entry): void {
-    // It was listed while its VFs were being detached.
+    // The runtime has listed the sandbox while its VFs were being detached: a new object serves it.
     if (entry.isListed && entry.sandbox.isAway) entry.sandbox = new Sandbox(entry.sandbox.facts, this.#deps);
     const { sandbox, isListed } = entry;
     const { netnsPath, podUid, sandboxId } = sandbox.facts;
@@ -184,7 +187,8 @@ export class SandboxRegistry implements AsyncDisposable {
   }
 
   async #refresh(sandbox: Sandbox): Promise<void> {
-    // Attaching or detaching VFs may take long, and must not keep the others waiting.
+    // Only reads of ready sandboxes are limited: attaching or detaching VFs may take long, and must not delay the other
+    // sandboxes.
     if (sandbox.phase !== 'ready') return await sandbox.refresh();
     await this.#refreshes.run('', async () => {
       if (this.find(sandbox.facts.sandboxId) === sandbox) await sandbox.refresh();
@@ -192,8 +196,8 @@ export class SandboxRegistry implements AsyncDisposable {
   }
 
   /**
-   * Returns whether this is the pod's current sandbox. If the runtime has not shown which one it is since the driver's
-   * start, the one with the pod's VFs counts as current: its containers may be running.
+   * Returns whether this is the pod's current sandbox. If the runtime has not shown the current one since the driver's start,
+   * the sandbox with the pod's VFs counts as current: its containers may be running.
    */
   #livesIn(podUid: string, sandboxId: string): boolean {
     const current = this.#current.get(podUid);
@@ -209,7 +213,7 @@ export class SandboxRegistry implements AsyncDisposable {
     return this.#storedAttachments().filter((attachment) => attachment.podUid === podUid);
   }
 
-  /** Makes a sandbox the pod's current one; its others are remains of earlier attempts. */
+  /** Makes a sandbox the pod's current one. Ends the pod's other sandboxes, which remain from earlier attempts. */
   #makeCurrent(podUid: string, sandboxId: string): void {
     if (this.#current.get(podUid) === sandboxId) return;
     this.#current.set(podUid, sandboxId);
@@ -232,8 +236,8 @@ export class SandboxRegistry implements AsyncDisposable {
   }
 
   /**
-   * Adds the stored network namespace if the runtime names none: containerd 2.4 leaves it out when its path is gone, for
-   * example after a node's death, so that the sandbox looks like one on the host's network.
+   * Returns the facts with the stored network namespace if the runtime reports none. If the path is gone, for example after a
+   * crash of the node, containerd 2.4 omits it, so that the sandbox looks as if it used the host's network.
    */
   #located(facts: SandboxFacts): SandboxFacts {
     if (facts.netnsPath !== undefined) return facts;
@@ -243,7 +247,7 @@ export class SandboxRegistry implements AsyncDisposable {
       const { isNetnsUnknown: _, ...rest } = facts;
       return { ...rest, netnsPath: stored.netnsPath };
     } catch {
-      // The work that needs an unreadable store reports it; pods without a claim are unaffected.
+      // Other work that needs the store reports that it is unreadable; pods without a claim are unaffected.
       return facts;
     }
   }
@@ -280,13 +284,13 @@ export class SandboxRegistry implements AsyncDisposable {
     if (this.#current.get(podUid) === sandboxId) this.#current.delete(podUid);
   }
 
-  /** The sandbox itself logs failures and retries. */
+  /** Runs work in the background. The sandbox itself logs failures and retries. */
   #inBackground(work: Promise<void>): void {
     work.catch((error: unknown) => this.#deps.logger.debug({ err: error }, 'work on a sandbox failed and is repeated'));
   }
 }
 
-/** Returns whether a VF is in the sandbox although its claim has passed to another pod. */
+/** Returns whether the sandbox has a VF whose claim has moved to another pod. */
 function hasVfOfOtherPod(claims: readonly StoredClaim[], { podUid, sandboxId }: SandboxFacts): boolean {
   return claims.some(({ podUids, devices }) => {
     return !podUids.includes(podUid) && devices.some(({ attachment }) => attachment?.sandboxId === sandboxId);

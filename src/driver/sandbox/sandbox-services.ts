@@ -23,7 +23,7 @@ export interface SandboxServicesOptions extends MetadataWriterOptions, SandboxRe
   networks: Networks;
   locks: Locks;
   numa: NumaChecks;
-  /** See {@link SandboxDeps}. */
+  /** Whether the driver follows changes in running pods: see {@link SandboxDeps}. */
   liveUpdates: boolean;
   clock: Clock;
   /** See {@link ClaimWorkOptions}. */
@@ -38,7 +38,7 @@ export interface SandboxServicesOptions extends MetadataWriterOptions, SandboxRe
   onSynchronized: () => void;
 }
 
-/** Everything between the runtime's events and the kernel: hooks → registry → sandbox → attachments → metadata. */
+/** Parts between the runtime's events and the kernel: hooks → registry → sandbox → attachments → metadata. */
 export interface SandboxServices {
   hooks: NriHooks;
   registry: SandboxRegistry;

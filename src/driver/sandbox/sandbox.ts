@@ -15,9 +15,9 @@ import type { SandboxDeps } from './sandbox-deps.ts';
 import { serveInTurn } from './serve-in-turn.ts';
 
 /**
- * One pod sandbox, and the VFs of the pod's claims in it. `want` sets the wanted state, and passes run until it is reached:
- * each pass starts from the store and the kernel's state, so that it can be repeated at any time. A pass handles each claim
- * separately: a failed one is repeated after a pause, and does not affect the others.
+ * One pod sandbox, and the VFs of the pod's claims in it. `want` sets the wanted state, and passes run until it is reached.
+ * Each pass starts from the store and the kernel's state, so it can be repeated at any time. A pass handles each claim
+ * separately: a failed claim is retried after a pause, and does not affect the others.
  */
 export class Sandbox implements AsyncDisposable {
   readonly #deps: SandboxDeps;
@@ -29,7 +29,7 @@ export class Sandbox implements AsyncDisposable {
   readonly #wait: PodWait;
   readonly #changes: PodChanges;
   readonly #phase = new SandboxPhase();
-  /** Failures of the last pass. */
+  /** Failures that remain after the last pass. */
   #failed: readonly FailedWork[] = [];
   /** Aborts attempts to attach. */
   readonly #attaching = new AbortController();
@@ -46,7 +46,7 @@ export class Sandbox implements AsyncDisposable {
     this.#changes = new PodChanges({ deps, log: this.#log, onChange, onFlapping });
     this.#retry = new Backoff(deps.clock, pauses.sandbox, () => {
       this.#progress.tryAgain();
-      // The last pass failed as a whole, and read nothing.
+      // A failure without a claim means that the whole pass failed, so ready claims were not read.
       if (this.#failed.some(({ claim }) => claim === undefined)) this.#progress.changed();
       this.#inBackground();
     });
@@ -56,7 +56,7 @@ export class Sandbox implements AsyncDisposable {
     return this.#facts;
   }
 
-  /** Adds the network namespace if it was unknown. */
+  /** Adds the network namespace of the sandbox if it was unknown. */
   locate(facts: SandboxFacts): void {
     if (this.#facts.isNetnsUnknown && facts.netnsPath !== undefined) this.#facts = facts;
   }
@@ -65,13 +65,13 @@ export class Sandbox implements AsyncDisposable {
     return this.#phase.current;
   }
 
-  /** Why the last pass failed, for any claim, and the number of consecutive failures. */
+  /** Errors of all claims that the last pass left, combined, and the number of consecutive failures. */
   get failure(): Failure | undefined {
     const error = errorOf(this.#failed);
     return error === undefined ? undefined : { error, attempts: this.#retry.attempts };
   }
 
-  /** Returns why a claim is not ready; `undefined` if it was not tried yet. */
+  /** Returns why a claim is not ready; `undefined` if it is ready, or was not tried yet. */
   failureOf(claimUid: string): Failure | undefined {
     return this.#progress.failureOf(claimUid);
   }
@@ -86,19 +86,19 @@ export class Sandbox implements AsyncDisposable {
     return this.#wait.waitedMs;
   }
 
-  /** Whether its VFs are being detached for good: if the sandbox turns out to be alive, a new object serves it. */
+  /** Whether VFs are being detached for good. A sandbox that turns out to be alive is served by a new object. */
   get isEnding(): boolean {
     return this.#phase.wanted !== 'ready';
   }
 
-  /** Whether its VFs were detached because it seemed to have ended. */
+  /** Whether VFs were detached because the sandbox seemed to have ended. */
   get isAway(): boolean {
     return this.#phase.current === 'gone' && this.#phase.wanted === 'away';
   }
 
   /**
    * Sets the wanted state, unless a more final one is set, and retries failures at once. Joins a running pass.
-   * @throws the failures of the pass, which are retried in the background
+   * @throws the failures of the pass, which are also retried in the background
    */
   async want(desired: Wanted): Promise<void> {
     if (this.#phase.yieldsTo(desired)) this.#end(desired);
@@ -107,7 +107,7 @@ export class Sandbox implements AsyncDisposable {
     await this.#work();
   }
 
-  /** Ends containers that wait here, since their pod is being deleted. A claim that becomes ready meanwhile stays ready. */
+  /** Ends containers that wait in this sandbox, since their pod is being deleted. A claim that is ready by then stays ready. */
   async endWaiting(): Promise<void> {
     const waiting = this.#claims().filter(({ identity }) => !this.#progress.isReady(identity.uid));
     const errors: unknown[] = [];
@@ -117,7 +117,7 @@ export class Sandbox implements AsyncDisposable {
     if (errors.length > 0) throw asOneError(errors);
   }
 
-  /** Reads the VFs again, and serves claims that were added since. */
+  /** Reads the VFs again, and serves claims that the pod got since the last pass. */
   async refresh(): Promise<void> {
     this.#progress.changed();
     await this.want(this.#phase.wanted);
@@ -145,13 +145,13 @@ export class Sandbox implements AsyncDisposable {
     this.#attaching.abort(new SandboxError('not-ready', `sandbox ${this.facts.sandboxId} is being stopped`));
   }
 
-  /** Handles a change in the pod. Does not retry failures, whose own changes would start them again at once. */
+  /** Handles a change in the pod. Does not retry failures, since each attempt changes the pod, too. */
   #changed(): void {
     this.#progress.changed();
     if (!this.isEnding) this.#inBackground();
   }
 
-  /** Failures are logged where they happen. */
+  /** Runs a pass in the background. Failures are logged where they happen. */
   #inBackground(): void {
     if (this.#phase.current !== 'gone') void this.#work().catch(() => undefined);
   }
@@ -161,7 +161,7 @@ export class Sandbox implements AsyncDisposable {
     await this.#pass;
   }
 
-  /** Runs a pass, and another one at once if the wanted state or something in the pod has changed meanwhile. */
+  /** Runs a pass. Runs another one at once if the wanted state or the pod has changed during it. */
   async #run(): Promise<void> {
     try {
       for (;;) {
@@ -179,12 +179,12 @@ export class Sandbox implements AsyncDisposable {
         return;
       }
     } finally {
-      // In the same step as the last check: a later request must start a pass of its own.
+      // Reset in the same step as the last check, so that a later request starts a pass of its own.
       this.#pass = undefined;
     }
   }
 
-  /** @returns the claims that were not served, and why */
+  /** Serves the claims that are due. @returns the claims that were not served, with the errors */
   async #attach(pass: Pass): Promise<FailedWork[]> {
     const { clock, logger } = this.#deps;
     const claims = this.#claims();
@@ -211,7 +211,7 @@ export class Sandbox implements AsyncDisposable {
     return failed;
   }
 
-  /** @param all due claims and the others, which are read if they change meanwhile */
+  /** @param all all claims of the pod: those that are not due are read if they change during the work */
   async #serveAll(due: readonly StoredClaim[], all: readonly StoredClaim[]): Promise<FailedWork[]> {
     const { networks, claims, clock } = this.#deps;
     const { signal } = this.#attaching;
@@ -262,7 +262,7 @@ export class Sandbox implements AsyncDisposable {
         },
       });
     } catch (error) {
-      // There is no namespace in which any of them could be served.
+      // Without a namespace, no claim with VFs can be served.
       for (const { identity } of withVfs) await fail(identity, error);
     }
     return failed;
@@ -275,7 +275,7 @@ export class Sandbox implements AsyncDisposable {
     onSlow(this.#facts, claim, progress);
   }
 
-  /** @returns the claims whose VFs were not detached, and why */
+  /** Detaches the VFs in the sandbox. @returns the claims whose VFs were not detached, with the errors */
   async #detach(end: End): Promise<FailedWork[]> {
     const { store, claims, logger } = this.#deps;
     const { sandboxId } = this.facts;
@@ -325,7 +325,7 @@ export class Sandbox implements AsyncDisposable {
       if (!this.isEnding) this.#changes.readLater(this.#progress.isAnyTentative, this.#retry);
       return;
     }
-    // No reading remains that could change.
+    // No ready claim remains whose changes could matter.
     if (!this.#progress.isAnyReady) this.#changes.unfollow();
     if (failed.length === 0) return;
     const retry = this.#retry.isScheduled ? {} : { retryMs: this.#retry.schedule() };
@@ -336,7 +336,7 @@ export class Sandbox implements AsyncDisposable {
     }
   }
 
-  /** Returns prepared claims of the pod. @throws StateError `store-unusable` */
+  /** Returns the pod's prepared claims. @throws StateError `store-unusable` */
   #claims(): StoredClaim[] {
     return this.#deps.store.claimsOfPod(this.facts.podUid).filter(({ state }) => state === 'prepared');
   }

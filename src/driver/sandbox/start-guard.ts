@@ -4,7 +4,7 @@ import { SandboxError, type StoredClaim } from '../model/index.ts';
 import type { Store } from '../state/index.ts';
 import type { Failure } from './claim-progress.ts';
 
-/** Consecutive failures after which an error counts as permanent, even if it is retriable. */
+/** Number of consecutive failures after which an error counts as permanent, even if it is retriable. */
 const lastingAttempts = 3;
 
 interface StartingPod {
@@ -18,7 +18,7 @@ export interface StartingContainer {
   createRuntimeHooks: readonly { args: readonly string[] }[];
 }
 
-/** See `Sandbox`. */
+/** Part of `Sandbox` that the guard reads. */
 interface SandboxReadiness {
   readonly isEnding: boolean;
   isReady(claimUid: string): boolean;
@@ -27,17 +27,17 @@ interface SandboxReadiness {
 
 export interface StartGuardOptions {
   store: Pick<Store, 'claims' | 'claimsOfPod' | 'isOtherPodExpected'>;
-  /** Shows which claims containers use. */
+  /** Metadata that shows which claims containers use. */
   metadata: Pick<ClaimMetadata, 'hasGateOf' | 'isAnyUsedBy' | 'isGated' | 'isUsedBy'>;
-  /** Returns whether the runtime handler of a pod runs OCI hooks. */
+  /** Returns whether a runtime handler runs OCI hooks. */
   runsHooks: (runtimeHandler: string) => boolean;
-  /** Called when a container is refused because its claim is prepared for another pod: it may have passed to this one. */
+  /** Called when a container is refused because its claim is prepared for another pod: the claim may have moved to this pod. */
   onOtherPod: () => void;
 }
 
 /**
- * Decides whether a container may be created while a claim of its pod is not ready. A container with the start gate waits
- * by itself, unless the error is permanent. Others are refused: the kubelet retries without counting this as a start.
+ * Decides whether a container may be created while a claim of its pod is not ready. A container with the start gate waits by
+ * itself, unless the error is permanent. Other containers are refused: the kubelet then retries without counting a restart.
  */
 export class StartGuard {
   readonly #options: StartGuardOptions;
@@ -47,7 +47,8 @@ export class StartGuard {
   }
 
   /**
-   * Refuses a container that must wait. Allows containers without a claim of ours even while the store is unreadable.
+   * Refuses a container that must wait. Even while the store is unreadable, allows containers that use no claim of this
+   * driver.
    * @throws SandboxError `not-ready` with the reason; StateError `store-unusable`
    */
   check(pod: StartingPod, container: StartingContainer, sandbox: SandboxReadiness): void {
@@ -66,8 +67,8 @@ export class StartGuard {
       if (reason !== undefined) throw refused(container, claim, reason);
     }
     if (!isAnyUsed) return;
-    // The kubelet prepares a claim once, and makes no call for a pod that the claim is reserved for later.
-    // A gate shows the name of its claim, which an earlier claim may have had that the kubelet forgot.
+    // The kubelet prepares a claim once, and makes no call for a pod that the claim is reserved for later. A gate shows only
+    // the name of its claim: an earlier claim that the kubelet has forgotten may have had the same name.
     const own = new Set(all.map(({ identity }) => claimKey(identity)));
     const other = store.claims().find((claim) => {
       const { identity, podUids } = claim;
@@ -80,8 +81,8 @@ export class StartGuard {
   }
 
   /**
-   * Returns whether the hook may return before the pod's VFs are attached: the runtime creates one sandbox at a time while
-   * it waits, other pods are expected, and the containers of this pod wait by themselves.
+   * Returns whether the hook may return before the pod's VFs are attached: while the hook runs, the runtime creates no other
+   * sandbox. It may if other pods are expected and the containers of this pod wait by themselves.
    */
   mayReturnEarly({ runtimeHandler, uid }: StartingPod): boolean {
     const { store, metadata, runsHooks } = this.#options;
@@ -90,7 +91,7 @@ export class StartGuard {
       if (claims.length === 0 || !runsHooks(runtimeHandler) || !store.isOtherPodExpected(uid)) return false;
       return claims.every(({ identity }) => metadata.isGated(identity));
     } catch {
-      // The work that needs the store reports that it is unreadable.
+      // Other work that needs the store reports that it is unreadable.
       return false;
     }
   }
@@ -105,8 +106,8 @@ export class StartGuard {
   }
 
   /**
-   * Returns whether a container has gates of other claims of its pod, and so would have this claim's gate if it used the
-   * claim. Specs that were written without a gate do not show which claims their containers have.
+   * Returns whether a container uses only other claims of its pod: it has their gates, and would have this claim's gate if it
+   * used the claim. A claim whose specs were written without a gate does not show its containers.
    */
   #usesOnlyOthers(
     claim: StoredClaim,
@@ -121,9 +122,9 @@ export class StartGuard {
   }
 
   /**
-   * Returns whether a container certainly does not use a claim whose devices have left the pod: that of `kubectl debug`, or a
-   * sidecar that starts again. Before the claim was ready every container waits: it may need the interface without using
-   * the claim, and could end a pod that is not restarted.
+   * Returns whether a container certainly does not use a claim whose devices have left the pod, such as a container of
+   * `kubectl debug`, or a sidecar that restarts. Until the claim was ready once, every container waits: it may need the
+   * interface without using the claim, and its failure could end a pod that is not restarted.
    */
   #isUnconcerned(
     { identity }: StoredClaim,
@@ -136,14 +137,14 @@ export class StartGuard {
     return runsHooks(runtimeHandler) && metadata.isGated(identity) && !metadata.isUsedBy(identity, container);
   }
 
-  /** @returns why the container must not be created; `undefined` if it waits by itself */
+  /** Returns why the container must not be created; `undefined` if it waits by itself. */
   #refusal(
     { identity }: StoredClaim,
     { runtimeHandler }: StartingPod,
     container: StartingContainer,
     sandbox: SandboxReadiness,
   ): string | undefined {
-    // If the sandbox was wrongly considered gone, its devices are attached again when the kubelet retries.
+    // If the sandbox was wrongly taken for gone, its devices are attached again when the kubelet retries.
     if (sandbox.isEnding) return 'its devices are being detached from this sandbox';
     const failure = sandbox.failureOf(identity.uid);
     if (failure !== undefined && isLasting(failure)) return explain(failure.error);
@@ -153,13 +154,13 @@ export class StartGuard {
   }
 }
 
-/** A claim that has given back its devices, and has no new ones yet, is not prepared. */
+/** Returns whether a claim concerns the guard: it has devices, or it is not prepared since it has given its devices back. */
 function isGuarded({ state, devices }: StoredClaim): boolean {
   return state !== 'prepared' || devices.length > 0;
 }
 
 function isLasting({ error, attempts }: { error: unknown; attempts: number }): boolean {
-  // The container reports the namespace when it waits in the start gate.
+  // The container is let through: it reports the namespace when it waits in the start gate.
   if (error instanceof SandboxError && error.code === 'netns-unknown') return false;
   return attempts >= lastingAttempts || (error instanceof NetdraError && error.retriable !== true);
 }

@@ -24,10 +24,13 @@ export interface StatusReportOptions {
   drift: DeviceConditionSource;
 }
 
-/** Reports the places of the VFs of prepared claims, in the status of the claims. */
+/** Reports the state of prepared claims' VFs in the status of the claims. */
 export class StatusReport {
   readonly #options: StatusReportOptions;
-  /** Why VFs of a claim are not in their pod, by its UID: later reports are about others of its VFs. */
+  /**
+   * Reasons why VFs are not in their pod, by UID of the claim. They are kept, since later reports may be about other VFs of
+   * the claim.
+   */
   readonly #failures = new Map<string, string>();
 
   constructor(options: StatusReportOptions) {
@@ -35,6 +38,7 @@ export class StatusReport {
   }
 
   /**
+   * Reports the VFs of a claim.
    * @param isSettled `false` if the state will change soon
    * @param failure why VFs are not in their pod, as a message for users: those without metadata and those in `lost`, or all
    * if there is none; kept for later reports
@@ -62,7 +66,7 @@ export class StatusReport {
     writer.set(claim, statuses, isSettled);
   }
 
-  /** Reports at the start what was not written before the driver was stopped. */
+  /** Reports all claims with attached VFs: a report may not have been written before the driver stopped. */
   reportAttached(): void {
     for (const claim of this.#options.store.claims()) {
       if (claim.devices.some((device) => this.#stateOf(claim, device)?.networkData)) this.report(claim.identity);
@@ -94,8 +98,8 @@ export class StatusReport {
 
 /**
  * Returns the status of a claim's VFs.
- * @param stateOf returns the state of a VF in the pod, from its metadata; `undefined` if it has none
- * @param failure why such VFs are not in the pod, as a message for users
+ * @param stateOf returns the state of a VF in the pod, from its metadata; `undefined` if it has no metadata
+ * @param failure why VFs without metadata are not in the pod, as a message for users
  */
 export function toDeviceStatuses(
   { devices }: ClaimDevices,
@@ -112,7 +116,10 @@ export function toDeviceStatuses(
   });
 }
 
-/** @param active whether its bond sends and receives through it; absent: it is in none, or that is unknown */
+/**
+ * Returns the data of a VF in the status. @param active whether its bond sends and receives through the VF; absent if it is
+ * in no bond, or if that is unknown
+ */
 function toData({ pciAddress, config, access }: StoredDevice, active: DeviceAttribute | undefined): object {
   const attach = config.attach ?? 'netlink';
   const bond = config.bond && { name: config.bond.name, ...defined({ active: active?.bool }) };

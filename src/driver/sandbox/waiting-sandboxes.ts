@@ -6,7 +6,10 @@ import type { StoredClaims } from '../state/index.ts';
 import type { NamespaceProbe } from '../vf/networks.ts';
 import type { SandboxRegistry } from './sandbox-registry.ts';
 
-/** Far shorter than a container's wait, so that a slow claim does not keep the driver from connecting to the runtime. */
+/**
+ * How long the start waits for sandboxes, ms. Far shorter than a container's wait, so that a slow claim does not keep the
+ * driver from connecting to the runtime.
+ */
 const budgetMs = 5_000;
 
 export interface WaitingSandboxesOptions {
@@ -18,7 +21,12 @@ export interface WaitingSandboxesOptions {
   logger: Logger;
 }
 
-/** s that containerd waits. Once they are served, the runtime registers the plugin at once. */
+/**
+ * Serves sandboxes that their waiting containers announce, while the runtime is not connected or does not know their network
+ * namespaces. Before containerd registers a plugin, it asks each sandbox and container for its state; a container whose hook
+ * runs does not answer within the 2 s that containerd waits. Once these sandboxes are served, the runtime registers the
+ * plugin at once.
+ */
 export class WaitingSandboxes implements AsyncDisposable {
   readonly #options: WaitingSandboxesOptions;
   readonly #stop = new AbortController();
@@ -28,7 +36,7 @@ export class WaitingSandboxes implements AsyncDisposable {
     this.#options = options;
   }
 
-  /** Serves sandboxes that wait now. Returns when they are ready, or after 5 s, when work continues. Never rejects. */
+  /** Serves the sandboxes that wait now. Returns when they are ready, or after 5 s while the work continues. Never rejects. */
   async serve(): Promise<void> {
     const { clock, logger } = this.#options;
     const startedAt = clock.nowMs();
@@ -39,7 +47,7 @@ export class WaitingSandboxes implements AsyncDisposable {
     logger.info({ sandboxes: work.length, ms }, 'attached the devices of sandboxes whose containers were waiting');
   }
 
-  /** Checks every second from now on, while the runtime's list is not up to date and complete. */
+  /** Begins to check every second for waiting sandboxes, as long as the runtime's list is out of date or incomplete. */
   start(): void {
     const { clock, registry } = this.#options;
     this.#loop = repeat(clock, periods.waitingSandboxes, this.#stop.signal, async () => {
@@ -52,18 +60,18 @@ export class WaitingSandboxes implements AsyncDisposable {
     await this.#loop;
   }
 
-  /** @returns the work that was begun; it does not reject */
+  /** Begins to serve waiting sandboxes. @returns the work; it does not reject */
   async #adopt(): Promise<Promise<void>[]> {
     const { metadata, registry, logger } = this.#options;
     try {
       const { sandboxes, problems } = await metadata.waiting();
       for (const err of problems) logger.debug({ err }, 'cannot read the announcement of a waiting container');
-      // Sandboxes that the runtime has shown are already served and retried.
+      // Sandboxes that the runtime has shown are already being served.
       return current(sandboxes)
         .filter((each) => !registry.isLocated(each.sandboxId) && this.#isToBeServed(each))
         .flatMap(({ claim: _claim, ...facts }) => {
           const sandbox = registry.adopt(facts, true);
-          // A failed one is tried again after its own pauses. The sandbox logs failures.
+          // A sandbox with a failure retries after its own pauses. It also logs its failures.
           return sandbox.failure === undefined ? [sandbox.want('ready').catch(() => undefined)] : [];
         });
     } catch (error) {
@@ -73,8 +81,8 @@ export class WaitingSandboxes implements AsyncDisposable {
   }
 
   /**
-   * Returns whether the sandbox's network namespace exists, the claim is prepared for its pod, and the pod is not known to
-   * be in another sandbox.
+   * Returns whether a sandbox must be served: its network namespace exists, the claim is prepared for its pod, and the pod is
+   * not known to be in another sandbox.
    * @throws StateError `store-unusable`
    */
   #isToBeServed(sandbox: WaitingSandbox): boolean {
@@ -87,8 +95,8 @@ export class WaitingSandboxes implements AsyncDisposable {
 }
 
 /**
- * Returns one announcement of each sandbox, which may wait for several claims. Only the runtime knows which of two
- * sandboxes is current.
+ * Returns one announcement for each sandbox, which may wait for several claims. Skips pods with several sandboxes: only the
+ * runtime knows which of them is current.
  */
 function current(sandboxes: readonly WaitingSandbox[]): WaitingSandbox[] {
   const byPod = Map.groupBy(sandboxes, ({ podUid }) => podUid);

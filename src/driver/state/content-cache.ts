@@ -1,7 +1,7 @@
 import type { StoredClaim, StoredCondition, UnrestoredVf } from '../model/index.ts';
 import type { KnownRecords } from './record-table.ts';
 
-/** Cached content of one version of the database; absent parts must be read again. */
+/** Cached content of one version of the database. Absent lists must be read again. */
 export interface StoreContent {
   dataVersion: unknown;
   claims: readonly StoredClaim[];
@@ -10,37 +10,37 @@ export interface StoreContent {
   records: KnownRecords;
 }
 
-/** The database, as the cache reads it. */
+/** Part of the database that the cache reads. */
 export interface CachedDatabase {
-  /** Returns a value that changes with each commit of another connection, and with none of this one. */
+  /** Returns a value that changes with each commit of another connection, but not with commits of this one. */
   dataVersion(): unknown;
   isTransaction(): boolean;
-  /** Returns all claims, or the one with a UID, in the order of their names. */
+  /** Returns all claims, or the claim with a UID, in the order of their names. */
   claims(uid?: string): StoredClaim[];
 }
 
 /**
  * Cache of the store, which another instance of the driver may change at any time. It compares the version of the database
  * once in each run of synchronous code, and once in each transaction, because a transaction locks out other writers. If
- * another instance has written, it reads everything again; after changes of this instance, only the claims that were passed
- * to {@link changed}.
+ * another instance has written, the cache reads everything again; after changes of this instance, it reads only the claims
+ * that were passed to {@link changed}.
  */
 export class ContentCache {
   readonly #database: CachedDatabase;
-  /** Cached content; absent if everything must be read again. */
+  /** Cached content; `undefined` if everything must be read again. */
   #known: StoreContent | undefined;
-  /** UIDs of claims that this instance has changed since. */
+  /** UIDs of claims that this instance has changed since the content was read. */
   readonly #changed = new Set<string>();
-  /** Whether the version was compared in the open transaction. */
+  /** Whether the version was compared within the open transaction. */
   #isAlone = false;
-  /** Whether the present run of synchronous code has compared it. */
+  /** Whether the present run of synchronous code has compared the version. */
   #isChecked = false;
 
   constructor(database: CachedDatabase) {
     this.#database = database;
   }
 
-  /** Returns the present content. The caller reads and sets absent lists. */
+  /** Returns the present content. If a list is absent, the caller reads and sets it. */
   read(): StoreContent {
     const isCurrent = this.#isAlone || this.#isChecked;
     const dataVersion = isCurrent ? this.#known?.dataVersion : this.#database.dataVersion();
@@ -61,7 +61,7 @@ export class ContentCache {
     return this.#known;
   }
 
-  /** Records that a claim was changed, or is about to be. */
+  /** Records that a claim was changed, or is about to change. */
   changed(claimUid: string): void {
     this.#changed.add(claimUid);
   }
@@ -70,12 +70,12 @@ export class ContentCache {
     delete this.#known?.[list];
   }
 
-  /** Records the beginning of a transaction, for which this instance may have waited while another one wrote. */
+  /** Records the beginning of a transaction. Before it began, another instance may have written. */
   begun(isNested: boolean): void {
     this.#isChecked &&= isNested;
   }
 
-  /** Records that a transaction was undone. */
+  /** Records that a transaction was rolled back. */
   undone(): void {
     this.#known = undefined;
   }
@@ -85,7 +85,7 @@ export class ContentCache {
   }
 }
 
-/** Resolved promise: callbacks run after the present synchronous code. */
+/** Resolved promise: its callbacks run after the present synchronous code. */
 const endOfTurn = Promise.resolve();
 
 function byName({ identity: one }: StoredClaim, { identity: other }: StoredClaim): number {

@@ -1,14 +1,14 @@
 type Query = (sql: string, ...values: string[]) => Record<string, unknown>[];
 
-/** Records read since another instance has last written. */
+/** Records that were read since another instance has last written. */
 export interface KnownRecords {
-  /** Texts by directory; without the directories that have no record, of which there is no end. */
+  /** Texts by directory. Directories without a record are not cached, since there could be any number. */
   texts: Map<string, string>;
   names: string[] | undefined;
 }
 
 /**
- * The table of the framework's records: one text for each claim, under the name of the claim's directory.
+ * Table of the framework's records: one text for each claim, under the name of the claim's directory.
  * Every method throws StateError `store-unusable`.
  */
 export class RecordTable {
@@ -45,7 +45,9 @@ export class RecordTable {
     this.#change(dir, undefined, 'DELETE FROM records WHERE dir = ?', dir);
   }
 
-  /** Changes a record. Reads the known content first: an exception after the change would look as if there were none. */
+  /**
+   * Changes a record. Reads the known content before the change: an exception after it would look as if nothing was changed.
+   */
   #change(dir: string, record: string | undefined, ...statement: Parameters<Query>): void {
     const known = this.#known();
     this.#query(...statement);

@@ -11,7 +11,7 @@ import {
 } from './store-schema.ts';
 
 export interface StoreDatabaseOptions {
-  /** Opens the database for tools beside the driver: nothing is created or changed, and no writer has to wait. */
+  /** Whether a tool opens the database beside the driver: nothing is created or changed, and no writer has to wait. */
   readOnly?: boolean;
   /** Opens the file. Default: `node:sqlite`. */
   open?: OpenDatabase;
@@ -19,13 +19,13 @@ export interface StoreDatabaseOptions {
 
 /** SQLite's codes for a file that is damaged or not a database. Source: sqlite.org/rescode.html. */
 const damageCodes = [11, 26];
-/** Statements that begin, commit and undo a transaction, and a nested one. */
+/** Statements that begin, commit and roll back a transaction, and a nested one. */
 const outerSteps = ['BEGIN IMMEDIATE', 'COMMIT', 'ROLLBACK'] as const;
 const innerSteps = ['SAVEPOINT part', 'RELEASE part', 'ROLLBACK TO part; RELEASE part'] as const;
 
 /**
- * Database of the store: statements, transactions, and errors that say what to do. SQLite in WAL mode, since two instances
- * of the driver share it during a rolling update. Every method throws StateError `store-unusable`.
+ * Database of the store: statements, transactions, and errors with remedies. SQLite in WAL mode, since two instances of the
+ * driver share it during a rolling update. Every method throws StateError `store-unusable`.
  */
 export class StoreDatabase implements Disposable {
   /** Path of the database file. */
@@ -34,7 +34,7 @@ export class StoreDatabase implements Disposable {
   readonly #isReadOnly: boolean;
   readonly #statements = new Map<string, StatementSync>();
 
-  /** @param path of the database file, which is created if missing, unless `readOnly` */
+  /** @param path path of the database file, which is created if it is missing, unless `readOnly` */
   constructor(path: string, { readOnly = false, open = openFile }: StoreDatabaseOptions) {
     this.path = path;
     this.#isReadOnly = readOnly;
@@ -49,7 +49,7 @@ export class StoreDatabase implements Disposable {
     return this.#database.isTransaction;
   }
 
-  /** Runs a task in a transaction, or in a nested one, and undoes its changes if it throws. @throws the error of the task */
+  /** Runs a task in a transaction, nested if one is open. Rolls back if the task throws. @throws the error of the task */
   transaction(task: () => void): void {
     const [begin, commit, undo] = this.isTransaction ? innerSteps : outerSteps;
     this.query(begin);
@@ -63,7 +63,7 @@ export class StoreDatabase implements Disposable {
     }
   }
 
-  /** Runs a statement. Prepared statements are kept: there are only a handful. */
+  /** Runs a statement. Prepared statements are cached: there are only a handful. */
   query(sql: string, ...parameters: (string | null)[]): Row[] {
     return this.guard(() => {
       const statement = this.#statements.get(sql) ?? this.#database.prepare(sql);
@@ -72,7 +72,7 @@ export class StoreDatabase implements Disposable {
     });
   }
 
-  /** Runs a task that decodes or changes the content, and translates its errors. */
+  /** Runs a task that reads or changes the database, and translates its errors. */
   guard<T>(task: () => T): T {
     try {
       return task();
@@ -94,7 +94,7 @@ export class StoreDatabase implements Disposable {
   }
 }
 
-/** Returns whether the file is damaged: SQLite says so, or the driver cannot have written its content. */
+/** Returns whether the file is damaged: SQLite reports it, or the content is not JSON, which the driver would have written. */
 function isDamage(error: unknown): boolean {
   if (error instanceof SyntaxError) return true;
   return error instanceof Error && 'errcode' in error && damageCodes.includes(Number(error.errcode) & 0xff);

@@ -6,12 +6,12 @@ export type Database = Pick<DatabaseSync, 'close' | 'exec' | 'isOpen' | 'isTrans
 
 export type OpenDatabase = (path: string, options: DatabaseSyncOptions) => Database;
 
-/** Number of the schema, kept in the file. A newer version of the driver that changes the tables gets the next one. */
+/** Version of the schema, which is stored in the file. A driver that changes the tables gets the next number. */
 export const schemaVersion = 1;
 
 /**
- * `boot_id`: of the boot of the node in which a row was last written. `device_key`: see `formatDeviceKey`. `records`: those of the
- * framework.
+ * Tables of the store. `boot_id` is the boot of the node in which a row was last written; for `device_key` see
+ * `formatDeviceKey`; `records` has the records of the framework.
  */
 const tables = `
   CREATE TABLE claims (
@@ -29,19 +29,19 @@ const tables = `
 `;
 
 /**
- * How long a change waits for that of another instance, ms. SQLite sleeps meanwhile, and with it everything else in this
- * process: less than the two seconds after which a container runtime proceeds without us.
+ * How long a change waits for another instance's change, ms. SQLite blocks the whole process during that time, so it is less
+ * than the two seconds after which a container runtime proceeds without the driver.
  */
 const busyMs = 1_000;
 
-/** Opens a store for a tool beside the driver: nothing is created or changed. @throws StateError `store-unusable` */
+/** Opens a store for a tool beside the driver. Nothing is created or changed. @throws StateError `store-unusable` */
 export function openToRead(open: OpenDatabase, path: string): Database {
   return setUp(open(path, { readOnly: true, timeout: 5_000 }), (database) => {
     checkVersion(readVersion(database), path);
   });
 }
 
-/** @returns the database, which is closed if setting it up fails */
+/** Runs a task that sets up a database. @returns the database, which is closed if the task fails */
 function setUp(database: Database, task: (database: Database) => void): Database {
   try {
     task(database);
@@ -58,16 +58,19 @@ function setUp(database: Database, task: (database: Database) => void): Database
  */
 export function openDatabase(open: OpenDatabase, path: string): Database {
   return setUp(open(path, { timeout: busyMs, enableForeignKeyConstraints: true }), (database) => {
-    // Not synced at each write: writes survive the process, and a power loss also ends the kernel's state that the store
-    // describes. docs/decisions/0012-no-sync-at-each-write.md
+    // SQLite does not sync at each write: writes survive the process, and a power loss also ends the kernel state that the
+    // store describes. docs/decisions/0012-no-sync-at-each-write.md
     database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;');
     createTables(database, path);
   });
 }
 
-/** @throws StateError `store-unusable` if a newer version has written it, or it is damaged; SQLite's errors */
+/**
+ * Creates the tables if they are missing. @throws StateError `store-unusable` if a newer version has written the file, or the
+ * file is damaged; SQLite's errors
+ */
 function createTables(database: Database, path: string): void {
-  // Read within the transaction: another instance of the driver may be creating them, too.
+  // The version is read within the transaction: another instance of the driver may create the tables at the same time.
   database.exec('BEGIN IMMEDIATE');
   try {
     const found = readVersion(database);
@@ -84,25 +87,25 @@ function createTables(database: Database, path: string): void {
 /** SQLite's code for a rollback journal that a reader cannot apply. Source: sqlite.org/rescode.html. */
 const interruptedCode = 776;
 
-/** Returns the number of the schema; 0 if the first start of the driver ended before it had created the tables. */
+/** Returns the version of the schema; 0 if the first start of the driver ended before it had created the tables. */
 export function readVersion(database: Database): number {
   try {
     return Number(database.prepare('PRAGMA user_version').get()?.user_version);
   } catch (error) {
-    // Only the write that begins the file has such a journal: all later ones use the WAL.
+    // Only the first write of a new file has such a journal: all later writes use the WAL.
     if (error instanceof Error && 'errcode' in error && error.errcode === interruptedCode) return 0;
     throw error;
   }
 }
 
-/** SQLite detects damage only in pages that it reads, so all of them are read at the start. */
+/** Checks the whole file, since SQLite detects damage only in pages that it reads. @throws StateError `store-unusable` */
 function checkIntact(database: Database, path: string): void {
   const [{ quick_check: verdict } = {}] = database.prepare('PRAGMA quick_check(1)').all();
   if (verdict === 'ok') return;
   throw new StateError('store-unusable', `state store ${path} is damaged: ${verdict}`, { path, hint: damagedHint });
 }
 
-/** What to do about an unreadable store. */
+/** Remedy for a damaged store. */
 export const damagedHint =
   'drain the node, so that no pod has a VF, stop the driver, move the file and its -wal and -shm files away, and start the driver';
 

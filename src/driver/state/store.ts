@@ -15,7 +15,7 @@ import { dataOf, type Row, toClaim, toDevice } from './rows.ts';
 import { StoreDatabase, type StoreDatabaseOptions } from './store-database.ts';
 
 export interface StoreOptions extends StoreDatabaseOptions {
-  /** Current boot of the node, with which rows are marked. Absent: boots are not distinguished. */
+  /** ID of the node's current boot, which marks rows. Absent: boots are not distinguished. */
   bootId?: string;
 }
 
@@ -28,10 +28,10 @@ export interface StoredClaims {
 }
 
 /**
- * The state that survives a restart: claims with their VFs, and the place of each VF. Written before the host is changed.
- * Two instances of the driver share it during a rolling update; one device belongs to at most one claim, which the primary
- * key enforces.
- * @throws StateError `store-unusable`: a store that cannot be read is an error, never "empty"
+ * The state that survives a restart: claims with their VFs, and the sandbox of each VF. It is written before the host is
+ * changed. Two instances of the driver share it during a rolling update. A device belongs to at most one claim, which the
+ * primary key enforces.
+ * @throws StateError `store-unusable`: a store that cannot be read is an error and never counts as empty
  */
 export class Store implements StoredClaims, Disposable {
   readonly #database: StoreDatabase;
@@ -40,7 +40,7 @@ export class Store implements StoredClaims, Disposable {
   /** The framework's records of claims. */
   readonly records: RecordTable;
 
-  /** @param path of the database file, which is created if missing, unless `readOnly` */
+  /** @param path path of the database file, which is created if it is missing, unless `readOnly` */
   constructor(path: string, { bootId, ...options }: StoreOptions = {}) {
     this.#bootId = bootId;
     const database = new StoreDatabase(path, options);
@@ -61,7 +61,10 @@ export class Store implements StoredClaims, Disposable {
     return this.#database.path;
   }
 
-  /** `false` only with `readOnly`, if the first start of the driver ended before it had created the tables. */
+  /**
+   * Whether the tables exist. `false` only with `readOnly`, if the first start of the driver ended before it had created
+   * them.
+   */
   get hasTables(): boolean {
     return this.#database.hasTables;
   }
@@ -71,20 +74,20 @@ export class Store implements StoredClaims, Disposable {
   }
 
   /**
-   * Returns the claims in the order of their names, frozen. Every event of every pod needs them, so that only changes are
-   * read again: claims that this instance has changed, or all if another instance has written.
+   * Returns the claims, frozen, in the order of their names. Every event of every pod needs them, so they are cached: see
+   * {@link ContentCache}.
    */
   claims(): readonly StoredClaim[] {
     return this.#content.read().claims;
   }
 
-  /** Returns the claims that were last written in another boot of the node. */
+  /** Returns the claims that were last written in an earlier boot of the node. */
   claimsOfEarlierBoots(): StoredClaim[] {
     const bootId = this.#bootId;
     return bootId === undefined ? [] : this.#claims('WHERE boot_id <> ?', bootId);
   }
 
-  /** Deletes unrestored VFs of earlier boots of the node: the kernel has created them anew since. */
+  /** Deletes unrestored VFs of earlier boots of the node, since the kernel has created the VFs anew. */
   forgetUnrestoredOfEarlierBoots(): void {
     if (this.#bootId !== undefined) this.#database.query('DELETE FROM unrestored WHERE boot_id <> ?', this.#bootId);
     this.#content.forget('unrestored');
@@ -95,24 +98,24 @@ export class Store implements StoredClaims, Disposable {
     return this.claims().filter(({ podUids }) => podUids.includes(podUid));
   }
 
-  /** Returns whether another pod has a prepared claim whose VFs are in no sandbox yet. */
+  /** Returns whether any other pod has a prepared claim with VFs that are in no sandbox yet. */
   isOtherPodExpected(podUid: string): boolean {
     return this.claims().some(({ state, podUids, devices }) => {
       return state === 'prepared' && !podUids.includes(podUid) && devices.some(({ attachment }) => !attachment);
     });
   }
 
-  /** Returns the claim that has a device. */
+  /** Returns the claim that has the device at a PCI address. */
   holderOf(pciAddress: string): StoredClaim | undefined {
     return this.claims().find(({ devices }) => devices.some((device) => device.pciAddress === pciAddress));
   }
 
   /**
    * Adds or replaces a claim and its devices. A device that the claim already has keeps its stored attachment, whatever the
-   * caller passes: only the sandbox side changes it, possibly in another instance of the driver.
-   * @param unrestored VFs that the claim had before and that could not be restored, kept as `deleteClaim` keeps them
-   * @throws StateError `device-in-use` if another claim has one of the devices, `device-unrestored` if one was not restored
-   * after its last claim
+   * caller passes: only the sandbox code changes it, perhaps in another instance of the driver.
+   * @param unrestored VFs that the claim had before and that could not be restored; they are stored as by `deleteClaim`
+   * @throws StateError `device-in-use` if another claim has one of the devices, `device-unrestored` if one of them was not
+   * restored after its last claim
    */
   putClaim(claim: StoredClaim, unrestored: readonly UnrestoredVf[] = []): void {
     this.together(() => {
@@ -125,7 +128,7 @@ export class Store implements StoredClaims, Disposable {
     });
   }
 
-  /** Changes only the state of claims; ignores claims that are not stored. */
+  /** Changes the state of claims and nothing else. Ignores claims that are not stored. */
   setState(uids: readonly string[], state: StoredClaim['state']): void {
     for (const uid of uids) this.#content.changed(uid);
     const which = 'uid IN (SELECT value FROM json_each(?))';
@@ -134,8 +137,8 @@ export class Store implements StoredClaims, Disposable {
   }
 
   /**
-   * Stores several changes in one transaction, since a transaction takes longer than the changes in it. A change that throws
-   * is undone by itself, and need not fail the others.
+   * Stores several changes in one transaction, since a transaction takes longer than the changes in it. Calls can be nested:
+   * a nested call that throws is rolled back on its own, and the outer task may go on.
    * @throws the error of the task
    */
   together(task: () => void): void {
@@ -154,8 +157,9 @@ export class Store implements StoredClaims, Disposable {
   }
 
   /**
-   * Changes the attachments of devices of a claim in one transaction.
-   * @param changes by `formatDeviceKey`; `undefined` removes the attachment. Devices that the claim no longer has are ignored
+   * Changes the attachments of a claim's devices in one transaction.
+   * @param changes new attachments, by `formatDeviceKey`; `undefined` removes an attachment. Devices that the claim no longer
+   * has are ignored
    */
   setAttachments(claimUid: string, changes: ReadonlyMap<string, Attachment | undefined>): void {
     if (changes.size === 0) return;
@@ -169,14 +173,14 @@ export class Store implements StoredClaims, Disposable {
     });
   }
 
-  /** Returns VFs that are unavailable until they are restored, frozen. Each look at the devices needs them. */
+  /** Returns VFs that are unavailable until they are restored, frozen. They are cached, since each scan needs them. */
   unrestored(): readonly UnrestoredVf[] {
     const known = this.#content.read();
     known.unrestored ??= this.#unrestored();
     return known.unrestored;
   }
 
-  /** Adds a VF, or updates why it is not restored. */
+  /** Adds an unrestored VF, or updates the reason why it is not restored. */
   putUnrestored({ device, reason }: UnrestoredVf): void {
     const statement = 'INSERT OR REPLACE INTO unrestored (device_key, data, reason, boot_id) VALUES (?, ?, ?, ?)';
     this.#database.query(
@@ -194,7 +198,7 @@ export class Store implements StoredClaims, Disposable {
     this.#content.forget('unrestored');
   }
 
-  /** Returns present and past conditions of functions of cards, in the order of their addresses. */
+  /** Returns present and past conditions of PCI functions, in the order of their addresses. */
   conditions(): readonly StoredCondition[] {
     const known = this.#content.read();
     known.conditions ??= this.#conditions();
@@ -212,7 +216,7 @@ export class Store implements StoredClaims, Disposable {
     this.#content.forget('conditions');
   }
 
-  /** Deletes a claim and keeps those of its devices that could not be restored, in one transaction. */
+  /** Deletes a claim in one transaction, and keeps its devices that could not be restored. */
   deleteClaim(uid: string, unrestored: readonly UnrestoredVf[] = []): void {
     this.together(() => {
       for (const each of unrestored) this.putUnrestored(each);
@@ -241,10 +245,13 @@ export class Store implements StoredClaims, Disposable {
     );
   }
 
-  /** Changes the rows of a claim in place, so that no index changes: a claim is put several times while it is prepared. */
+  /**
+   * Writes the devices of a claim. Updates the rows in place if the devices are the same, so that no index changes: a claim
+   * is written several times while it is prepared.
+   */
   #putDevices({ identity: { uid }, devices }: StoredClaim, stored: ReadonlyMap<string, StoredDevice>): void {
     const isSame = isDeepStrictEqual(devices.map(formatDeviceKey), [...stored.keys()]);
-    // The rows of a claim are in the order of its allocation.
+    // The order of a claim's rows is the order of its allocation, so all rows are written again.
     if (!isSame) this.#database.query('DELETE FROM devices WHERE claim_uid = ?', uid);
     for (const given of devices) {
       const key = formatDeviceKey(given);
@@ -298,7 +305,7 @@ export class Store implements StoredClaims, Disposable {
     return this.#database.guard(() => rows.map(read));
   }
 
-  /** Reads claims in one statement, for a consistent view: another instance may be writing. */
+  /** Reads claims in one statement for a consistent view, since another instance may be writing. */
   #claims(where: string, ...parameters: string[]): StoredClaim[] {
     const tables = 'claims LEFT JOIN devices ON claim_uid = uid';
     const order = 'ORDER BY namespace, name, devices.rowid';

@@ -3,7 +3,7 @@ import type { Store } from './store.ts';
 
 export interface StoredRecordsOptions {
   store: Pick<Store, 'path' | 'records' | 'together'>;
-  /** The driver's directory below the kubelet's `plugins`. */
+  /** Directory of the driver below the kubelet's `plugins`. */
   dataDir: string;
 }
 
