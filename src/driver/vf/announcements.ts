@@ -13,33 +13,35 @@ import { mostPodLinks, type NamespaceOpener, type Packets } from './networks.ts'
 import type { PodLinks } from './pod-links.ts';
 import type { VfState } from './strategy.ts';
 
-/** Time to wait for an answer to an ARP probe; hosts of one network take less than a millisecond. */
+/** How long an answer to an ARP probe is awaited, ms; hosts of one network answer in less than a millisecond. */
 const answerMs = 200;
-/** Number of times to send probes and announcements, as in RFC 5227: a frame right after link-up may get lost. */
+/**
+ * Pauses before each round of probes and announcements, ms. There are several rounds, as in RFC 5227: a frame right after
+ * link-up may get lost.
+ */
 const pausesMs = [0, 1_000];
 /**
- * Pause after which an address that another host has is probed again, ms. A conflict makes the VF be read again at once:
- * without a pause, a host that answers one probe and not the next, or two that answer in turn, would keep the driver busy
- * forever.
+ * Pause before an address with a conflict is probed again, ms. A conflict causes the VF to be read again at once. Without a
+ * pause, a host that answers only some probes, or two hosts that answer in turn, would keep the driver busy forever.
  */
 const restMs = 10_000;
-/** Limit for received frames, of which a network can send any number. */
+/** Maximum number of received frames that are read, since a network can send any number. */
 const maxFrames = 1_024;
 
 export interface AnnouncementsOptions {
   networks: NamespaceOpener;
   clock: Clock;
   logger: Logger;
-  /** Called when the IPv4 addresses of a VF that other hosts have change. */
+  /** Called when the set of a VF's IPv4 addresses that other hosts have has changed. */
   onConflict: (device: StoredDevice) => void;
 }
 
-/** Addresses of an announcement, as text. */
+/** A run of probes and announcements. `of` is its interface and addresses, as text. */
 interface Run {
   readonly of: string;
 }
 
-/** An interface of a pod with the addresses to announce. */
+/** Interface of a pod, with the addresses to announce. */
 interface Subject {
   device: StoredDevice;
   hardwareAddress: string;
@@ -47,48 +49,49 @@ interface Subject {
 }
 
 /**
- * Announces the addresses of VFs and bonds to their networks. Neighbours and switches remember the MAC address of the VF
- * that last had an address, some of them for minutes. Probes IPv4 addresses first, since the kernel does not detect other
- * hosts that have them, and announces no address of another host.
+ * Announces the addresses of VFs and bonds to their networks: neighbors and switches remember, some of them for minutes, the
+ * MAC address of the VF that last had an address. Probes IPv4 addresses first, since the kernel does not detect duplicates of
+ * them, and does not announce an address that another host has.
  */
 export class Announcements {
   readonly #options: AnnouncementsOptions;
-  /** By the key of a device: what was announced last. Another object stands for another run, even of the same. */
+  /** Last run, by key of the device. Another object is another run, even with the same addresses. */
   readonly #last = new Map<string, Run>();
-  /** By the key of a device: when its addresses were last probed. */
+  /** Times at which addresses were last probed, ms, by key of the device. */
   readonly #probedAtMs = new Map<string, number>();
-  /** By the key of a device: IPv4 addresses that others have, with their MAC addresses. */
+  /** IPv4 addresses that other hosts have, with their MAC addresses, by key of the device. */
   readonly #conflicts = new Map<string, ReadonlyMap<string, string>>();
 
   constructor(options: AnnouncementsOptions) {
     this.#options = options;
   }
 
-  /** Makes the next reading announce the addresses even if they have not changed. Call this after configuring a VF. */
+  /** Announces the addresses of a VF even if they have not changed. Must be called after a VF was configured. */
   async configured(device: StoredDevice, pod: PodLinks, state: VfState): Promise<void> {
     this.forget(device);
     await this.read(device, pod, state);
   }
 
   /**
-   * Announces changes since the last reading, as soon as the link has a carrier; hardware gets one some time after the
-   * interface was set up. Call this after each reading. Logs a failure, since the VF works without announcements.
+   * Announces addresses that have changed since the last reading, once the link has a carrier: hardware gets one some time
+   * after the interface was set up. Must be called after each reading. Only logs a failure, since the VF works without
+   * announcements.
    */
   async read(device: StoredDevice, pod: PodLinks, state: VfState): Promise<void> {
     const { hardwareAddress = '', interfaceName = '', linkUp = false, unconfirmed = [] } = state;
     const key = formatDeviceKey(device);
     if (!linkUp) return void this.#last.delete(key);
-    // RFC 4429: an address is not announced before duplicate address detection has ended.
+    // An address is not announced before duplicate address detection has ended (RFC 4429).
     const ips = state.ips.filter((cidr) => !unconfirmed.includes(cidr));
     const now: Run = { of: JSON.stringify([interfaceName, hardwareAddress, ips]) };
     const isKnown = this.#last.get(key)?.of === now.of;
     if (isKnown && (this.#isResting(device) || !this.#conflicts.has(key))) return;
     this.#last.set(key, now);
-    // IPoIB has no Ethernet frames; its addresses lead to a queue pair that the kernel resolves anew.
+    // InfiniBand has no Ethernet frames; there, the kernel resolves addresses to queue pairs anew.
     if (!isEthernetAddress(hardwareAddress) || ips.length === 0) return void this.#conflicts.delete(key);
     try {
       const link = await pod.namespace.connection.link({ name: interfaceName });
-      // The interface was renamed or removed since; that change causes another reading.
+      // The interface was renamed or removed in the meantime. That change causes another reading.
       if (link === undefined) return;
       const packets = pod.namespace.packets(link.index);
       void this.#announce({ device, hardwareAddress, ips }, packets, now);
@@ -97,12 +100,12 @@ export class Announcements {
     }
   }
 
-  /** Returns those IPv4 addresses of a VF that another host of its network has, too, each with the MAC address of that host. */
+  /** Returns the IPv4 addresses of a VF that another host of its network has, too, each with the MAC address of that host. */
   conflictsOf(device: DeviceKey): ReadonlyMap<string, string> {
     return this.#conflicts.get(formatDeviceKey(device)) ?? new Map();
   }
 
-  /** Forgets a VF. Call this when it is detached. */
+  /** Forgets a VF. Must be called when the VF is detached. */
   forget(device: DeviceKey): void {
     const key = formatDeviceKey(device);
     this.#last.delete(key);
@@ -115,7 +118,10 @@ export class Announcements {
     return probedAtMs !== undefined && this.#options.clock.nowMs() - probedAtMs < restMs;
   }
 
-  /** Never rejects. @param run ends when another one begins, also that of the next pod that has the VF */
+  /**
+   * Probes and announces addresses. Never rejects. @param run this run; it ends when another run of the device begins,
+   * perhaps for the next pod
+   */
   async #announce(subject: Subject, socket: Packets, run: Run): Promise<void> {
     const { device, hardwareAddress, ips } = subject;
     const key = formatDeviceKey(device);
@@ -143,7 +149,10 @@ export class Announcements {
     }
   }
 
-  /** Skips answers of the pod itself: its kernel answers on each interface for all of its addresses. */
+  /**
+   * Returns the answers of other hosts. Skips answers of the pod itself, whose kernel answers on each interface for all of
+   * its addresses.
+   */
   async #ofOthers({ attachment }: StoredDevice, answers: ReadonlyMap<string, string>) {
     if (answers.size === 0 || attachment === undefined) return answers;
     using namespace = this.#options.networks.open(attachment.netnsPath);
@@ -155,7 +164,7 @@ export class Announcements {
 
   #note(device: StoredDevice, conflicts: ReadonlyMap<string, string>): void {
     const key = formatDeviceKey(device);
-    // Compared without MAC addresses: a host that answers can give another one each time.
+    // MAC addresses are not compared: a host could use another one in each answer.
     const textOf = (found: ReadonlyMap<string, string>) => JSON.stringify([...found.keys()].sort());
     const isNew = textOf(conflicts) !== textOf(this.conflictsOf(device));
     if (conflicts.size === 0) this.#conflicts.delete(key);
@@ -168,12 +177,12 @@ export class Announcements {
   }
 }
 
-/** Returns whether the interface is gone or down: the next reading announces it when it is up. */
+/** Returns whether the interface is gone or down. When it is up again, the next reading announces its addresses. */
 function hasLeft(error: unknown): boolean {
   return error instanceof NetlinkError && ['ENETDOWN', 'ENODEV', 'ENXIO'].includes(error.errno ?? '');
 }
 
-/** Returns addresses that others claim, each with the MAC address of one of them. */
+/** Returns the addresses that other interfaces claim, each with the MAC address of one of them. */
 function answersFor({ ips, hardwareAddress: own }: Subject, packets: Packets): ReadonlyMap<string, string> {
   const conflicts = new Map<string, string>();
   for (let count = 0; count < maxFrames; count++) {

@@ -20,9 +20,12 @@ import { createStrategies, type Strategies } from './strategies.ts';
 import { type AttachStrategy, nameTakenError, podOf, type VfState } from './strategy.ts';
 import { type VfHost, VfLinks } from './vf-links.ts';
 
-/** Time limit for one attachment, ms: a CNI plugin that hangs is killed, and called again later. */
+/** Time limit for one attachment, ms. A CNI plugin that hangs is killed, and called again later. */
 const attachBudgetMs = 60_000;
-/** Limit for names of interfaces, more than a pod gets from CNI plugins: a process in the pod can take any number of names. */
+/**
+ * Maximum number of interface names that are tried, more than CNI plugins use in a pod: a process in the pod can take any
+ * number of names.
+ */
 const mostNames = 100;
 
 export interface AttachmentsOptions {
@@ -32,13 +35,13 @@ export interface AttachmentsOptions {
   store: Pick<Store, 'claimsOfPod' | 'setAttachments'>;
   clock: Clock;
   logger: Logger;
-  /** Called when the IPv4 addresses of a pod's VFs that other hosts have change: the VFs must be read again. */
+  /** Called when the set of IPv4 addresses that other hosts have has changed for VFs of a pod: the VFs must be read again. */
   onConflict: (podUid: string) => void;
 }
 
 /**
- * Attaches VFs to sandboxes and detaches them, and stores the place of each before the host is changed. Every method can be
- * repeated; call it with the claim's lock held.
+ * Attaches VFs to sandboxes and detaches them. Stores the sandbox of a VF before the host is changed. Every method can be
+ * repeated, and must be called with the claim's lock held.
  */
 export class Attachments {
   readonly #options: AttachmentsOptions;
@@ -66,8 +69,8 @@ export class Attachments {
   /**
    * Attaches a VF, or completes an attachment that was cut short. A VF that is still in another sandbox of the same pod is
    * detached from there first.
-   * @param device a copy of what is stored: its attachment is changed as well
-   * @param reconfigure configures the VF from outside: called if it was attached before, and is attached again
+   * @param device copy of the stored device; its attachment is changed as well
+   * @param reconfigure configures the VF on the host; called if the VF was attached before and is attached again
    * @throws SandboxError `vf-missing`, `vf-busy`, `vf-unknown`, `interface-name-taken`; NetlinkError, CniError, SriovError
    */
   async attach(
@@ -102,11 +105,11 @@ export class Attachments {
   }
 
   /**
-   * Stores whether the interface of an attached VF is configured. It is no longer once the VF has left, or is being detached.
+   * Stores whether the interface of an attached VF is configured. A VF that has left the pod, or is being detached, is not.
    * @param device as for `detach`
    */
   setConfigured(claimUid: string, device: StoredDevice, isConfigured: boolean): void {
-    // A VF in user space has no interface, and its addresses are known from its metadata only.
+    // A VF in user space has no interface, and its addresses are known only from its metadata.
     if (device.attachment === undefined || isUserSpace(device)) return;
     const { isConfigured: before = false, ...attachment } = device.attachment;
     if (before === isConfigured) return;
@@ -115,9 +118,8 @@ export class Attachments {
 
   /**
    * Reads an attached VF.
-   * @param known the last reading; without it, routes and kernel settings are not compared with the claim, which has just
-   * set them
-   * @returns `undefined` if it has left the pod
+   * @param known last reading; without it, routes and sysctls are not compared with the claim, which has just set them
+   * @returns `undefined` if the VF has left the pod
    * @throws SandboxError `vf-unknown`; NetlinkError
    */
   async read(device: StoredDevice, pod: PodLinks, known?: NetworkDeviceData): Promise<VfState | undefined> {
@@ -125,12 +127,13 @@ export class Attachments {
   }
 
   /**
-   * Detaches a VF from its sandbox and restores its interface. The attachment stays stored until all of that is done.
-   * @param device a copy of what is stored: its attachment is removed as well
-   * @throws SandboxError `restore-incomplete` if the VF is on the host and its interface is not restored; NetlinkError, SriovError
+   * Detaches a VF from its sandbox and restores its interface. The attachment stays stored until everything is done.
+   * @param device copy of the stored device; its attachment is removed as well
+   * @throws SandboxError `restore-incomplete` if the VF is on the host but its interface is not restored; NetlinkError,
+   * SriovError
    */
   async detach(claimUid: string, device: StoredDevice): Promise<void> {
-    // If this fails half-way, and the sandbox turns out to be alive, the VF lacks what it has given back.
+    // If detaching fails half-way and the sandbox turns out to be alive, the VF must be configured again.
     this.setConfigured(claimUid, device, false);
     const { attachment } = device;
     if (attachment === undefined) return;
@@ -143,7 +146,7 @@ export class Attachments {
     this.#record(claimUid, device, undefined);
   }
 
-  /** Records that a VF is no longer in a sandbox, after it was restored in another way. @param device as for `detach` */
+  /** Records that a VF is no longer in a sandbox, after something else has restored it. @param device as for `detach` */
   forget(claimUid: string, device: StoredDevice): void {
     this.#record(claimUid, device, undefined);
   }
@@ -153,15 +156,16 @@ export class Attachments {
     return await this.#links.isOnHost(device);
   }
 
-  /** Detaches such a VF, whatever sandbox it was left in. @throws NetlinkError, SriovError */
+  /** Detaches a VF that another component has left in a sandbox, whichever sandbox that is. @throws NetlinkError, SriovError */
   async detachLost(device: StoredDevice): Promise<void> {
     await this.#links.detachLost(device);
   }
 
   /**
-   * Chooses the name when the VF is attached: only then is it known which names others, such as Multus, have used. Refuses
-   * a taken name before a plugin is called: the plugin's DEL could remove the other interface.
-   * @returns `undefined` if the claim names the interface, or it is there already
+   * Chooses the interface name for CNI plugins, when the VF is attached: only then are the names known that other components,
+   * such as Multus, have used. Refuses a taken name before a plugin is called: the plugin's DEL could remove the other
+   * interface.
+   * @returns `undefined` if the claim names the interface, or if the VF is already in the pod
    */
   async #cniName(device: StoredDevice, place: SandboxPlace, pod: PodLinks): Promise<string | undefined> {
     if ((await pod.find(device)) !== undefined) return undefined;
@@ -184,13 +188,16 @@ export class Attachments {
     throw nameTakenError({ device, place }, `net${mostNames}`);
   }
 
-  /** Detaches a VF from the pod's old sandbox, which may still exist; a VF is never taken from another pod. */
+  /** Detaches a VF from the pod's old sandbox, which may still exist. Never takes a VF from another pod. */
   async #detachFromOther(device: StoredDevice, old: Attachment, place: SandboxPlace): Promise<void> {
     if (old.podUid !== place.podUid && (await this.#isStillIn(device, old))) throw busy(device, old);
     await this.#leave(device, old);
   }
 
-  /** Releases what the attachment has taken, deletes the link that was created for it, and takes the device's own link to the host. */
+  /**
+   * Releases resources of the attachment, deletes the link that was created for it, and moves the device's own link to the
+   * host.
+   */
   async #leave(device: StoredDevice, attachment: Attachment): Promise<void> {
     const { release, movesDevice } = this.#strategyOf(device);
     await release?.(device, attachment);
@@ -205,7 +212,7 @@ export class Attachments {
     return (await this.read(device, this.podLinks(namespace))) !== undefined;
   }
 
-  /** Stores the attachment, and changes the device, so that later steps of the same pass see what is stored. */
+  /** Stores the attachment, and sets it in `device`, so that later steps of the same pass see the stored state. */
   #record(claimUid: string, device: StoredDevice, attachment: Attachment | undefined): void {
     this.#options.store.setAttachments(claimUid, new Map([[formatDeviceKey(device), attachment]]));
     if (attachment === undefined) delete device.attachment;

@@ -7,14 +7,14 @@ import type { LinkConnection } from './networks.ts';
 
 const defaultMiimonMs = 100;
 
-/** The parts of a device that its bond depends on. */
+/** Parts of a device that its bond depends on. */
 type Member = Pick<StoredDevice, 'config' | 'request'>;
 
 /**
- * Makes a VF in a pod a member of its bond, and creates the bond for its first member. Skips steps that are already done.
- * Without an MTU in its configuration a bond has the smallest one of its members.
- * @param link the VF's, as it was read last
- * @param created the bond, see `linkToCreate`
+ * Makes a VF in a pod a member of its bond, and creates the bond for its first member. Skips steps that are already done. If
+ * the configuration sets no MTU, the bond gets the smallest MTU of its members.
+ * @param link link of the VF, as last read
+ * @param created identity of the bond, see `linkToCreate`
  * @returns the bond
  * @throws NetlinkError `netlink-refused`, with `ENOTSUP` if the kernel has no bonding; SandboxError `bond-refused`
  */
@@ -25,9 +25,10 @@ export async function joinBond(
   { config, request }: Member,
 ): Promise<Link> {
   const bond = (await bondOf(connection, link)) ?? (await becomeMember(connection, link, created, config));
-  // Also of a VF that has joined: the driver may have been killed in between. A bond of the pod's own is left as it is.
+  // Also set for a VF that has already joined: the driver may have been killed in between. A bond that the pod itself has
+  // created is left alone.
   const isPrimary = config.bond?.primary === baseRequest(request) && bond.alias === created.alias;
-  // Only once: the kernel then uses it at once, whatever `primaryReselect` says.
+  // The primary is set only once: whenever it is set, the kernel uses it at once, whatever `primaryReselect` says.
   if (isPrimary && bond.primaryMember !== link.index)
     await connection.setLink(bond.index, { primaryMember: link.index });
   return (await connection.link({ index: bond.index })) ?? bond;
@@ -56,13 +57,13 @@ async function becomeMember(
   return bond;
 }
 
-/** Returns the bond of a link. */
+/** Returns the bond that a link is a member of. */
 export async function bondOf(connection: LinkReader, { master }: { master?: number }): Promise<Link | undefined> {
   const found = master === undefined ? undefined : await connection.link({ index: master });
   return found?.kind === 'bond' ? found : undefined;
 }
 
-/** Requests a new bond with one member. @param name that it gets at first */
+/** Returns the request for a new bond with one member. @param name name that the bond gets at first */
 function newBond(name: string, { bond, mtu }: VfConfig, member: Link): Parameters<LinkConnection['createBond']>[0] {
   const { name: _name, primary: _primary, mode = 'active-backup', ...others } = bond ?? { name: '' };
   const { miimon, failOverMac, arpInterval, ...options } = others;
@@ -72,7 +73,7 @@ function newBond(name: string, { bond, mtu }: VfConfig, member: Link): Parameter
     mode,
     ...defined({ ...options, arpIntervalMs: arpInterval }),
     ...(arpInterval === undefined && { miimonMs: miimon ?? defaultMiimonMs }),
-    // With the default of the kernel the other members would need the address of the first one, which most PFs refuse.
+    // With the kernel's default, the other members would need the first member's address, which most PFs refuse.
     ...(mode === 'active-backup' && { failOverMac: failOverMac ?? 'active' }),
   };
 }

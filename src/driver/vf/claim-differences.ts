@@ -14,7 +14,7 @@ import { findOtherEthtool } from './ethtool-settings.ts';
 import { interfaceSettings } from './interface-settings.ts';
 import type { NetworkNamespace } from './networks.ts';
 
-/** A setting of an interface in a pod that differs from class and claim. Texts are for people. */
+/** A setting of an interface in a pod that differs from class and claim, with texts for messages. */
 export interface Difference {
   setting:
     | 'allMulticast'
@@ -31,9 +31,9 @@ export interface Difference {
 }
 
 /**
- * Compares an interface with class and claim, except for its addresses, MTU and MAC. Leaves out what cannot be read
+ * Compares an interface with class and claim, except for its addresses, MTU and MAC. Leaves out settings that cannot be read
  * completely: a pod can have any number of routes, and can keep changing them.
- * @param vfName of the VF's own interface, if the interface is a bond
+ * @param vfName name of the VF's own interface, if the interface is a bond
  */
 export async function findDifferences(
   namespace: NetworkNamespace,
@@ -86,7 +86,7 @@ async function findOfLink(
   ];
 }
 
-/** Compares limits. Limits that the kernel does not report do not exist in it: before Linux 6.3 those for IPv4. */
+/** Compares limits. A limit that the kernel does not report does not exist in it: before Linux 6.3, those for IPv4. */
 function findOtherLimits({ offloadLimits: found = {} }: Link, limits: VfConfig['offloadLimits'] = {}): Difference[] {
   const keys = Object.keys(limits) as (keyof typeof limits)[];
   const others = keys.filter((key) => found[key] !== undefined && limits[key] !== found[key]);
@@ -155,14 +155,14 @@ function findOtherSysctls(namespace: NetworkNamespace, name: string, config: VfC
   ];
 }
 
-/** Returns whether a value must not be in events. */
+/** Returns whether a value is secret and must not be in events. */
 function isSecret(key: string): boolean {
   return key.endsWith('.stable_secret');
 }
 
 /**
- * Returns whether two values are equal: the kernel takes numbers in octal and hexadecimal notation, too, and rounds times
- * to its clock, which has at least 100 ticks a second.
+ * Returns whether two values are equal. The kernel also accepts octal and hexadecimal numbers, and rounds times to its clock,
+ * which has at least 100 ticks a second.
  */
 function isSameValue(key: string, wanted: string, found: string): boolean {
   const [parts, others] = [wanted.trim().split(/\s+/), found.trim().split(/\s+/)];

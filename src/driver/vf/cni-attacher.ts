@@ -5,7 +5,7 @@ import { type CniResult, type CniRoute, type CniRunner, parseCniIpam, parseCniNe
 import { maxInterfaceNameBytes, type RouteSpec, scopeLink } from '../../node/netlink/index.ts';
 import { groupOf, isUserSpace, type SandboxPlace, type StoredDevice } from '../model/index.ts';
 
-/** Time limit for a DEL, ms. The kubelet waits 45 s for unprepare, which may wait for a stop of the sandbox. */
+/** Time limit for a DEL, ms. The kubelet waits 45 s for unprepare, which may also wait for a stop of the sandbox. */
 const removeBudgetMs = 10_000;
 
 /** Addresses and routes for a VF that netdra configures itself. */
@@ -14,7 +14,7 @@ export interface IpamResult {
   routes: RouteSpec[];
 }
 
-/** The subset of the runner that is used here. */
+/** Part of the CNI runner that attaching uses. */
 export type CniPlugins = Pick<CniRunner, 'add' | 'delete' | 'deleteLost' | 'ipamAdd' | 'ipamDelete'>;
 
 export interface CniAttacherOptions {
@@ -23,7 +23,7 @@ export interface CniAttacherOptions {
   logger: Logger;
 }
 
-/** CNI's part in attaching VFs: all of it (`attach: cni`), or the addresses (`ipam`). */
+/** CNI's part in attaching VFs: the whole attachment (`attach: cni`), or the addresses (`ipam`). */
 export class CniAttacher {
   readonly #options: CniAttacherOptions;
 
@@ -57,7 +57,7 @@ export class CniAttacher {
   }
 
   /**
-   * Makes plugins release the resources of a VF in a sandbox. A failure does not keep the VF from being detached: the
+   * Lets plugins release the resources of a VF in a sandbox. Only logs a failure, so that the VF is still detached: the
    * attachment stays in the runner's cache, and {@link CniCleanUp} repeats the DEL.
    */
   async remove(device: StoredDevice, place: SandboxPlace): Promise<void> {
@@ -80,7 +80,7 @@ function routeOf(
   { ips }: CniResult,
 ): IpamResult['routes'][number] {
   const isOnLink = scope !== undefined && scope >= scopeLink;
-  // A CNI route without a gateway uses the gateway of an address of the same family.
+  // In CNI, a route without a gateway uses the gateway of an address of the same family.
   const ofAddress = ips.find(
     ({ address, gateway }) => gateway !== undefined && isIpv6(address) === isIpv6(dst),
   )?.gateway;
@@ -96,26 +96,26 @@ function chainOf(device: StoredDevice, place: SandboxPlace) {
 }
 
 function ipamOf(device: StoredDevice, place: SandboxPlace) {
-  // One network for all users of the same pool name, so that no address is assigned twice on this node.
+  // All users of the same pool name share one network name, so that no address is assigned twice on this node.
   const ipam = parseCniIpam(device.config.ipam, `device ${device.name}`, { name: 'netdra' });
   return { ...interfaceOf(device, place), ipam };
 }
 
 /**
- * Returns the interface name for plugins, for an attached VF. IPAM plugins record their addresses under it, so that it must
- * differ between the VFs of a pod, also where the claim leaves it open; dhcp also looks for the link by it. It stays the
- * same when the pod renames the link: a DEL needs the name of its ADD.
+ * Returns the interface name for plugins, for an attached VF. IPAM plugins record addresses under this name, so it must
+ * differ between the VFs of a pod even if the claim sets none; the plugin dhcp also finds the link by it. It stays the same
+ * when the pod renames the link: a DEL needs the name of its ADD.
  */
 export function cniInterfaceName(device: StoredDevice): string {
   const { config, name, attachment } = device;
-  // The members of a bond share its addresses: they get them once.
+  // Members of a bond share its addresses, which plugins assign once.
   const { interfaceName = attachment?.interfaceName } = config;
   return groupOf(device) ?? interfaceName ?? name.slice(-maxInterfaceNameBytes);
 }
 
 function interfaceOf(device: StoredDevice, place: SandboxPlace) {
   const { sandboxId, netnsPath, podUid, podNamespace, podName } = place;
-  // The names are those of runtimes and Multus; IPAM plugins such as whereabouts need all of them.
+  // These are the names that runtimes and Multus use; IPAM plugins such as whereabouts need all of them.
   const args = {
     IgnoreUnknown: '1',
     K8S_POD_NAMESPACE: podNamespace,
@@ -127,8 +127,8 @@ function interfaceOf(device: StoredDevice, place: SandboxPlace) {
 }
 
 /**
- * Returns the key of the lock under which a repeated DEL may change a VF that no claim has. Prepare takes it once between
- * reserving the VF and reading it: later ones see the claim.
+ * Returns the key of the lock under which a repeated DEL may change a VF that no claim has. Prepare takes the lock once
+ * between reserving the VF and reading it: a later DEL sees the claim.
  */
 export function cniDeletionKey(pciAddress: string): string {
   return `cni/${pciAddress}`;

@@ -13,17 +13,17 @@ import type { RouteConfig, VfConfig } from '../model/index.ts';
 import { duplicateDetection, interfaceSettings, type SettingsConfig } from './interface-settings.ts';
 import type { NetworkNamespace } from './networks.ts';
 
-/** A claim's configuration, with the additions of an IPAM plugin, whose routes may have more fields, and of the host. */
+/** Configuration of a claim, with the additions of an IPAM plugin (whose routes may have more fields) and of the host. */
 export type LinkConfig = Omit<VfConfig, 'routes'> & { routes?: RouteSpec[]; hostConfig?: HostConfig };
 
-/** Converts a route: the kernel calls the metric a priority. */
+/** Converts a route to the kernel's terms, in which the metric is the priority. */
 export function toNewRoute({ metric: priority, ...route }: RouteConfig): RouteSpec {
   return { ...route, priority };
 }
 
 /**
- * Applies the claim's settings, except those that an earlier attempt has already applied. Kernel settings come before
- * addresses and before the link is up: some take effect only then, such as `disable_ipv6`, `accept_dad`, `arp_notify`.
+ * Applies the claim's settings to a link, except for those that are already in effect. Sysctls are written before addresses
+ * are added and before the link is up: some take effect only then, such as `disable_ipv6`, `accept_dad` and `arp_notify`.
  */
 export async function configureLink(
   namespace: Pick<NetworkNamespace, 'connection' | 'writeSysctls'>,
@@ -45,7 +45,7 @@ export async function configureLink(
   const pod = namespace.connection;
   const flags = defined({ allMulticast, promiscuous });
   const change = {
-    // Only if it differs: a VF whose PF has set the address may not set it itself.
+    // Only a different address is set: a VF whose PF has set the address may not set it itself.
     ...(macAddress === undefined || macAddress.toLowerCase() === link.hardwareAddress
       ? {}
       : { hardwareAddress: macAddress }),
@@ -53,11 +53,11 @@ export async function configureLink(
     ...(Object.keys(flags).length > 0 && { flags }),
   };
   if (Object.keys(change).length > 0) await pod.setLink(link.index, change);
-  // In a separate request: the kernel does not say which part of a request it refuses.
+  // The limits are set in a separate request, since the kernel does not say which part of a request it refuses.
   if (offloadLimits !== undefined) await pod.setLink(link.index, { offloadLimits: defined(offloadLimits) });
   const all = [...addresses, ...(hostConfig === undefined ? [] : addressesOf(hostConfig))];
   const detection = duplicateDetection(await writeSettings(namespace, link, { ...config, addresses: all }));
-  // All are sent at once, and executed in this order.
+  // All requests are sent at once, and executed in this order.
   await Promise.all([
     ...addresses.map((cidr) =>
       unlessThere(pod.addAddress(link.index, cidr, cidr.includes(':') ? detection : undefined), async () => true),
@@ -67,7 +67,7 @@ export async function configureLink(
   if (hostConfig !== undefined) await setHostConfig(pod, link.index, hostConfig);
   for (const each of routes.toSorted((one, other) => Number(isByGateway(one)) - Number(isByGateway(other)))) {
     const route = { ...each, index: link.index };
-    // EEXIST also means that another interface has such a route, usually the default route: then ours was not added.
+    // EEXIST can also mean that another interface has such a route, usually the default route: this one was then not added.
     const isThere = async () => (await pod.findRoutes(link.index, [route])).found[0] !== undefined;
     await unlessThere(pod.addRoute(route), isThere);
   }
@@ -76,8 +76,8 @@ export async function configureLink(
 }
 
 /**
- * Writes the kernel settings of an interface.
- * @returns settings that the kernel lacks
+ * Writes the sysctls of an interface.
+ * @returns keys that the kernel lacks
  */
 export async function writeSettings(
   namespace: Pick<NetworkNamespace, 'writeSysctls'>,
@@ -91,8 +91,8 @@ export async function writeSettings(
 }
 
 /**
- * Returns whether a route has a gateway. The kernel refuses a gateway that it does not reach yet, so that destinations on
- * the link come first.
+ * Returns whether a route has a gateway. Such routes are added last, since the kernel refuses a gateway that it cannot reach
+ * yet.
  */
 function isByGateway({ gateway, nextHops }: RouteSpec): boolean {
   return gateway !== undefined || nextHops !== undefined;

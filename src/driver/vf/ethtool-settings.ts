@@ -2,19 +2,19 @@ import { defined } from '../../lib/defined.ts';
 import { type EthtoolValues, type LinkTuning, othersIn } from '../../node/netlink/index.ts';
 import type { EthtoolConfig } from '../model/index.ts';
 
-/** In the order of their possible dependencies, as when the VF is restored. */
+/** Groups of settings, in the order of their possible dependencies, as when the VF is restored. */
 const groups = ['privateFlags', 'channels', 'rings', 'coalescing', 'features'] as const;
 
 /**
- * Applies the claim's settings of a VF's driver, except those that are in effect. On the host they are restored with the
- * VF's other settings.
- * @throws NetlinkError `netlink-refused` with the names that the driver does not take
+ * Applies the claim's settings for a VF's driver, except for those that are already in effect. On the host, they are restored
+ * with the VF's other settings.
+ * @throws NetlinkError `netlink-refused` with the names that the driver does not accept
  */
 export async function applyEthtool(ethtool: LinkTuning, index: number, config: EthtoolConfig): Promise<void> {
   for (const [group, values] of wantedGroups(config)) await ethtool.apply(index, group, values);
 }
 
-/** Returns the settings that differ from the claim, as text: the wanted ones, and those in effect. */
+/** Returns the settings that differ from the claim, as texts: wanted values, and values in effect. */
 export async function findOtherEthtool(
   ethtool: LinkTuning,
   index: number,

@@ -4,10 +4,9 @@ import { SriovError } from '../../node/sriov/index.ts';
 import type { VfControl } from './host-vfs.ts';
 
 /**
- * Makes errors about rates of a guarantee name the inventory policy, since the authors of class and claim have not written
- * them.
+ * Makes errors about guaranteed rates name the inventory policy: the authors of class and claim have not set these rates.
  * @param onRefused called when a card has refused the rates of a VF; returns the field of the inventory policy that requests
- * them, `undefined` if none does
+ * the rates, `undefined` if none does
  */
 export function namingPolicy(
   control: VfControl,

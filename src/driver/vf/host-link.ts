@@ -3,8 +3,9 @@ import type { LinkState } from '../../node/netlink/index.ts';
 import type { StoredDevice } from '../model/index.ts';
 
 /**
- * Returns the VF's interface on the host as detaching restores it: its snapshot from before the claim, with what the
- * claim sets from outside, such as its MAC. `undefined` if it has no interface, or another component moves it.
+ * Returns the state in which detaching restores the VF's interface on the host: the snapshot from before the claim, with the
+ * changes that the claim made on the host, such as its MAC. `undefined` if the VF has no interface, or another component
+ * moves it.
  */
 export function linkOnHost({ before, attachment }: Pick<StoredDevice, 'attachment' | 'before'>): LinkState | undefined {
   if (attachment === undefined) return before?.link;
@@ -12,8 +13,8 @@ export function linkOnHost({ before, attachment }: Pick<StoredDevice, 'attachmen
 }
 
 /**
- * Returns what to store of an interface that is about to be attached: the differences from its snapshot, or all of it
- * without one.
+ * Returns the part of an interface's state to store when it is attached: the differences from its snapshot, or the whole
+ * state if there is no snapshot.
  */
 export function changesOf(link: LinkState, { before }: Pick<StoredDevice, 'before'>): Partial<LinkState> {
   const snapshot: Partial<LinkState> = before?.link ?? {};

@@ -18,7 +18,7 @@ import {
 } from '../../node/sriov/index.ts';
 import { namingPolicy } from './guaranteed-rates.ts';
 
-/** Changes VFs from the host side, real or simulated ones: kernel driver, and the PF's settings. */
+/** Host-side changes of VFs, real or simulated: kernel driver, and the PF's settings. */
 export type VfControl = Pick<
   VfHardware,
   | 'access'
@@ -34,16 +34,16 @@ export type VfControl = Pick<
 
 /** Access to the VFs of a node. */
 export interface HostVfsSources {
-  /** Connection into the host's network namespace. */
+  /** Netlink connection in the host's network namespace. */
   host: VfHardwareOptions['host'];
-  /** Ethtool in the same namespace. Absent: its settings are not restored. */
+  /** Ethtool in the host's network namespace. Absent: ethtool settings are not restored. */
   ethtool?: LinkEthtool;
   clock: Clock;
   /** Mount point of sysfs; default `/sys`. */
   sysfsRoot?: string;
   /** Simulated NIC; absent: the node's own devices are used. */
   nic?: SimulatedNic;
-  /** Options for writes to sysfs. */
+  /** Options for writes to sysfs, which can hang. */
   kernelWrites?: Pick<KernelWriterOptions, 'end' | 'timeoutMs'>;
   /** Opens the node's PCI functions. Default: those of sysfs. @param onHang called as `KernelWriterOptions.onChange` */
   openCard?: (onHang: (hung: readonly HungWrite[]) => void) => Card;
@@ -53,15 +53,15 @@ export interface HostVfsSources {
 export interface HostVfsOptions extends HostVfsSources {
   /** Returns a known device by its PCI address. */
   deviceAt: (pciAddress: string) => NetworkDevice | undefined;
-  /** Throws if no devices are known yet: an unknown device is not absent. */
+  /** Checks that devices were listed: without a list, an unknown device may exist. @throws NetdraError `devices-unlisted` */
   assertListed: () => void;
-  /** Called when a device begins to hang, and when it no longer hangs. */
+  /** Called when a device begins to hang, and when it has recovered. */
   onHungChange: (hung: readonly HungWrite[]) => void;
-  /** Called by {@link namingPolicy} when a PF refuses the rates of a policy. Default: no policy asks for rates. */
+  /** Called by {@link namingPolicy} when a card refuses the rates of a policy. Default: no policy requests rates. */
   onRatesRefused?: Parameters<typeof namingPolicy>[1];
 }
 
-/** The node's VFs, real or simulated, from the host side: their hardware, and their links while they are in no pod. */
+/** Host side of the node's VFs, real or simulated: their hardware, and their links while they are in no pod. */
 export class HostVfs implements Disposable {
   readonly sysfs: Sysfs;
   /** Changes VFs from the host side. */
@@ -69,7 +69,7 @@ export class HostVfs implements Disposable {
   readonly #options: HostVfsOptions;
   readonly #hardware: VfHardware | undefined;
   readonly #links: HostLinks;
-  /** Writes from which the kernel may never return. */
+  /** Writer of sysfs files, whose writes may never return. */
   readonly #kernel: Card['writes'];
 
   constructor(options: HostVfsOptions) {
@@ -107,33 +107,35 @@ export class HostVfs implements Disposable {
     return this.#kernel.hung;
   }
 
-  /** Returns the properties by which the link of a VF is found. */
+  /** Returns the properties that identify the link of a VF. */
   linkKey(pciAddress: string): VfIdentity {
     const { interfaceName } = this.#options.deviceAt(pciAddress) ?? {};
     return { ...linkIdentity({ pciAddress, simulated: this.isSimulated }), ...defined({ interfaceName }) };
   }
 
   /**
-   * Returns the PF's settings for a VF, the only facts about one without an interface. `undefined`: simulated, or not a VF.
+   * Returns the PF's settings for a VF. For a VF without an interface there are no other facts. `undefined` if the VF is
+   * simulated, or if the PF has no interface.
    * @throws UnknownVfStateError if the PF does not report the VF
    */
   async adminInfo(address: VfAddress): Promise<AdminSettings | undefined> {
     if (this.#hardware === undefined) return undefined;
     if (address.pfAddress !== undefined) return await this.#hardware.info(address);
-    // A plain NIC has no PF to ask: it keeps its own address in user space.
+    // A whole NIC has no PF: it keeps its own address in user space.
     this.#options.assertListed();
     const { hardwareAddress } = this.#options.deviceAt(address.pciAddress) ?? {};
     return hardwareAddress === undefined ? undefined : { hardwareAddress };
   }
 
-  /** Returns the present name of a device's RDMA device; `undefined` if it has none. @throws SriovError */
+  /** Returns the current name of a device's RDMA device; `undefined` if it has none. @throws SriovError */
   async rdmaDevice(address: VfAddress): Promise<string | undefined> {
     return await this.#hardware?.rdmaDevice(address);
   }
 
   /**
-   * Makes sure that the VF has a link in the host's namespace if it is in no other: simulated ones end with a netns.
-   * @param withinMs how long to wait for a link that the kernel returns; default: some seconds
+   * Makes sure that the VF has a link on the host, unless its link is in another namespace: a simulated VF is destroyed with
+   * its namespace.
+   * @param withinMs how long to wait for a link that the kernel returns, ms; default: some seconds
    * @returns the link of a real VF, if its driver creates one
    */
   async ensureLink(pciAddress: string, withinMs?: number): Promise<Link | undefined> {
@@ -148,7 +150,7 @@ export class HostVfs implements Disposable {
     return !this.isSimulated && (await this.#links.isUnbound(pciAddress));
   }
 
-  /** Ensures the link of a VF that was moved away: recreates its interface if it is in an unreachable namespace. */
+  /** Ensures the link of a VF that was moved away. Recreates its interface if that is in an unreachable namespace. */
   async recreate(pciAddress: string): Promise<void> {
     const isNew = await (this.#options.nic?.recreateVf(pciAddress) ?? this.#links.recreate(pciAddress));
     if (isNew)

@@ -3,16 +3,16 @@ import { UnknownVfStateError, type VfAddress } from '../../node/sriov/index.ts';
 import type { StoredDevice } from '../model/index.ts';
 
 export interface AdminSettingsReader {
-  /** See `HostVfs`. @throws UnknownVfStateError */
+  /** Returns the PF's settings: see `HostVfs`. @throws UnknownVfStateError */
   adminInfo(address: VfAddress): Promise<AdminSettings | undefined>;
 }
 
-/** Facts of the PF in metadata. */
+/** Kinds of facts from the PF that metadata contains. */
 type Fact = 'vlan' | 'hardwareAddress';
 
 /**
- * Returns the PF's settings for a device, for its metadata. If the PF does not report them now, a fact that the device is
- * known to have must not be missing in the file; a device without such a fact is described without asking again.
+ * Returns the PF's settings for a device, for its metadata. If the PF does not report the device now, the result is an error
+ * for a device that is known to have one of the facts: they must not be missing from the file. Otherwise it is `undefined`.
  * @throws UnknownVfStateError
  */
 export async function pfSettingsOf(
@@ -22,7 +22,7 @@ export async function pfSettingsOf(
 ): Promise<AdminSettings | undefined> {
   try {
     const info = await vfs.adminInfo(device);
-    // The PF has lost its interface since it reported or set the fact; some have none at any time.
+    // The PF may have lost its interface since it reported or set the fact; the PFs of some cards never have one.
     const { pfAddress, before: { link: _own, ...before } = { vf: {} } } = device;
     const isMissing = facts.some((fact) => isExpected[fact]({ ...device, before }));
     if (info === undefined && pfAddress !== undefined && isMissing) throw UnknownVfStateError.withoutPf(pfAddress);
@@ -34,7 +34,7 @@ export async function pfSettingsOf(
   }
 }
 
-/** Returns whether the claim has set the fact, or the device had it before. */
+/** Functions that return whether the claim has set the fact, or the device had it before. */
 const isExpected: Readonly<Record<Fact, (device: StoredDevice) => boolean>> = {
   vlan: ({ config, before }) => (config.vf?.vlan ?? before?.vf.vlan?.id ?? 0) !== 0,
   hardwareAddress: ({ config, before }) => {

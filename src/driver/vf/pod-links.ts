@@ -13,41 +13,45 @@ import { linkOnHost } from './host-link.ts';
 import { type LinkConnection, mostPodLinks, type NetworkNamespace } from './networks.ts';
 import type { MemberState } from './strategy.ts';
 
-/** Returns what identifies the link of a VF in any namespace. */
+/** Returns the properties that identify the link of a VF in any namespace. */
 export type LinkKey = (pciAddress: string) => VfIdentity;
 
-/** A pod's network namespace during one pass over its VFs: its links are listed once, until one is changed. */
+/** Links of a pod's network namespace during one pass over its VFs. They are listed once, and again after a change. */
 export class PodLinks {
   readonly namespace: NetworkNamespace;
   readonly #keyOf: LinkKey;
   readonly #follow: () => void;
   #table: Promise<LinkTable> | undefined;
 
-  /** @param follow starts following changes in the namespace; may be called repeatedly */
+  /** @param follow begins to follow changes in the namespace; may be called repeatedly */
   constructor(namespace: NetworkNamespace, keyOf: LinkKey, follow: () => void = () => undefined) {
     this.namespace = namespace;
     this.#keyOf = keyOf;
     this.#follow = follow;
   }
 
-  /** Starts following. Call it after a VF is configured and before its state is read: later changes are not our own. */
+  /**
+   * Begins to follow changes. Must be called after a VF is configured and before its state is read, so that the driver's own
+   * changes are not followed.
+   */
   follow(): void {
     this.#follow();
   }
 
-  /** Drops the list of links. Call it after a link was moved or changed. */
+  /** Drops the list of links. Must be called after a link was moved or changed. */
   changed(): void {
     this.#table = undefined;
   }
 
-  /** Returns whether a link has this name, or has it as an alternative name. */
+  /** Returns whether a link has this name or alternative name. */
   async hasName(name: string): Promise<boolean> {
     return (await this.namespace.connection.link({ name })) !== undefined;
   }
 
   /**
+   * Finds the link of a VF.
    * @param hardwareAddress address of the VF on the host, if it is not stored with its attachment yet
-   * @throws SandboxError `vf-unknown` if the pod has more links than are read; NetlinkError
+   * @throws SandboxError `vf-unknown` if the pod has too many links to read all of them; NetlinkError
    */
   async find(device: StoredDevice, hardwareAddress?: string): Promise<Link | undefined> {
     const table = await this.#list();
@@ -63,7 +67,7 @@ export class PodLinks {
   }
 
   /**
-   * Finds one VF, without a list of all links if it has the likely name.
+   * Finds the link of one VF. Does not list all links if the link with the likely name is the VF's.
    * @throws as {@link find}
    */
   async findOnce(device: StoredDevice, likelyName: string | undefined): Promise<Link | undefined> {
@@ -72,8 +76,9 @@ export class PodLinks {
   }
 
   /**
-   * Finds an attached VF. A VF that has left the pod keeps containers from starting, so that only a new list can show this.
-   * @returns `undefined` if it is certainly not in the pod
+   * Finds the link of an attached VF. If the known list does not have it, lists the links again: a VF that has left the pod
+   * keeps containers from starting, so an old list is not enough.
+   * @returns `undefined` if the VF is certainly not in the pod
    * @throws SandboxError `vf-unknown`; NetlinkError
    */
   async findAttached(device: StoredDevice): Promise<Link | undefined> {
@@ -93,7 +98,7 @@ export class PodLinks {
     return this.#table;
   }
 
-  /** Returns the state of a VF after changes to its link. @throws NetlinkError */
+  /** Returns the state of a VF after its link was changed. @throws NetlinkError */
   async stateAfterChange(device: StoredDevice, link: Link): Promise<NetworkState> {
     const { connection } = this.namespace;
     this.changed();
@@ -107,8 +112,8 @@ export class PodLinks {
 
   /**
    * Returns the state of a bond, and of its member VF.
-   * @param link the VF's, perhaps of an earlier list
-   * @returns `undefined` if it is certainly in no bond
+   * @param link link of the VF, perhaps from an earlier list
+   * @returns `undefined` if the VF is certainly in no bond
    * @throws SandboxError `vf-unknown`; NetlinkError
    */
   async stateOfMember(device: StoredDevice, link: Link): Promise<(NetworkState & { member: MemberState }) | undefined> {
@@ -125,7 +130,7 @@ export class PodLinks {
     return { ...(await this.stateOf(bond)), member: { ...own, isActive: now.isActiveMember ?? false } };
   }
 
-  /** @throws NetlinkError */
+  /** Returns the state of a link. @throws NetlinkError */
   async stateOf(link: Link): Promise<NetworkState> {
     return toNetworkState(link, await this.namespace.connection.addresses(link.index));
   }
@@ -145,7 +150,7 @@ function tooMany({ name, pciAddress }: StoredDevice): SandboxError {
   return new SandboxError('vf-unknown', message, { device: name, retriable: true, hint });
 }
 
-/** Finds a link, first by the likely name: a large node has hundreds of links. */
+/** Finds the link of a VF. Tries the likely name first: a large node has hundreds of links. */
 export async function findOn(
   connection: LinkConnection,
   device: StoredDevice,
@@ -159,8 +164,8 @@ export async function findOn(
 }
 
 /**
- * Returns whether a link is the VF's, whatever other links there are: only one link has a bus address, but several can have
- * a MAC address.
+ * Returns whether a link is certainly the VF's. Only one link can have a bus address, but several can have the same MAC
+ * address.
  */
 function isCertainly({ parentDevice, alias }: Link, { pciAddress }: StoredDevice, keyOf: LinkKey): boolean {
   const key = keyOf(pciAddress);
@@ -176,8 +181,8 @@ function findFirst(links: Link[], identities: readonly VfIdentity[]): Link | und
 }
 
 /**
- * Returns the keys of a VF: its own, and its MAC addresses, the old and the claimed one, if a CNI plugin has replaced the
- * key.
+ * Returns the identities of a VF: with its MAC address on the host, and with the claimed MAC address. The MAC addresses
+ * matter if the kernel does not report the device of a link, or a CNI plugin has replaced the alias.
  */
 function identitiesOf(
   device: StoredDevice,

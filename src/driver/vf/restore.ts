@@ -7,10 +7,10 @@ import { toVfWanted } from './vf-wanted.ts';
 export type VfDetacher = Pick<Attachments, 'detach' | 'forget'>;
 
 /**
- * Detaches a VF and restores its snapshot. If detaching could not restore everything, tries once more after the function
- * was reset; not if the snapshot from before the claim includes the interface: the state at the time of attaching contains
- * the claim's own changes, such as its MAC, and must not overwrite that snapshot.
- * @param device a copy of what is stored: once it is detached it has no attachment
+ * Detaches a VF and restores its snapshot. If detaching could not restore everything, it is tried once more after the reset
+ * of the function. But not if the snapshot from before the claim includes the interface: the state from the time of attaching
+ * contains the claim's own changes, such as its MAC, and must not overwrite that snapshot.
+ * @param device copy of the stored device; its attachment is removed once it is detached
  * @throws the last failure
  */
 export async function restore(
@@ -30,6 +30,7 @@ export async function restore(
     await control.restore(device, before, { changed }).catch((error: unknown) => errors.push(error));
   if (!isDetached && before?.link === undefined) await detach();
   if (errors.length > 0) throw errors[0];
-  // Otherwise the end of its sandbox would restore the state at the time of attaching, before the claim is deleted.
+  // A stored attachment would make the end of the sandbox restore the state from the time of attaching, before the claim is
+  // deleted.
   if (device.attachment !== undefined) attachments.forget(claimUid, device);
 }

@@ -58,18 +58,18 @@ function netlinkStrategy({ links, vfs, cni, announcements }: StrategyParts): Att
     async attach(task) {
       const { device, place, pod, signal, created: bond } = task;
       const { macAddress, ...config } = device.config;
-      // An attachment is stored before the VF is moved: without one the VF is not in the pod.
+      // The attachment is stored before the VF is moved: without an attachment, the VF is not in the pod.
       const found = device.attachment === undefined ? undefined : await pod.find(device);
       const link = await (found === undefined
         ? links.attach(await links.snapshot(task), task)
         : links.rename(found, task));
       await applyEthtool(pod.namespace.ethtool, link.index, config.ethtool ?? {});
-      // The daemon of the plugin dhcp sets the link up.
+      // Sysctls are written first, since the daemon of the plugin dhcp sets the link up.
       if (config.ipam !== undefined) await writeSettings(pod.namespace, link, config);
       const { addresses, routes } = await cni.addresses(device, place, signal);
       const wanted: LinkConfig = {
         ...config,
-        // A bond has the MAC of one of its members.
+        // A bond has the MAC address of one of its members.
         ...(bond === undefined && defined({ macAddress })),
         ...defined({ hostConfig: device.before?.link?.hostConfig }),
         addresses: [...(config.addresses ?? []), ...addresses],
@@ -105,12 +105,15 @@ function netlinkStrategy({ links, vfs, cni, announcements }: StrategyParts): Att
   };
 }
 
-/** Puts routes of a plugin that name no table into that of the VRF, if there is one. */
+/** Returns the routes of a plugin, with the VRF's table if they name none. */
 function inTable(table: number | undefined, routes: readonly RouteSpec[]): RouteSpec[] {
   return routes.map((route) => ({ ...defined({ table }), ...route }));
 }
 
-/** Makes the VF a member of its bond, and that or the VF a member of its VRF. @returns the link that gets addresses */
+/**
+ * Makes the VF a member of its bond, and the bond, or the VF without one, a member of its VRF. @returns the link that gets
+ * addresses
+ */
 async function joinLinks(task: AttachTask, link: Link, config: LinkConfig): Promise<Link> {
   const { device, created } = task;
   const { namespace } = task.pod;
@@ -128,10 +131,10 @@ function cniStrategy({ links, vfs, cni }: StrategyParts): AttachStrategy {
     async attach(task) {
       const { device, place, pod, signal } = task;
       const found = await pod.find(device);
-      // Before it is configured from outside: a plugin may reset the VF's settings when it is deleted.
+      // Plugins release the VF before it is configured on the host: they may reset the VF's settings in a DEL.
       if (found === undefined && device.attachment !== undefined) await cni.removeLost(device, place, signal);
       const { hardwareAddress } = found ?? (await links.snapshot(task));
-      // Also for a VF that is in the pod: the runner undoes and repeats an ADD that was cut short.
+      // The plugins are called even if the VF is in the pod: the runner undoes and repeats an ADD that was cut short.
       await cni.add(device, place, signal);
       pod.changed();
       pod.follow();
@@ -148,7 +151,8 @@ function cniStrategy({ links, vfs, cni }: StrategyParts): AttachStrategy {
 function observeStrategy({ vfs }: StrategyParts): AttachStrategy {
   const read = readerOfInterfaces(vfs);
   return {
-    // The component that has moved the VF moves it back, after our hook. If it fails, reconciliation does (ObservedVfs).
+    // The component that has moved the VF moves it back, after the driver's hook. If that fails, reconciliation does it
+    // (ObservedVfs).
     movesDevice: false,
     async attach({ device, place, pod, record }) {
       const state = await read(device, pod);
@@ -165,9 +169,9 @@ function observeStrategy({ vfs }: StrategyParts): AttachStrategy {
   };
 }
 
-/** Strategy of a VF that is bound to vfio and has no interface to move: the application configures it from the metadata. */
+/** Strategy for VFs that are bound to vfio and have no interface to move. The application configures them from the metadata. */
 function userSpaceStrategy({ vfs, cni }: StrategyParts): AttachStrategy {
-  /** @param given addresses of the IPAM plugin */
+  /** Returns the state of a VF from its configuration. @param given addresses of the IPAM plugin */
   const describe = async (device: StoredDevice, given: readonly string[]): Promise<VfState> => {
     const { interfaceName, addresses = [], mtu } = device.config;
     const info = await pfSettingsOf(vfs, device, ['vlan', 'hardwareAddress']);
@@ -203,7 +207,7 @@ function readerOfInterfaces(vfs: StrategyParts['vfs']): AttachStrategy['read'] {
   };
 }
 
-/** Adds what the pod's network namespace does not show. */
+/** Adds facts that the pod's network namespace does not show. */
 async function withHostFacts(
   vfs: StrategyParts['vfs'],
   device: StoredDevice,

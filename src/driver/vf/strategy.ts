@@ -13,46 +13,46 @@ import {
 import type { Difference } from './claim-differences.ts';
 import type { PodLinks } from './pod-links.ts';
 
-/** State of a VF for its metadata: that of its interface, or the known facts about a VF without one. */
+/** State of a VF for its metadata: the state of its interface, or the known facts about a VF without an interface. */
 export type VfState = InterfaceAddresses &
   Partial<LinkFacts> & {
     hardwareAddress: string | undefined;
-    /** IPv4 addresses that other hosts of the network also have, with their MAC addresses; absent: none is known. */
+    /** IPv4 addresses that other hosts of the network have, too, with their MAC addresses; absent if none is known. */
     conflicts?: ReadonlyMap<string, string>;
     /** VLAN ID that the PF puts on the VF's frames; absent: untagged, or unknown. */
     vlan?: number;
-    /** State of the VF itself if it is a member of a bond: the other fields then describe the bond. */
+    /** State of the VF itself if it is a member of a bond. The other fields then describe the bond. */
     member?: MemberState;
-    /** Further differences from class and claim; absent: not compared. */
+    /** Further differences from class and claim; absent if they were not compared. */
     differences?: Difference[];
-    /** Name of its RDMA device, which udev may have changed since the VF was prepared. */
+    /** Name of the VF's RDMA device, which udev may have changed since the VF was prepared. */
     rdmaDevice?: string;
   };
 
-/** The VF's own interface in the pod, which the bond uses. */
+/** State of the VF's own interface in the pod, which is a member of the bond. */
 export interface MemberState extends LinkFacts {
-  /** Whether the bond sends and receives through it. */
+  /** Whether the bond sends and receives through the VF. */
   isActive: boolean;
 }
 
-/** A VF and its intended sandbox. */
+/** A VF and the sandbox that it is to be attached to. */
 export interface AttachTarget {
   device: StoredDevice;
   place: SandboxPlace;
 }
 
-/** A VF to attach to a sandbox. */
+/** Task of attaching a VF to a sandbox. */
 export interface AttachTask extends AttachTarget {
   pod: PodLinks;
-  /** What the strategy's `creates` has returned. */
+  /** Link that the strategy's `creates` has returned. */
   created?: CreatedLink;
-  /** From an earlier attachment of the VF: the state that still has to be restored. */
+  /** State to restore on the host, from an earlier attachment of the VF. */
   before?: LinkState;
-  /** Stores the VF's place, with the state to restore. Call it before the host is changed. */
+  /** Stores the VF's sandbox, with the state to restore. Must be called before the host is changed. */
   record(host?: LinkState): void;
   /**
-   * Configures the VF from outside as its claim requests. Call it before a VF is attached again: it has left the pod, or
-   * that sandbox, and its PF may have been reset since.
+   * Configures the VF on the host as its claim requests. Must be called before a VF is attached again, after it has left a
+   * pod or sandbox: its PF may have been reset since.
    */
   reconfigure(): Promise<void>;
   signal: AbortSignal;
@@ -61,28 +61,29 @@ export interface AttachTask extends AttachTarget {
 /** Moves VFs into a pod and back, for one value of `attach` in the claim's configuration. */
 export interface AttachStrategy {
   /**
-   * Whether netdra takes the device's own link to the host when it is detached. Otherwise the link stays where it is: the device has
-   * none, another component moves it, or the pod has a link that uses it.
+   * Whether netdra moves the device's own link to the host when it is detached. If not, the link stays where it is: the
+   * device has none, another component moves it, or the pod has only a link on top of it.
    */
   readonly movesDevice: boolean;
-  /** Returns the link that attaching creates in the pod, and detaching deletes; devices of a group have the same one. */
+  /** Returns the link that attaching creates in the pod and detaching deletes. Devices of a group share one link. */
   creates?(claimUid: string, device: StoredDevice): CreatedLink | undefined;
   /**
-   * Attaches and configures the VF as its claim asks, and reads its state. Idempotent.
-   * @throws SandboxError `vf-missing`, `interface-name-taken`, `bond-refused`, `vrf-refused`; NetlinkError, CniError, SriovError
+   * Attaches and configures the VF as its claim requests, and reads its state. Idempotent.
+   * @throws SandboxError `vf-missing`, `interface-name-taken`, `bond-refused`, `vrf-refused`; NetlinkError, CniError,
+   * SriovError
    */
   attach(task: AttachTask): Promise<VfState>;
   /**
    * Reads the VF's state in the pod; `undefined` if it is certainly not there.
-   * @param known the last reading; without it, routes and kernel settings are not compared with the claim
+   * @param known last reading; without it, routes and sysctls are not compared with the claim
    * @throws SandboxError `vf-unknown`; NetlinkError
    */
   read(device: StoredDevice, pod: PodLinks, known?: NetworkDeviceData): Promise<VfState | undefined>;
-  /** Gives back what attaching has taken besides links, such as addresses, before links are deleted and moved. Idempotent. */
+  /** Releases resources other than links, such as addresses, before links are deleted and moved. Idempotent. */
   release?(device: StoredDevice, attachment: Attachment): Promise<void>;
 }
 
-/** @param cause explains the error if there is no reason */
+/** Returns the error for a VF that cannot be attached. @param cause explains the error if there is no reason */
 export function missingError(
   { device: { name, pciAddress }, place }: AttachTarget,
   reason?: string,
@@ -97,9 +98,9 @@ export function missingError(
 }
 
 /**
- * Awaits a change that names a link in a pod, and turns a conflict into a SandboxError.
- * @param name the link's name, from the claim or else from the host
- * @throws SandboxError `interface-name-taken`; what the change throws
+ * Awaits a change that names a link in a pod, and converts a name conflict to a SandboxError.
+ * @param name name of the link, from the claim or from the host
+ * @throws SandboxError `interface-name-taken`; other errors of the change
  */
 export async function orNameTaken<T>(task: AttachTarget, name: string, change: Promise<T>): Promise<T> {
   try {
@@ -120,7 +121,7 @@ export function nameTakenError(
   return new SandboxError('interface-name-taken', message, { ...defined({ cause }), device, hint });
 }
 
-/** @param devices of one claim that are no longer in its pod; at least one */
+/** Returns the error for devices that have left their pod. @param devices devices of one claim; at least one */
 export function leftError(devices: readonly StoredDevice[], place: SandboxPlace, cause?: unknown): SandboxError {
   const names = devices.map(({ name, pciAddress }) => `${name} (${pciAddress})`).join(', ');
   const text = devices.length === 1 ? `device ${names} is` : `devices ${names} are`;
@@ -134,7 +135,7 @@ export function leftError(devices: readonly StoredDevice[], place: SandboxPlace,
   });
 }
 
-/** Returns `pod default/app`. */
+/** Returns the pod as text: `pod default/app`. */
 export function podOf({ podNamespace, podName }: SandboxPlace): string {
   return `pod ${podNamespace}/${podName}`;
 }

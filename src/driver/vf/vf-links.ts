@@ -17,7 +17,7 @@ import { type Networks, netnsDir } from './networks.ts';
 import { findOn, type LinkKey, PodLinks } from './pod-links.ts';
 import { type AttachTask, missingError, orNameTaken } from './strategy.ts';
 
-/** The node's VFs, with the methods that the sandbox side needs. */
+/** Part of the node's VFs that attaching uses. */
 export type VfHost = Pick<HostVfs, 'linkKey' | 'adminInfo' | 'rdmaDevice' | 'ensureLink' | 'recreate' | 'isUnbound'>;
 
 type DetachedFrom = Pick<Attachment, 'netnsPath' | 'created'>;
@@ -35,8 +35,8 @@ export class VfLinks {
   }
 
   /**
-   * Stores a snapshot of the VF on the host before it is attached. A VF that was attached before and has left the pod
-   * returns as the pod or a reset has left it: it is restored as far as possible, and configured from outside.
+   * Stores the state of the VF on the host before it is attached. A VF that was attached before and has left the pod returns
+   * as the pod or a reset has left it: it is restored as far as possible, and configured on the host again.
    * @throws SandboxError `vf-missing`; NetlinkError, also if a VF that has left the pod cannot be read; SriovError
    */
   async snapshot(task: AttachTask): Promise<Link> {
@@ -44,12 +44,14 @@ export class VfLinks {
     const { connection, ethtool } = this.#networks.host;
     const wasAttached = device.attachment !== undefined;
     const found = await this.#ensure(task, wasAttached ? 0 : undefined);
-    // One that another kernel driver has is in use. One without a driver was left so by a reset, or by an attempt to bind it.
+    // A VF that another kernel driver has is in use. A VF without a driver was left by a reset, or by a failed attempt to
+    // bind it.
     const isBack = (wasAttached && (await this.isOnHost(device))) || (await this.#vfs.isUnbound(device.pciAddress));
     if (isBack) {
       const failures = before === undefined ? [] : await this.restore(device, before);
       const unread = failures.find(({ property }) => property === 'link');
-      // Nothing is restored then. A property that cannot be restored is tried again, or reported, when the VF is detached.
+      // If the link cannot be read, nothing is restored. A single property that cannot be restored is tried again, or
+      // reported, when the VF is detached.
       if (unread !== undefined) throw unread.error;
       await reconfigure();
     }
@@ -59,7 +61,10 @@ export class VfLinks {
     return link;
   }
 
-  /** @param withinMs how long to wait for it: a VF that has left its pod may be away for long, and is looked for again */
+  /**
+   * Returns the VF's link on the host. @param withinMs how long to wait for it, ms: a VF that has left its pod may be away
+   * for long, and is looked for again later
+   */
   async #ensure(task: AttachTask, withinMs?: number): Promise<Link | undefined> {
     try {
       return await this.#vfs.ensureLink(task.device.pciAddress, withinMs);
@@ -69,7 +74,10 @@ export class VfLinks {
     }
   }
 
-  /** Moves the VF into the pod, under the name that its claim gives it, or else its stored one. @throws SandboxError `interface-name-taken` */
+  /**
+   * Moves the VF into the pod. It gets the name from its claim, or else its stored one. @throws SandboxError
+   * `interface-name-taken`
+   */
   async attach(link: Link, task: AttachTask): Promise<Link> {
     const { device, pod } = task;
     const { connection, netns } = pod.namespace;
@@ -81,8 +89,9 @@ export class VfLinks {
   }
 
   /**
-   * Gives a VF in the pod the name of its claim if an earlier attempt moved it only: the kernel moves a link first, and another one
-   * may take the name meanwhile. Such a VF is down and has the name that it had on the host. Any other name is the pod's choice.
+   * Gives a VF in the pod the name from its claim if an earlier attempt only moved it. The kernel moves a link before it
+   * renames it, and another link may take the name in between. Such a VF is down and still has its name on the host. Any
+   * other name was chosen by the pod and stays.
    * @throws SandboxError `interface-name-taken`
    */
   async rename(link: Link, task: AttachTask): Promise<Link> {
@@ -96,8 +105,8 @@ export class VfLinks {
   }
 
   /**
-   * Moves the VF to the host, after the link that was created for it was deleted. If the pod's namespace is gone, the kernel has
-   * returned it. If it cannot be moved, which a process in the pod can cause, its interface is recreated.
+   * Moves the VF to the host, after deleting the link that was created for it. If the pod's namespace is gone, the kernel has
+   * already returned the VF. If the VF cannot be moved, which a process in the pod can cause, its interface is recreated.
    */
   async detach(device: StoredDevice, attachment: DetachedFrom): Promise<void> {
     const refused = await this.#move(device, attachment).catch((error: unknown) => ({ error }));
@@ -108,7 +117,7 @@ export class VfLinks {
     }
   }
 
-  /** Deletes a link that was created in a pod, which ends with the pod's namespace, too. @throws NetlinkError */
+  /** Deletes a link that netdra created in a pod. Without the namespace, the link is gone, too. @throws NetlinkError */
   async deleteCreated(netnsPath: string, created: CreatedLink): Promise<void> {
     using namespace = this.#networks.open(netnsPath);
     if (namespace !== undefined && !namespace.isHost) await deleteCreated(namespace.connection, created);
@@ -118,16 +127,16 @@ export class VfLinks {
     return (await findOn(this.#networks.host.connection, device, this.#keyOf)) !== undefined;
   }
 
-  /** Detaches a VF without a stored attachment, from any namespace. */
+  /** Detaches a VF without a stored attachment from the sandbox that it is in. */
   async detachLost(device: StoredDevice): Promise<void> {
     const netnsPath = await this.#locate(device);
     await (netnsPath === undefined ? this.#vfs.recreate(device.pciAddress) : this.detach(device, { netnsPath }));
   }
 
   /**
-   * @returns the path of the sandbox's namespace that the VF is in
-   * @throws SandboxError, NetlinkError if it was found in none, and one cannot be searched: a pod can cause that, and must
-   * not hide the VFs of other pods
+   * Searches the namespaces of all sandboxes for a VF. @returns the path of its namespace
+   * @throws SandboxError, NetlinkError if no namespace has the VF and one of them cannot be searched. A pod can cause such an
+   * error, which must not hide the VFs of other pods
    */
   async #locate(device: StoredDevice): Promise<string | undefined> {
     const errors: unknown[] = [];
@@ -144,11 +153,11 @@ export class VfLinks {
     return undefined;
   }
 
-  /** Under its old name, so that a name that the pod has chosen never appears on the host. */
+  /** Moves the VF to the host under its old name, so that a name that the pod has chosen never appears on the host. */
   async #move(device: StoredDevice, { netnsPath, created }: DetachedFrom): Promise<undefined> {
     using namespace = this.#networks.open(netnsPath);
     if (namespace === undefined || namespace.isHost) return;
-    // If a failure here matters, the move reports it: that frees a member of a bond, too.
+    // A failure is ignored: if it matters, the move fails, too. The move also frees a member of a bond.
     if (created !== undefined) await deleteCreated(namespace.connection, created).catch(() => undefined);
     const hostName = linkOnHost(device)?.name;
     const name = device.config.interfaceName ?? hostName;
@@ -160,11 +169,11 @@ export class VfLinks {
     });
   }
 
-  /** @returns the properties of the VF's interface that could not be restored */
+  /** Restores the VF's interface. @returns the properties that could not be restored */
   async restore(device: StoredDevice, before: LinkState): Promise<RestoreFailure[]> {
     const { connection, ethtool } = this.#networks.host;
     const link = await findOn(connection, device, this.#keyOf);
-    // Bound to vfio meanwhile, or switched off.
+    // The VF was bound to vfio in the meantime, or disabled.
     if (link === undefined) return [];
     return await restoreLinkState(connection, link.index, before, ethtool);
   }

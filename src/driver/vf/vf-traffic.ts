@@ -8,10 +8,10 @@ import type { HostVfs } from './host-vfs.ts';
 import type { Networks } from './networks.ts';
 import { PodLinks } from './pod-links.ts';
 
-/** Limits the number of series of a node. */
+/** Maximum number of VFs with counters, which limits the number of time series of a node. */
 const maxVfs = 512;
 
-/** Labels of the counters of a VF. `interface` is empty for a VF in user space, unless its claim names one. */
+/** Labels of a VF's counters. `interface` is empty for a VF in user space, unless its claim sets a name. */
 export interface TrafficLabels {
   device: string;
   namespace: string;
@@ -22,15 +22,15 @@ export interface TrafficLabels {
 
 export interface TrafficSample {
   labels: TrafficLabels;
-  /** Absent counters are unknown. */
+  /** Counters of the VF; absent ones are unknown. */
   counters: Partial<LinkTraffic>;
 }
 
 export interface TrafficReport {
   samples: TrafficSample[];
-  /** Numbers of VFs in pods that are left out: beyond the limit, or with counters that cannot be read now. */
+  /** Numbers of VFs in pods that are left out: above the limit, or with counters that cannot be read now. */
   missing: { limit: number; unreadable: number };
-  /** Why counters cannot be read. */
+  /** Messages about counters that cannot be read. */
   failures: string[];
 }
 
@@ -50,14 +50,14 @@ interface PodVf {
 }
 
 /**
- * Reads the counters of VFs in pods. The PF counts for real VFs, also in user space; errors come from the VF's interface.
- * If the PF does not count, cannot list its VFs, or omits the VF, all counters come from the interface, as for simulated
- * VFs, which have no PF.
+ * Reads the counters of VFs in pods. For real VFs, also in user space, the PF has the counters; error counters come from the
+ * VF's interface. If the PF does not count, cannot list its VFs, or omits the VF, all counters come from the interface. So
+ * they do for simulated VFs, which have no PF.
  */
 export class TrafficReader {
   readonly #options: TrafficReaderOptions;
   readonly #hostLinks: FunctionLinks;
-  /** Logged failures that persist. */
+  /** Failures of the last reading, which were logged. */
   #logged = new Set<string>();
 
   constructor(options: TrafficReaderOptions) {
@@ -65,7 +65,7 @@ export class TrafficReader {
     this.#hostLinks = new FunctionLinks(options.networks.host.connection);
   }
 
-  /** Reads all counters. Never rejects: unreadable ones count as missing, and are logged once. */
+  /** Reads all counters. Never rejects: VFs whose counters are unreadable count as missing, and the failure is logged once. */
   async read(): Promise<TrafficReport> {
     const all = this.#podVfs();
     const vfs = all.slice(0, maxVfs);
@@ -105,12 +105,15 @@ export class TrafficReader {
     try {
       return this.#options.interfaceNameOf(claim, device);
     } catch {
-      // The work that needs an unreadable record reports it; other VFs are unaffected.
+      // Other work that needs the record reports that it is unreadable; other VFs are unaffected.
       return undefined;
     }
   }
 
-  /** One request for each PF. @returns the counters of a device, `undefined` if its PF does not count or report them */
+  /**
+   * Reads the counters of PFs, with one request for each PF. @returns a function that returns the counters of a device;
+   * `undefined` if its PF does not count or report them
+   */
   async #readPfs(vfs: readonly PodVf[], failures: Set<string>) {
     const pfs = new Map<string, VfTraffic[]>();
     const addresses = this.#options.vfs.isSimulated ? [] : vfs.flatMap(({ device }) => device.pfAddress ?? []);
@@ -132,8 +135,8 @@ export class TrafficReader {
   }
 
   /**
-   * Reads the link of a VF, found by its key, since the pod can rename its interface. @returns `undefined` if it has left
-   * the pod
+   * Reads the counters of a VF's link. Finds the link by its identity, since the pod can rename it. @returns `undefined` if
+   * the VF has left the pod
    */
   async #readLink({ device, netnsPath }: PodVf): Promise<LinkTraffic | undefined> {
     const { networks, vfs } = this.#options;
@@ -155,14 +158,17 @@ export class TrafficReader {
   }
 }
 
-/** @param ofPf counters of a PF that counts @param ofLink counters of the interface in the pod @returns `undefined` if unknown */
+/**
+ * Combines counters. @param ofPf counters from a PF that counts @param ofLink counters of the interface in the pod @returns
+ * `undefined` if both are unknown
+ */
 function countersOf(ofPf: Partial<LinkTraffic> | undefined, ofLink: LinkTraffic | undefined) {
   if (ofPf === undefined || ofLink === undefined) return ofPf ?? ofLink;
   const { rxErrors, txErrors } = ofLink;
   return { ...ofPf, rxErrors, txErrors };
 }
 
-/** Returns whether a PF counts for its VFs: drivers that do not, such as igb and ixgbe, report zeros for all of them. */
+/** Returns whether a PF counts for its VFs. The drivers of other PFs, such as igb and ixgbe, report zeros for all VFs. */
 function doesCount(vfs: readonly VfTraffic[]): boolean {
   return vfs.some(({ vfIndex: _vfIndex, ...counters }) => Object.values(counters).some((value) => value > 0));
 }

@@ -2,15 +2,15 @@ import { defined } from '../../lib/defined.ts';
 import { simulatedDriver, type VfSnapshot, type VfWanted } from '../../node/sriov/index.ts';
 import type { VfConfig } from '../model/index.ts';
 
-/** Returns the changes to the VF from outside, made before it moves to a pod. */
+/** Returns the changes to make on the host before the VF moves to a pod. */
 export function toVfWanted(config: VfConfig): VfWanted {
   const driver = config.driver === 'kernel' ? 'default' : config.driver;
   return { vf: toProperties(config), ...defined({ driver }) };
 }
 
 /**
- * Returns whether configuring a VF may change it. A VF without an interface is bound until it has one, whatever is wanted;
- * nothing of a simulated VF can be changed from outside.
+ * Returns whether configuring a VF may change it. A VF without an interface may be bound to a driver, whatever is wanted. A
+ * simulated VF has no settings on the host.
  */
 export function mayChange({ driver, vf = {} }: VfWanted, before: VfSnapshot): boolean {
   if (before.driver === simulatedDriver) return false;

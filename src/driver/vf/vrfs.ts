@@ -6,17 +6,17 @@ import type { SettingsConfig } from './interface-settings.ts';
 import type { LinkConnection, NetworkNamespace } from './networks.ts';
 import { type AttachTarget, podOf } from './strategy.ts';
 
-/** Metric of routes that every other route precedes. Source: Linux Documentation/networking/vrf.rst. */
+/** Metric of the last route of a VRF's table: every other route precedes it. Source: Linux Documentation/networking/vrf.rst. */
 const lastMetric = 4_278_198_272;
-/** Of a kernel without IPv6. */
+/** Error codes of a kernel without IPv6. */
 const noIpv6 = ['ENOTSUP', 'EAFNOSUPPORT'];
 
 /**
- * Makes a link in a pod a member of a VRF, and creates the VRF for its first member. Idempotent. Call it before the link has
- * addresses: the kernel sets a link that is up down and up again, which removes IPv6 addresses and routes. The VRF stays
- * until the pod's namespace ends, since other claims may use it.
- * @param link the VF's, or that of its bond
- * @param config of the link, whose kernel settings the VRF also gets: it decides which packets are forwarded
+ * Makes a link in a pod a member of a VRF, and creates the VRF for its first member. Idempotent. Must be called before the
+ * link has addresses: the kernel sets a link that is up down and up again, which removes IPv6 addresses and routes. The VRF
+ * stays until the pod's namespace ends, since other claims may use it.
+ * @param link link of the VF, or of its bond
+ * @param config configuration of the link. The VRF gets the same sysctls, since the VRF decides which packets are forwarded
  * @throws NetlinkError `netlink-refused`, with `ENOTSUP` if the kernel has no VRFs; SandboxError `vrf-refused`
  */
 export async function joinVrf(
@@ -39,7 +39,10 @@ export async function joinVrf(
   await connection.setLink(link.index, { master: vrf.index });
 }
 
-/** Without a last route the kernel goes on to the pod's other tables, and packets of the VRF leave by its default route. */
+/**
+ * Adds a last route that makes all other destinations unreachable. Without it, the kernel would go on to the pod's other
+ * tables, and packets of the VRF would leave by the pod's default route.
+ */
 async function closeTable(connection: LinkConnection, index: number, table: number): Promise<void> {
   for (const destination of ['0.0.0.0/0', '::/0']) {
     const route = { index, destination, table, priority: lastMetric, scope: 'global', isUnreachable: true } as const;
