@@ -7,13 +7,13 @@ import type { CniIpam, CniNetwork } from './network.ts';
 interface PodInterface {
   /** The runtime's ID of the pod's sandbox. */
   containerId: string;
-  /** Path of the pod's network namespace. For a deletion it may be empty, or name a namespace that no longer exists. */
+  /** Path of the pod's network namespace. For a DEL, it may be empty, or the namespace may no longer exist. */
   netnsPath: string;
   /** Name of the interface in the pod. */
   ifName: string;
-  /** `CNI_ARGS` for plugins, e.g. `K8S_POD_NAME`. Plugins ignore unknown ones. */
+  /** `CNI_ARGS` for plugins, e.g. `K8S_POD_NAME`. Plugins ignore unknown names. */
   args?: Record<string, string>;
-  /** Values for `runtimeConfig`, by capability; a plugin gets those that its configuration declares. */
+  /** Values for `runtimeConfig`, by capability. A plugin gets the capabilities that its configuration declares. */
   capabilities?: Record<string, unknown>;
 }
 
@@ -24,19 +24,19 @@ export interface CniAttachment extends PodInterface {
   deviceId?: string;
 }
 
-/** Addresses for a pod's interface that no CNI plugin attaches. */
+/** Request for addresses of a pod's interface that no CNI plugin attaches. */
 export interface CniIpamAttachment extends PodInterface {
   ipam: CniIpam;
 }
 
-/** One operation: a chain of plugins, or an IPAM plugin as a chain of one. */
+/** An operation of CNI: a chain of plugins, or an IPAM plugin as a chain of one. */
 export interface CniTask {
   kind: 'chain' | 'ipam';
   attachment: CniAttachment;
 }
 
 /**
- * Returns the chain for an attachment: a copy that can be stored and compared.
+ * Returns the task of attaching by a chain of plugins. Its attachment is a copy that can be stored and compared.
  * @throws CniError `cni-attachment-invalid`
  */
 export function chainTask(attachment: CniAttachment): CniTask {
@@ -45,7 +45,8 @@ export function chainTask(attachment: CniAttachment): CniTask {
 }
 
 /**
- * Returns the call of an IPAM plugin, made as the attaching plugin would: with its section inside a configuration.
+ * Returns the task of calling an IPAM plugin. The call is like that of an attaching plugin: the `ipam` section is inside a
+ * network configuration.
  * @throws CniError `cni-attachment-invalid`
  */
 export function ipamTask({ ipam, ...rest }: CniIpamAttachment): CniTask {
@@ -55,7 +56,7 @@ export function ipamTask({ ipam, ...rest }: CniIpamAttachment): CniTask {
   return { ...chainTask({ ...rest, network }), kind: 'ipam' };
 }
 
-/** Checks values that become environment variables of plugins, and names of their files. */
+/** Checks values that become environment variables of plugins, or parts of file names of plugins. */
 function assertAttachment({ network, containerId, netnsPath, ifName, args = {} }: CniAttachment): void {
   const refuse = (problem: string, hint: string, cause?: unknown) =>
     new CniError('cni-attachment-invalid', `cannot attach to CNI network ${network.name}: ${problem}`, {
@@ -82,7 +83,7 @@ function assertAttachment({ network, containerId, netnsPath, ifName, args = {} }
   }
 }
 
-/** Returns an attachment's name for messages: `net1 of container 4f1c…`. */
+/** Returns an attachment as text for messages: `net1 of container 4f1c…`. */
 export function describeAttachment({ ifName, containerId }: CniAttachment): string {
   return `${ifName} of container ${containerId}`;
 }

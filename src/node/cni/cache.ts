@@ -10,10 +10,10 @@ import { describeIssues, parseCniNetwork } from './network.ts';
 import type { RawCniResult } from './result.ts';
 import { isCniVersion } from './versions.ts';
 
-/** Stored attachment. Without a result its ADD was begun, and perhaps not completed. */
+/** Stored attachment. Without a result, its ADD was begun but perhaps not completed. */
 export interface CacheEntry extends CniTask {
   result?: RawCniResult;
-  /** Whether its DEL was begun: the result's interface and addresses may no longer exist. */
+  /** Whether the DEL was begun: the interface and addresses of the result may no longer exist. */
   deleting?: boolean;
 }
 
@@ -38,19 +38,18 @@ const fileSchema = z.object({
 });
 
 /**
- * Attachments that still need a DEL, one file each. Durable: entries survive a power loss. File names are hashes, since
- * network and interface names come from users; the content identifies an entry. Methods throw CniError
- * `cni-cache-unusable`.
+ * Attachments that still need a DEL, one file each. Entries survive a power loss. File names are hashes, since network and
+ * interface names come from users; the content identifies the entry. Methods throw CniError `cni-cache-unusable`.
  */
 export class CniCache {
   readonly #dir: string;
 
-  /** @param dir created by the first write */
+  /** @param dir directory of the files; the first write creates it */
   constructor(dir: string) {
     this.#dir = dir;
   }
 
-  /** Returns the entry for the task's network, container and interface; `undefined` if there is none. */
+  /** Returns the entry with the task's network, container and interface; `undefined` if there is none. */
   async read(task: CniTask): Promise<CacheEntry | undefined> {
     return await this.#readFile(fileName(task));
   }
@@ -72,7 +71,7 @@ export class CniCache {
     }
   }
 
-  /** Removes an entry, and the leftover of an interrupted write. */
+  /** Removes an entry, and the temporary file of an interrupted write. */
   async remove(task: CniTask): Promise<void> {
     const name = fileName(task);
     try {
@@ -84,7 +83,7 @@ export class CniCache {
     }
   }
 
-  /** Returns all entries, and the faults of invalid files. */
+  /** Returns all entries, and the errors of invalid files. */
   async list(): Promise<{ entries: CacheEntry[]; problems: CniError[] }> {
     const entries: CacheEntry[] = [];
     const problems: CniError[] = [];
@@ -132,7 +131,7 @@ function fileName({ kind, attachment: { network, containerId, ifName } }: CniTas
   return `${createHash('sha256').update(identity).digest('hex')}.json`;
 }
 
-/** Checks an entry as strictly as user input: it names programs that run as root. */
+/** Parses an entry. It is checked as strictly as user input, since it names programs that run as root. */
 function parseEntry(text: string, path: string): CacheEntry {
   const parsed = fileSchema.safeParse(JSON.parse(text));
   if (!parsed.success) throw new Error(describeIssues(parsed.error));

@@ -12,7 +12,7 @@ import type { CniPluginConfig } from './network.ts';
 import { createEnvironment, formatRequest } from './request.ts';
 import type { RawCniResult } from './result.ts';
 
-/** Directories and environment of plugins: see `CniRunnerOptions`. */
+/** Directories and environment for plugins: see `CniRunnerOptions`. */
 export interface PluginCallerOptions {
   binDirs: string[];
   searchPath: string;
@@ -32,15 +32,15 @@ export interface PluginCall {
 }
 
 /**
- * Concurrent runs of one plugin for one command. Their memory counts towards the limit of the driver's container, and a
- * hundred pods may start at once, as after a reboot.
+ * Maximum number of concurrent runs of one plugin for one command. Their memory counts towards the limit of the driver's
+ * container, and a hundred pods may start at once, for example after a reboot.
  */
 const runsAtOnce = 16;
 
 /** Finds plugins and runs them. */
 export class PluginCaller {
   readonly #options: PluginCallerOptions;
-  /** Locks by plugin and command: nothing waits for another plugin that hangs, and no DEL for an ADD. */
+  /** Locks by plugin and command: no call waits for another plugin that hangs, and no DEL for an ADD. */
   readonly #turns = new KeyedMutex(runsAtOnce);
 
   constructor(options: PluginCallerOptions) {
@@ -48,7 +48,7 @@ export class PluginCaller {
   }
 
   /**
-   * Returns the path of a plugin's program.
+   * Returns the path of a plugin's executable.
    * @throws CniError `cni-plugin-missing`
    */
   async find(type: string, network: string): Promise<string> {
@@ -63,9 +63,9 @@ export class PluginCaller {
   }
 
   /**
-   * Runs a plugin and returns its output.
-   * @throws CniError `cni-plugin-missing`, `cni-plugin-failed`, `cni-output-invalid` for too much output, `cni-timeout`
-   * when the signal fires: the plugin and its whole process group are then killed
+   * Runs a plugin and returns its output. When the signal fires, kills the plugin and its whole process group.
+   * @throws CniError `cni-plugin-missing`, `cni-plugin-failed`, `cni-output-invalid` for too much output, `cni-timeout` if
+   * the signal has fired
    */
   async call(request: PluginCall, signal: AbortSignal): Promise<string> {
     const { exec, clock, logger, binDirs, searchPath } = this.#options;

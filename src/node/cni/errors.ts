@@ -1,7 +1,7 @@
 import { type ErrorDetails, NetdraError } from '../../lib/errors.ts';
 
 export type CniErrorCode =
-  /** The configuration of a network or of an IPAM plugin is not what the CNI specification allows. */
+  /** The configuration of a network or of an IPAM plugin breaks the CNI specification. */
   | 'cni-config-invalid'
   /** A container id, interface name, namespace path or argument cannot be passed to plugins. */
   | 'cni-attachment-invalid'
@@ -9,27 +9,27 @@ export type CniErrorCode =
   | 'cni-plugin-missing'
   /** The plugin reported an error, ended with a non-zero exit code, or was ended by a signal. */
   | 'cni-plugin-failed'
-  /** The time ran out before the plugin had ended, or before its turn came. */
+  /** The deadline passed before the plugin had ended, or before its turn came. */
   | 'cni-timeout'
-  /** The plugin reported success, but its output is not a CNI result that we understand. */
+  /** The plugin reported success, but its output is not a CNI result that netdra can read. */
   | 'cni-output-invalid'
   /** The cache of attachments cannot be read or written. */
   | 'cni-cache-unusable';
 
-/** The commands that plugins get. */
+/** CNI commands that netdra uses. */
 export type CniCommand = 'ADD' | 'DEL';
 
 export interface CniErrorDetails extends ErrorDetails {
   network?: string | undefined;
-  /** Type of the plugin, which is the name of its program. */
+  /** Type of the plugin, which is the name of its executable. */
   plugin?: string | undefined;
   command?: CniCommand | undefined;
-  /** The plugin's error code: see {@link pluginCodeHints}. */
+  /** Error code of the plugin: see {@link pluginCodeHints}. */
   pluginCode?: number | undefined;
-  /** The plugin's own messages, short and long. */
+  /** Messages of the plugin, short and long. */
   pluginMessage?: string | undefined;
   pluginDetails?: string | undefined;
-  /** The end of the plugin's standard error. */
+  /** End of the plugin's standard error. */
   stderr?: string | undefined;
 }
 
@@ -43,12 +43,12 @@ export class CniError extends NetdraError<CniErrorCode, CniErrorDetails> {
   declare readonly stderr: string | undefined;
 }
 
-/** Code for an unknown container: a DEL then has nothing to clean up. */
+/** Error code of a plugin for an unknown container: a DEL then has nothing to clean up. */
 export const unknownContainerCode = 3;
 
 /**
- * What to do about an error, by the plugin's code. Source: CNI specification 1.1.0, section 5, "Error". Codes from 100 on
- * are the plugins' own.
+ * Remedies by error code of a plugin. Source: CNI specification 1.1.0, section 5, "Error". Codes from 100 on belong to the
+ * plugins.
  */
 export const pluginCodeHints: Readonly<Record<number, string>> = {
   1: 'set cniVersion to one that this plugin supports, or install a newer plugin',
@@ -61,5 +61,5 @@ export const pluginCodeHints: Readonly<Record<number, string>> = {
   50: 'the plugin cannot serve now: check the daemon that it depends on',
   51: 'the plugin cannot serve now and its containers have limited connectivity: check the daemon that it depends on',
 };
-/** Codes by which plugins say that the same call may succeed later. */
+/** Error codes with which a plugin says that the same call may succeed later. */
 export const transientPluginCodes: readonly number[] = [11, 50, 51];

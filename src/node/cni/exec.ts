@@ -6,45 +6,45 @@ import { type Clock, resolvesWithin } from '../../lib/clock.ts';
 import { errnoCode } from '../../lib/errors.ts';
 
 export interface ExecRequest {
-  /** Absolute path of the program, which gets no arguments. */
+  /** Absolute path of the program. It gets no arguments. */
   path: string;
-  /** The program's whole environment. */
+  /** Whole environment of the program. */
   env: Record<string, string>;
   stdin: string;
-  /** Ends the program and its process group. */
+  /** Signal that ends the program and its process group. */
   signal: AbortSignal;
 }
 
 /** Result of a program. */
 export interface ExecOutcome {
-  /** `null` if a signal ended the program. */
+  /** Exit code; `null` if a signal ended the program. */
   exitCode: number | null;
   /** Signal that ended the program, e.g. `SIGKILL`. */
   endedBy: string | null;
   stdout: string;
-  /** End of its standard error, at most {@link maxStderrBytes}. */
+  /** End of the program's standard error, at most {@link maxStderrBytes}. */
   stderr: string;
-  /** Whether it wrote more than {@link maxStdoutBytes} and was killed for that. */
+  /** Whether the program wrote more than {@link maxStdoutBytes} and was killed for that. */
   overflowed: boolean;
 }
 
-/** Runs a program to its end. Rejects only if it cannot be started, with the system's error. */
+/** Runs a program to its end. Rejects only if the program cannot be started, with the system's error. */
 export type Exec = (request: ExecRequest) => Promise<ExecOutcome>;
 
 export const maxStdoutBytes = 1 << 20;
 export const maxStderrBytes = 4096;
-/** Time for remaining output after the program has ended, ms: a child that it left running may hold the pipe open. */
+/** Time for remaining output after the program has ended, ms: a child process that is still running may hold the pipe open. */
 const drainMs = 500;
-/** Time for a killed program to end, ms: one that waits for a device cannot be ended, and must not block the driver. */
+/** Time for a killed program to end, ms. A program that waits for a device cannot be killed, and must not block the driver. */
 const killMs = 1000;
 
-/** @param clock for the short waits after the end of a program */
+/** Returns a function that runs programs. @param clock clock for the short waits after the end of a program */
 export function createExec(clock: Clock): Exec {
   return (request) => run(request, clock);
 }
 
 async function run({ path, env, stdin, signal }: ExecRequest, clock: Clock): Promise<ExecOutcome> {
-  // A process group of its own, so that children of the plugin (IPAM plugins, scripts) can be killed with it.
+  // The program gets a process group of its own, so that its children (IPAM plugins, scripts) can be killed with it.
   const child = spawn(path, [], { env, cwd: '/', stdio: 'pipe', detached: true });
   await once(child, 'spawn');
   const exited = once(child, 'exit');
@@ -60,7 +60,7 @@ async function run({ path, env, stdin, signal }: ExecRequest, clock: Clock): Pro
     kill();
   });
   const stderr = collectTail(child.stderr);
-  // A plugin may end without reading its configuration; its exit code says whether it failed.
+  // A plugin may end without reading its configuration; its exit code shows whether it failed.
   child.stdin.on('error', () => undefined);
   child.stdin.end(stdin);
 
@@ -73,7 +73,7 @@ async function run({ path, env, stdin, signal }: ExecRequest, clock: Clock): Pro
   return { exitCode: child.exitCode, endedBy: child.signalCode, stdout: stdout(), stderr: stderr(), overflowed };
 }
 
-/** Keeps the first {@link maxStdoutBytes}; more counts as an overflow. */
+/** Collects the first {@link maxStdoutBytes} of a stream. @returns a function that returns the text so far */
 function collectHead(stream: Readable, onOverflow: () => void): () => string {
   const chunks: Buffer[] = [];
   let length = 0;
@@ -85,7 +85,7 @@ function collectHead(stream: Readable, onOverflow: () => void): () => string {
   return () => Buffer.concat(chunks).toString();
 }
 
-/** Keeps the last {@link maxStderrBytes}. */
+/** Collects the last {@link maxStderrBytes} of a stream. @returns a function that returns the text so far */
 function collectTail(stream: Readable): () => string {
   let tail = Buffer.alloc(0);
   stream.on('data', (chunk: Buffer) => {

@@ -4,26 +4,26 @@ import { CniError, type CniErrorDetails, pluginCodeHints, transientPluginCodes }
 import { type ExecOutcome, maxStdoutBytes } from './exec.ts';
 import { isObject } from './network.ts';
 
-/** Limit for a plugin's messages in errors and logs. */
+/** Maximum length of a plugin's message in errors and logs, in UTF-16 units. */
 const maxSaidLength = 1_024;
 
-/** Identifies a plugin call in its errors. */
+/** Subject of a plugin call, for its errors. */
 export interface CallSubject extends CniErrorDetails {
   network: string;
   plugin: string;
   command: 'ADD' | 'DEL';
-  /** Absolute path of the plugin's program. */
+  /** Absolute path of the plugin's executable. */
   path: string;
-  /** Attachment: `net1 of container 4f1c…`. */
+  /** Attachment as text: `net1 of container 4f1c…`. */
   target: string;
 }
 
-/** Returns `plugin tuning of CNI network fast failed to ADD net1 of container 4f1c…`. */
+/** Describes a failed call: `plugin tuning of CNI network fast failed to ADD net1 of container 4f1c…`. */
 function describeCall({ plugin, network, command, target }: CallSubject): string {
   return `plugin ${plugin} of CNI network ${network} failed to ${command} ${target}`;
 }
 
-/** Returns the failure of a call; `undefined` if it succeeded: the plugin ended with 0 and printed no error. */
+/** Returns the error of a call; `undefined` if it succeeded: the plugin ended with 0 and printed no error. */
 export function findFailure(outcome: ExecOutcome, subject: CallSubject): CniError | undefined {
   const { exitCode, endedBy, overflowed, stderr } = outcome;
   const details = { ...subject, stderr };
@@ -37,11 +37,14 @@ export function findFailure(outcome: ExecOutcome, subject: CallSubject): CniErro
   const how = exitCode === null ? `was ended by ${endedBy ?? 'an unknown cause'}` : `ended with exit code ${exitCode}`;
   const output = lastLine(stderr) ?? lastLine(outcome.stdout);
   const message = `${describeCall(subject)}: it ${how}${output === undefined ? ' and printed nothing' : `: ${output}`}`;
-  // The plugin did not send the signal itself: the kernel may have, when memory ran out.
+  // The plugin did not send itself the signal; the kernel may have, because it was out of memory.
   return new CniError('cni-plugin-failed', message, { ...details, retriable: exitCode === null });
 }
 
-/** @param waitedMs how long the plugin ran; absent if it was not started */
+/**
+ * Returns the error for a plugin that had too little time. @param waitedMs how long the plugin ran, ms; absent if it was not
+ * started
+ */
 export function timeoutFailure(
   subject: CallSubject,
   { waitedMs, stderr, cause }: { waitedMs?: number; stderr?: string; cause: unknown },
@@ -67,7 +70,7 @@ export function startFailure(subject: CallSubject, cause: unknown): CniError {
   return new CniError('cni-plugin-missing', message, { ...subject, cause, retriable, hint: hints[errno] });
 }
 
-/** Returns the error that a plugin printed; a plugin that prints an error and ends with 0 has failed as well. */
+/** Returns the error that a plugin has printed. It counts even if the plugin ends with 0. */
 function reportedFailure(stdout: string, subject: CallSubject, stderr: string): CniError | undefined {
   let value: unknown;
   try {

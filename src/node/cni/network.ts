@@ -3,7 +3,7 @@ import { isTooDeep, maxJsonDepth } from '../../lib/json-depth.ts';
 import { CniError } from './errors.ts';
 import { type CniVersion, cniVersions, describeUnknownVersion, latestOf } from './versions.ts';
 
-/** Address management without an attaching plugin. */
+/** Configuration of an IPAM plugin without an attaching plugin. */
 export interface CniIpam {
   cniVersion: CniVersion;
   /** Name under which plugins keep their leases. */
@@ -12,7 +12,7 @@ export interface CniIpam {
 }
 
 const maxPlugins = 16;
-/** Fields that the runtime sets: configured ones could reach other devices without our knowledge. */
+/** Fields that netdra sets. If configurations set them, plugins could reach devices that netdra does not know of. */
 const reservedFields = ['prevResult', 'runtimeConfig'];
 
 const pluginType = z
@@ -24,7 +24,7 @@ const pluginSchema = z
     type: pluginType,
     /** Capabilities that the runtime may pass in `runtimeConfig`. */
     capabilities: z.record(z.string(), z.boolean()).optional(),
-    /** Absent or without a type: no address management. */
+    /** IPAM section; no address management if it is absent or has no type. */
     ipam: z.looseObject({ type: z.union([z.literal(''), pluginType]).optional() }).optional(),
   })
   .superRefine((plugin, context) => {
@@ -41,7 +41,7 @@ const networkName = z
   );
 const versionFields = {
   cniVersion: z.string({ error: `must be one of ${cniVersions.join(', ')}` }),
-  /** Further versions that the configuration supports; since 1.1.0. */
+  /** Further versions that the configuration supports, since CNI 1.1.0. */
   cniVersions: z.array(z.string()).optional(),
 };
 const listSchema = z
@@ -51,7 +51,7 @@ const listSchema = z
     name: list.name,
     plugins: list.plugins,
   }));
-/** A chain of plugins, called in this order. */
+/** A chain of plugins, in the order of their calls. */
 export type CniNetwork = z.infer<typeof listSchema>;
 const singleSchema = pluginSchema
   .safeExtend({ ...versionFields, name: networkName })
@@ -65,7 +65,7 @@ const ipamSchema = z.looseObject({ type: pluginType });
 /**
  * Parses the configuration of a network: a list of plugins or a single one, as an object or as JSON text.
  * @param subject owner of the configuration, for errors: `claim default/fast-net`
- * @param options.defaultName for a configuration without a name of its own, such as that of a NetworkAttachmentDefinition
+ * @param options.defaultName name for a configuration without one, such as the name of its NetworkAttachmentDefinition
  * @throws CniError `cni-config-invalid` with the paths of the fields and what is allowed
  */
 export function parseCniNetwork(value: unknown, subject: string, options: { defaultName?: string } = {}): CniNetwork {
@@ -93,7 +93,7 @@ export function parseCniIpam(
   return { cniVersion, name, ipam: result.data };
 }
 
-/** Returns `plugins.0.type: …; name: …`. */
+/** Describes validation issues: `plugins.0.type: …; name: …`. */
 export function describeIssues(error: z.ZodError, whole = 'configuration'): string {
   return error.issues.map(({ path, message }) => `${path.join('.') || whole}: ${message}`).join('; ');
 }
@@ -112,7 +112,7 @@ function isBareFileName(name: string): boolean {
   return /^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$/.test(name) && !name.includes('..');
 }
 
-/** Returns a copy that went through JSON, so that plugins and the cache get exactly this. */
+/** Returns a copy that went through JSON: plugins and the cache get exactly what was checked. */
 function toPlainObject(value: unknown, what: string): Record<string, unknown> {
   const isText = typeof value === 'string';
   let plain = value;
@@ -134,13 +134,13 @@ export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** Fields that the specification defines. Names are compared after {@link fold}. */
+/** Fields that the CNI specification defines. Their names are compared after {@link fold}. */
 const ownFields = ['cniVersion', 'cniVersions', 'name', 'type', 'plugins', 'capabilities', 'ipam'];
 const specified = new Map([...ownFields, ...reservedFields].map((name) => [fold(name), name]));
 
 /**
- * Reads a configuration as plugins do, which are written in Go: keys match in any case, and null is absent. Otherwise a
- * plugin could see values that were not checked here.
+ * Converts a configuration to what plugins, which are written in Go, would read: keys match in any case, and null means
+ * absent. Otherwise a plugin could see values that were not checked.
  */
 function asGoReads(config: Record<string, unknown>): Record<string, unknown> {
   const entries = Object.entries(config).flatMap(([key, value]): [string, unknown][] => {
@@ -159,7 +159,7 @@ function nestedAsGoReads(name: string, value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).filter(([, each]) => each !== null));
 }
 
-/** Folds the case of a key, also of the two characters beyond ASCII that Go treats as "s" and "k". */
+/** Folds the case of a key. Go also treats two characters beyond ASCII as "s" and "k", which are folded, too. */
 export function fold(key: string): string {
   return key.toUpperCase().toLowerCase();
 }

@@ -3,9 +3,15 @@ import type { CniCommand } from './errors.ts';
 import { type CniPluginConfig, fold } from './network.ts';
 import { convertCniResult, type RawCniResult } from './result.ts';
 
-/** Lower-case fields by which the plugin `host-device` selects its device. It accepts only one: with these, we add no address. */
+/**
+ * Fields, in lower case, by which the plugin `host-device` selects its device. It accepts only one of them, so netdra adds no
+ * address if one is set.
+ */
 const deviceSelectors = ['device', 'hwaddr', 'kernelpath', 'auxdevice'];
-/** Folded fields that we set. Plugins match keys in any case, and the last one counts. */
+/**
+ * Fields, in lower case, that netdra sets. Configured ones are removed: plugins match keys in any case, and the last one
+ * counts.
+ */
 const deviceKeys = ['deviceid', 'pcibusid'];
 
 /**
@@ -34,8 +40,8 @@ export function formatRequest(
 }
 
 /**
- * Returns the device's fields as Multus sets them, so that configurations written for it work: sriov reads `deviceID`,
- * host-device `pciBusID`.
+ * Returns the fields that name the device, as Multus sets them: sriov reads `deviceID`, host-device `pciBusID`. So
+ * configurations that were written for Multus work.
  */
 function deviceFields(plugin: CniPluginConfig, deviceId: string | undefined): Record<string, string> {
   if (deviceId === undefined) return {};
@@ -45,7 +51,7 @@ function deviceFields(plugin: CniPluginConfig, deviceId: string | undefined): Re
   return isSelected ? { deviceID: deviceId } : { deviceID: deviceId, pciBusID: deviceId };
 }
 
-/** What a plugin needs besides its configuration. */
+/** Values for a plugin's environment. */
 interface EnvironmentOptions {
   command: CniCommand;
   netnsPath: string;
@@ -53,7 +59,7 @@ interface EnvironmentOptions {
   searchPath: string;
 }
 
-/** Creates a plugin's whole environment, so that our own does not leak into it. */
+/** Returns a plugin's whole environment, so that the driver's own environment does not leak into it. */
 export function createEnvironment(attachment: CniAttachment, options: EnvironmentOptions): Record<string, string> {
   return {
     PATH: options.searchPath,
@@ -66,7 +72,7 @@ export function createEnvironment(attachment: CniAttachment, options: Environmen
   };
 }
 
-/** Formats `CNI_ARGS`. Many plugins reject unknown arguments unless IgnoreUnknown is set. */
+/** Formats `CNI_ARGS`. Sets IgnoreUnknown, since many plugins otherwise reject unknown arguments. */
 function formatArgs(args: Record<string, string>): string {
   const entries = Object.entries(args);
   if (entries.length === 0) return '';

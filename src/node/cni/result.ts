@@ -6,14 +6,14 @@ import { CniError, type CniErrorDetails } from './errors.ts';
 import { describeIssues, isObject } from './network.ts';
 import { type CniVersion, describeUnknownVersion, isAtLeast, isCniVersion } from './versions.ts';
 
-/** A result as the plugin printed it, including fields that we do not know: the next plugin gets it. */
+/** A result as the plugin printed it, including fields that netdra does not know: the next plugin gets the whole result. */
 export type RawCniResult = Record<string, unknown> & { cniVersion: CniVersion };
 
 const nonEmpty = z
   .string()
   .nullish()
   .transform((text) => text || undefined);
-/** Canonical address with prefix length. */
+/** Schema of an address with prefix length. The result is canonical. */
 const cidr = z.string().transform((text, context) => {
   return readCidr(text) ?? refuse(context, `must be an address with prefix length, not ${JSON.stringify(text)}`);
 });
@@ -28,10 +28,13 @@ const listOf = <Shape extends z.ZodRawShape>(shape: Shape) =>
     .array(z.object(shape).transform((fields) => present(fields)))
     .nullish()
     .transform((list) => list ?? []);
-/** Fields of results, addresses and routes that are used, or that mean nothing on their own. */
+/** Fields of results, addresses and routes that netdra uses, or that have no effect of their own. */
 const known = {
   result: ['cniVersion', 'ips', 'routes'],
-  /** `interface` is an index into interfaces, which IPAM plugins do not know; `version` is the IP version, before CNI 1.0. */
+  /**
+   * `interface` is an index into a list of interfaces that IPAM plugins do not have; `version` is the IP version, before CNI
+   * 1.0.
+   */
   ips: ['address', 'gateway', 'interface', 'version'],
   routes: ['dst', 'gw', 'mtu', 'advmss', 'priority', 'table', 'scope'],
 } as const;
@@ -48,20 +51,23 @@ const resultSchema = z.object({
   }),
 });
 
-/** Result of a chain of plugins, or of an IPAM plugin. Interfaces are read from the kernel instead. */
+/** Parsed result of a chain of plugins, or of an IPAM plugin. Interfaces are left out: netdra reads them from the kernel. */
 export interface CniResult extends z.infer<typeof resultSchema> {
   cniVersion: CniVersion;
-  /** Paths of other fields with a value: in an IPAM result no plugin applies them. */
+  /** Paths of other fields that have a value. In the result of an IPAM plugin, nothing applies them. */
   unused: string[];
 }
-/** Fields have the meaning of CNI specification 1.1.0, section 5, "ADD success"; absent: the kernel's default. */
+/**
+ * Route of a result. The fields have the meaning of CNI specification 1.1.0, section 5, "ADD success"; absent fields have the
+ * kernel's defaults.
+ */
 export type CniRoute = CniResult['routes'][number];
 
-/** Plugin call of the result, for errors. */
+/** Plugin call that gave a result, for errors. */
 export interface ResultSubject extends CniErrorDetails {
   plugin: string;
   network: string;
-  /** Version of the configuration, assumed for a result without one. */
+  /** Version of the configuration. It is assumed for a result without a version. */
   cniVersion: CniVersion;
 }
 
@@ -88,10 +94,7 @@ export function parseCniResult(text: string, subject: ResultSubject): RawCniResu
   return raw;
 }
 
-/**
- * Returns the parts of a result that we use.
- * @throws CniError `cni-output-invalid`
- */
+/** Returns the parts of a result that netdra uses. @throws CniError `cni-output-invalid` */
 export function decodeCniResult(raw: RawCniResult, subject: ResultSubject): CniResult {
   const parsed = resultSchema.safeParse(raw);
   if (!parsed.success) throw invalidResult(subject, describeIssues(parsed.error));
@@ -107,13 +110,13 @@ function unusedFields(raw: RawCniResult): string[] {
   return [...others(raw, known.result), ...inLists];
 }
 
-/** Returns whether a value is empty: Go writes empty fields of some types. */
+/** Returns whether a value is empty. Plugins in Go print empty fields of some types. */
 function isEmpty(value: unknown): boolean {
   if (typeof value === 'object' && value !== null) return Object.keys(value).length === 0;
   return value === undefined || value === null || value === '' || value === 0 || value === false;
 }
 
-/** Converts a result to the version that a plugin is configured for, so that it accepts it as `prevResult`. */
+/** Converts a result to the version that a plugin is configured for, so that the plugin accepts it as `prevResult`. */
 export function convertCniResult(raw: RawCniResult, cniVersion: CniVersion): RawCniResult {
   if (raw.cniVersion === cniVersion) return raw;
   if (!Array.isArray(raw.ips)) return { ...raw, cniVersion };
@@ -141,7 +144,7 @@ type Present<T> = { [K in keyof T as T[K] extends NonNullable<T[K]> ? K : never]
   [K in keyof T]?: NonNullable<T[K]>;
 };
 
-/** Removes the fields that have no value. */
+/** Returns an object without the fields that have no value. */
 function present<T extends object>(fields: T): Present<T> {
   const entries = Object.entries(fields).filter(([, value]) => value !== undefined && value !== null);
   return Object.fromEntries(entries) as Present<T>;

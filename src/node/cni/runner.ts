@@ -20,21 +20,21 @@ import { type CniResult, decodeCniResult, parseCniResult, type RawCniResult } fr
 import { hasNetns, Teardown } from './teardown.ts';
 
 export interface CniRunnerOptions {
-  /** Absolute paths of the directories that are searched for plugins, in this order. */
+  /** Absolute paths of the directories that are searched for plugins, in order. */
   binDirs: string[];
-  /** Directory in which attachments are stored: for this driver alone, on a disk that survives a reboot of the node. */
+  /** Directory in which attachments are stored. It must belong to this driver alone, and survive a reboot of the node. */
   cacheDir: string;
   clock: Clock;
   logger: Logger;
-  /** Runs programs. */
+  /** Function that runs programs. Default: {@link createExec}. */
   exec?: Exec;
-  /** `PATH` of the plugins, for programs such as `iptables`. */
+  /** `PATH` of plugins, which call programs such as `iptables`. */
   searchPath?: string;
-  /** Time for undoing a failed ADD, ms. */
+  /** Time limit for undoing a failed ADD, ms. */
   undoTimeoutMs?: number;
 }
 
-/** The signal ends the operation: a running plugin is killed. */
+/** Options of an operation. The signal ends it: a running plugin is killed. */
 interface CniCallOptions {
   signal: AbortSignal;
 }
@@ -44,10 +44,10 @@ const defaultSearchPath = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
 /**
  * Attaches pods to networks by CNI plugins, and gets addresses from IPAM plugins.
  *
- * Every attachment is stored durably in the cache before its first plugin runs and until its last DEL has succeeded, so
- * that an abandoned one can be found (`cachedAttachments`) and deleted. Operations on one interface of a container run one
- * at a time. The GC command is deliberately not used: it would also free attachments of other runtimes in a network of the
- * same name, which we cannot know. Deleting the cached attachments of deleted pods frees ours.
+ * Every attachment is in the cache on disk before its first plugin runs and until its last DEL has succeeded. So an abandoned
+ * attachment can be found (`cachedAttachments`) and deleted. Operations on one interface of a container run one at a time.
+ * The command GC is not used: it would also delete attachments of other runtimes in a network with the same name, which
+ * netdra does not know. Instead, the cached attachments of deleted pods are deleted.
  *
  * Source: CNI specification 1.1.0, https://www.cni.dev/docs/spec/.
  */
@@ -68,11 +68,11 @@ export class CniRunner implements AsyncDisposable {
   }
 
   /**
-   * Runs the chain. If an identical ADD of the same network, container and interface was completed before, returns its
-   * result and runs no plugin; otherwise deletes the earlier attachment first.
+   * Runs the ADD of the chain. If an identical ADD of the same network, container and interface was completed before, returns
+   * its result and runs no plugin; otherwise deletes the earlier attachment first.
    *
-   * A failed ADD is undone, best effort; if that fails too, the attachment stays in the cache. The promise rejects when that
-   * has ended, also after an abort: the caller keeps the interface to itself until then, in all processes.
+   * A failed ADD is undone. If undoing fails, too, the attachment stays in the cache. The promise rejects only after undoing
+   * has ended, even if the signal fires: until then, nothing else may use the interface, in any process.
    * @throws CniError
    */
   async add(attachment: CniAttachment, options: CniCallOptions): Promise<CniResult> {
@@ -80,23 +80,23 @@ export class CniRunner implements AsyncDisposable {
   }
 
   /**
-   * Runs the chain's DEL, in reverse order, with the configuration of its ADD. Can be repeated, also when the namespace no
-   * longer exists.
+   * Runs the DEL of the chain, in reverse order, with the configuration of its ADD. Can be repeated, even when the namespace
+   * no longer exists.
    *
-   * Plugins fail if they cannot find what they should delete. Where there may be nothing to delete, their errors are
-   * therefore logged and only transient ones are thrown: for an attachment that is not in the cache (plugins are called
-   * anyway, since caches get lost), and for one whose ADD was not completed and whose namespace no longer exists.
-   * @throws CniError of the first plugin that fails: the ones before it in the chain are not called, as their devices may
-   * still be in use, and the attachment stays in the cache
+   * Some plugins fail if they cannot find what they should delete. If there may be nothing to delete, errors are therefore
+   * only logged, except for transient ones. This applies to an attachment that is not in the cache (plugins are called
+   * anyway, since caches get lost), and to an attachment whose ADD was not completed and whose namespace no longer exists.
+   * @throws CniError of the first plugin that fails. The plugins before it in the chain are then not called, since their
+   * devices may still be in use, and the attachment stays in the cache
    */
   async delete(attachment: CniAttachment, options: CniCallOptions): Promise<void> {
     await this.#delete(chainTask(attachment), options);
   }
 
   /**
-   * Runs the chain's DEL if its ADD was begun and the interface has been lost since, so that the next ADD runs the plugins
-   * again. Plugins fail if they cannot find what they should delete: their errors are logged, and only transient ones are
-   * thrown.
+   * Runs the DEL of the chain if its ADD was begun and the interface has been lost since: the next ADD then runs the plugins
+   * again. Plugins may fail if they cannot find what they should delete, so errors are only logged, except for transient
+   * ones.
    * @throws CniError
    */
   async deleteLost(attachment: CniAttachment, { signal }: CniCallOptions): Promise<void> {
@@ -110,7 +110,7 @@ export class CniRunner implements AsyncDisposable {
   }
 
   /**
-   * Gets addresses for an interface, without configuring them. Otherwise like {@link add}.
+   * Gets addresses for an interface, without configuring them. Works like {@link add}.
    * @throws CniError
    */
   async ipamAdd(attachment: CniIpamAttachment, options: CniCallOptions): Promise<CniResult> {
@@ -118,7 +118,7 @@ export class CniRunner implements AsyncDisposable {
   }
 
   /**
-   * Releases addresses. Otherwise like {@link delete}.
+   * Releases addresses. Works like {@link delete}.
    * @throws CniError
    */
   async ipamDelete(attachment: CniIpamAttachment, options: CniCallOptions): Promise<void> {
@@ -127,8 +127,7 @@ export class CniRunner implements AsyncDisposable {
 
   /**
    * Returns the attachments that were begun and not deleted since, for cleaning up after deleted pods: see {@link
-   * deleteCached}.
-   * @returns `problems` lists unusable files
+   * deleteCached}. `problems` are the errors of invalid files.
    * @throws CniError `cni-cache-unusable` if the cache as a whole cannot be read
    */
   async cachedAttachments(): Promise<{ attachments: CniTask[]; problems: CniError[] }> {
@@ -136,14 +135,14 @@ export class CniRunner implements AsyncDisposable {
     return { attachments: entries.map(({ kind, attachment }) => ({ kind, attachment })), problems };
   }
 
-  /** @throws CniError as {@link delete} does */
+  /** Deletes a cached attachment. @throws CniError as {@link delete} does */
   async deleteCached({ kind, attachment }: CniTask, options: CniCallOptions): Promise<void> {
     await this.#delete({ ...chainTask(attachment), kind }, options);
   }
 
   /**
-   * Only releases the addresses of a cached attachment: others have its device by now, which a DEL of the plugins would
-   * change.
+   * Releases only the addresses of a cached attachment. Its device belongs to another claim by now, and a DEL of the plugins
+   * would change it.
    * @throws CniError of the first IPAM plugin that fails
    */
   async releaseCached({ attachment }: CniTask, { signal }: CniCallOptions): Promise<void> {
@@ -154,7 +153,7 @@ export class CniRunner implements AsyncDisposable {
     });
   }
 
-  /** Waits for the operations in progress. */
+  /** Waits until all running operations have ended. */
   async [Symbol.asyncDispose](): Promise<void> {
     await Promise.all(this.#running);
   }
@@ -164,7 +163,7 @@ export class CniRunner implements AsyncDisposable {
     return this.#inTurn(task, signal, async () => {
       const known = await this.#clearEarlier(task, signal);
       if (known !== undefined) return known;
-      // Missing plugins are found before anything must be undone.
+      // Missing plugins are found first, while nothing must be undone yet.
       for (const { type } of task.attachment.network.plugins) {
         await this.#caller.find(type, task.attachment.network.name);
       }
@@ -181,7 +180,7 @@ export class CniRunner implements AsyncDisposable {
     });
   }
 
-  /** @param called collects the plugins that were called, also when one of them fails */
+  /** Runs the ADD of each plugin. @param called receives the plugins that were called, including one that fails */
   async #runChain(task: CniTask, called: CniPluginConfig[], signal: AbortSignal): Promise<RawCniResult> {
     const { attachment } = task;
     const { netnsPath } = attachment;
@@ -194,9 +193,9 @@ export class CniRunner implements AsyncDisposable {
     return prevResult!;
   }
 
-  /** Returns the result of an identical earlier ADD, or deletes an earlier attachment that differs. */
+  /** Returns the result of an identical earlier ADD. Deletes an earlier attachment that differs or is incomplete. */
   async #clearEarlier(task: CniTask, signal: AbortSignal): Promise<CniResult | undefined> {
-    // An unreadable one may have been completed: without a DEL, its address would never be free again.
+    // If the entry is unreadable, its ADD may have been completed: without a DEL, its address would never be free again.
     const earlier = await this.#readEntry(task, task);
     if (earlier === undefined) return undefined;
     if (earlier.result !== undefined && !earlier.deleting && isDeepStrictEqual(earlier.attachment, task.attachment)) {
@@ -233,7 +232,7 @@ export class CniRunner implements AsyncDisposable {
     });
   }
 
-  /** @throws CniError of the first plugin that fails */
+  /** Deletes an attachment that exists. @throws CniError of the first plugin that fails */
   async #deleteStrictly(entry: CacheEntry, signal: AbortSignal): Promise<void> {
     try {
       await this.#cache.write({ ...entry, deleting: true });
@@ -244,7 +243,7 @@ export class CniRunner implements AsyncDisposable {
     await this.#teardown.deleteAll(entry, signal);
   }
 
-  /** @throws CniError of a plugin that may succeed when it is called again */
+  /** Deletes an attachment that may not exist. @throws CniError of a plugin that may succeed when it is called again */
   async #deleteLeniently(entry: CacheEntry, signal: AbortSignal): Promise<void> {
     const { containerId, ifName, network } = entry.attachment;
     const problems = await this.#teardown.deleteWhatCan(entry, network.plugins, signal);
@@ -256,8 +255,8 @@ export class CniRunner implements AsyncDisposable {
   }
 
   /**
-   * Reads an entry. An unusable file must not keep its attachment from being deleted or recreated.
-   * @param instead returned for such a file
+   * Reads an entry. An invalid file must not keep its attachment from being deleted or created again.
+   * @param instead entry to return for an invalid file
    */
   async #readEntry(task: CniTask, instead?: CacheEntry): Promise<CacheEntry | undefined> {
     try {

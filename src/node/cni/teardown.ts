@@ -8,7 +8,7 @@ import type { CniPluginConfig } from './network.ts';
 import type { RawCniResult } from './result.ts';
 import { isAtLeast } from './versions.ts';
 
-/** Runs the DEL of plugins, the last plugin of the chain first. */
+/** Runs the DEL of plugins, in reverse order of the chain. */
 export class Teardown {
   readonly #caller: PluginCaller;
   readonly #logger: Logger;
@@ -19,7 +19,8 @@ export class Teardown {
   }
 
   /**
-   * Stops at the first plugin that fails: it may still use what an earlier plugin of the chain has created.
+   * Runs the DEL of all plugins. Stops at the first plugin that fails, which may still use what an earlier plugin of the
+   * chain has created.
    * @throws CniError
    */
   async deleteAll(entry: CacheEntry, signal: AbortSignal): Promise<void> {
@@ -27,8 +28,8 @@ export class Teardown {
   }
 
   /**
-   * Runs the DEL of all plugins, also after failures.
-   * @param plugins in the order of the chain
+   * Runs the DEL of all plugins, even after failures.
+   * @param plugins plugins in the order of the chain
    * @returns the errors
    */
   async deleteWhatCan(entry: CacheEntry, plugins: CniPluginConfig[], signal: AbortSignal): Promise<unknown[]> {
@@ -48,7 +49,7 @@ export class Teardown {
     plugin: CniPluginConfig,
     signal: AbortSignal,
   ): Promise<void> {
-    // Source: CNI specification 0.4.0, which introduced the result in DEL. Without it, some plugins delete nothing.
+    // CNI 0.4.0 introduced the result of the ADD in DEL. Without it, some plugins delete nothing.
     const prevResult = isAtLeast(attachment.network.cniVersion, '0.4.0') ? result : undefined;
     const call = deletionOf(plugin, attachment, prevResult);
     const hadNetns = hasNetns(attachment);
@@ -62,7 +63,9 @@ export class Teardown {
     if (kind === 'chain' && !hasNetns(attachment)) await this.#releaseAddresses(call, signal);
   }
 
-  /** Releases the addresses of an attachment, and runs no other plugin. @throws CniError of the first plugin that fails */
+  /**
+   * Releases the addresses of an attachment without running any other plugin. @throws CniError of the first plugin that fails
+   */
   async releaseAddresses({ attachment }: CniTask, signal: AbortSignal): Promise<void> {
     for (const plugin of attachment.network.plugins.toReversed()) {
       await this.#releaseAddresses(deletionOf(plugin, attachment), signal);
@@ -70,8 +73,8 @@ export class Teardown {
   }
 
   /**
-   * Releases addresses by the IPAM plugin: without a namespace some plugins do nothing at all, host-device among them, and
-   * the network would lose their addresses for good. A DEL for addresses that are already released does no harm.
+   * Releases addresses by calling the IPAM plugin itself. Some plugins, such as host-device, do nothing without a namespace,
+   * so the network would lose their addresses for good. Releasing an address twice does no harm.
    */
   async #releaseAddresses(call: PluginCall, signal: AbortSignal) {
     const { plugin } = call;
@@ -80,7 +83,7 @@ export class Teardown {
     try {
       await this.#call({ ...call, plugin: { ...plugin, type } }, signal);
     } catch (error) {
-      // The type is then no plugin, but a keyword of the attaching plugin.
+      // The type is then not a plugin but a keyword of the attaching plugin.
       if (!(error instanceof CniError && error.code === 'cni-plugin-missing' && !error.retriable)) throw error;
     }
   }
@@ -95,12 +98,12 @@ export class Teardown {
   }
 }
 
-/** Returns a DEL without a namespace. */
+/** Returns the call of a DEL without a namespace. */
 function deletionOf(plugin: CniPluginConfig, attachment: CniAttachment, prevResult?: RawCniResult) {
   return { command: 'DEL' as const, plugin, attachment, netnsPath: '', prevResult };
 }
 
-/** Returns whether the namespace still exists, as far as that is visible here. */
+/** Returns whether the namespace exists; `true` also if that cannot be determined. */
 export function hasNetns({ netnsPath }: CniAttachment): boolean {
   try {
     using netns = netnsPath === '' ? undefined : NetnsHandle.openIfThere(netnsPath);

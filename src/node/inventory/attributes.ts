@@ -1,22 +1,24 @@
 import { deepFreeze } from '../../lib/freeze.ts';
 import type { NetworkDevice } from './device.ts';
 
-/** One value, in the JSON form of resource.k8s.io/v1. */
+/** Value of an attribute, in the JSON form of resource.k8s.io/v1. */
 export type InventoryAttribute = { string: string } | { int: number } | { bool: boolean };
 
-/** `DeviceAttributeMaxValueLength`. */
+/** Maximum length of an attribute's text, in bytes: `DeviceAttributeMaxValueLength` of the API server. */
 export const maxAttributeBytes = 64;
 
 type Value = string | number | boolean;
 
-/** Cache by device: devices do not change once they are found, and each report and update needs their attributes. */
+/**
+ * Cached attributes by device. Devices do not change once they are found, and each report and update needs their attributes.
+ */
 const known = new WeakMap<NetworkDevice, Readonly<Record<string, InventoryAttribute>>>();
 
 /**
- * Returns the attributes that claims can select by. Unqualified names belong to the driver's domain and are always present,
- * with an empty string, 0 or -1 for unknown values: a CEL selector that reads an attribute which one device lacks fails for
- * the whole claim. Well-known names are omitted when unknown: they serve to compare devices, and two unknown values would
- * be equal. The result is frozen.
+ * Returns the attributes that claims can select by, frozen. Unqualified names belong to the driver's domain and are always
+ * present, with an empty string, 0 or -1 for unknown values: if one device lacked an attribute that a CEL selector reads, the
+ * whole claim would fail. Well-known names are omitted when unknown: they serve to compare devices, and two unknown values
+ * would count as equal.
  */
 export function deviceAttributes(device: NetworkDevice): Readonly<Record<string, InventoryAttribute>> {
   const attributes = known.get(device) ?? deepFreeze(attributesOf(device));
@@ -58,8 +60,8 @@ function attributesOf(device: NetworkDevice): Record<string, InventoryAttribute>
 }
 
 /**
- * Returns attributes of the PF. A plain NIC is its own PF, so that claims can select by card, or require different cards,
- * for both.
+ * Returns attributes of the PF. A NIC that is offered as a whole is its own PF, so that claims can select VFs and NICs by
+ * card, or require different cards.
  */
 function physicalFunction(device: NetworkDevice): Record<string, Value> {
   if (device.kind === 'nic') {
@@ -73,7 +75,10 @@ function isKnown(value: Value | undefined): value is Value {
   return value !== undefined && value !== '' && !isTooLong(value);
 }
 
-/** Converts a value. One that is too long would invalidate the whole slice, and a truncated one would be wrong. */
+/**
+ * Converts a value. A text that is too long becomes empty: it would invalidate the whole slice, and a truncated text would be
+ * wrong.
+ */
 function toAttribute(value: Value): InventoryAttribute {
   if (typeof value === 'number') return { int: value };
   if (typeof value === 'boolean') return { bool: value };
@@ -81,7 +86,7 @@ function toAttribute(value: Value): InventoryAttribute {
 }
 
 function isTooLong(value: Value): boolean {
-  // A UTF-16 unit has at most three bytes.
+  // A UTF-16 unit has at most three bytes in UTF-8, so most texts need not be measured.
   return (
     typeof value === 'string' && value.length > maxAttributeBytes / 3 && Buffer.byteLength(value) > maxAttributeBytes
   );

@@ -6,20 +6,26 @@ import { isTooDeep } from '../../lib/json-depth.ts';
 import { pciAddressPattern } from '../sriov/pci-address.ts';
 import type { ExclusionVerdict } from './exclusion.ts';
 
-/** The kubelet uses this path whatever its `--root-dir` is: Kubernetes, `DevicePluginPath` of the device plugin API. */
+/**
+ * Path of the kubelet's checkpoint of device plugins. It does not depend on `--root-dir`: Kubernetes, `DevicePluginPath` of
+ * the device plugin API.
+ */
 export const kubeletCheckpoint = '/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint';
 
-/** Limit for the file. 1,000 VFs and 500 containers take less than 1 MiB; plugins that share GPUs have many more devices. */
+/**
+ * Maximum size of the file, MiB. 1,000 VFs and 500 containers take less than 1 MiB; plugins that share GPUs have many more
+ * devices.
+ */
 const mostMebibytes = 16;
 
-/** Devices that the kubelet's device plugins manage: the resource of each, by PCI address. */
+/** Owners of PCI functions by PCI address: the resource name of a device plugin, or the name of another DRA driver. */
 export type GivenOut = ReadonlyMap<string, string>;
 
 const none: GivenOut = new Map();
 
 /**
  * Returns the reason to exclude a function because of a device plugin, if there is one.
- * @param givenOut `undefined`: unknown, so that a device plugin may manage the function
+ * @param givenOut `undefined` if unknown: a device plugin may then manage the function
  */
 function judgePlugin(pciAddress: string, givenOut: GivenOut | undefined): ExclusionVerdict | undefined {
   if (givenOut === undefined) return { reason: 'device-plugin-unknown' };
@@ -27,7 +33,7 @@ function judgePlugin(pciAddress: string, givenOut: GivenOut | undefined): Exclus
   return resourceName === undefined ? undefined : { reason: 'device-plugin', resourceName };
 }
 
-/** Judges whether a device plugin or another DRA driver gives out a function. */
+/** Returns the reason to exclude a function because a device plugin or another DRA driver manages it, if there is one. */
 export function judgeOwner(
   pciAddress: string,
   { givenOut, otherDrivers }: { givenOut: GivenOut | undefined; otherDrivers: GivenOut },
@@ -36,7 +42,7 @@ export function judgeOwner(
   return driver === undefined ? judgePlugin(pciAddress, givenOut) : { reason: 'other-driver', driver };
 }
 
-/** @returns by PCI address, why a device is not free, as the file says now; the others are free */
+/** Reads the file, and returns the reasons why devices are not free, by PCI address. Devices without an entry are free. */
 export async function judgeAll(
   plugins: Pick<DevicePlugins, 'read'>,
   devices: readonly { pciAddress: string }[],
@@ -47,24 +53,23 @@ export async function judgeAll(
 }
 
 /**
- * Reads which PCI functions device plugins manage, from the kubelet's checkpoint. The SR-IOV network device plugin uses PCI
- * addresses as device ids. The kubelet updates the file when it allocates a device, and five minutes after a plugin has
- * gone.
+ * Reads from the kubelet's checkpoint which PCI functions device plugins manage. The SR-IOV network device plugin uses PCI
+ * addresses as device IDs. The kubelet updates the file when it allocates a device, and five minutes after a plugin has gone.
  * Source: Kubernetes, pkg/kubelet/cm/devicemanager/checkpoint/checkpoint.go.
  */
 export class DevicePlugins {
   readonly #path: string;
-  /** Last parsed file; `error`: the file is damaged, and `givenOut` holds its earlier content. */
+  /** Last version of the file. With `error`, that version is damaged, and `givenOut` is the content of an earlier one. */
   #known: { file: object; givenOut: GivenOut | undefined; error?: unknown } | undefined;
 
-  /** @param path `kubelet_internal_checkpoint` below the kubelet's `device-plugins` */
+  /** @param path path of `kubelet_internal_checkpoint` in the kubelet's directory `device-plugins` */
   constructor(path: string) {
     this.#path = path;
   }
 
   /**
-   * Reads the file again if it has changed.
-   * @returns `error` is why it cannot be read, and `problem` describes it; `givenOut` then keeps its earlier value,
+   * Reads the file if it has changed.
+   * @returns `error` if it cannot be read, with `problem` as its description; `givenOut` then keeps its earlier value, or is
    * `undefined` if the file was never read
    */
   async read(): Promise<{ givenOut: GivenOut | undefined; error?: unknown; problem?: string }> {
@@ -115,8 +120,8 @@ async function readAtMost(file: FileHandle, size: number): Promise<string> {
 }
 
 /**
- * @param before earlier content of the file
- * @throws Error if it is no checkpoint
+ * Parses a checkpoint. @param before earlier content of the file
+ * @throws Error if the text is no checkpoint
  */
 function parseCheckpoint(text: string, before = none): GivenOut {
   const checkpoint: unknown = JSON.parse(text);
@@ -131,14 +136,15 @@ function parseCheckpoint(text: string, before = none): GivenOut {
   const registered: object = Object(data.RegisteredDevices);
   const earlier = Map.groupBy(before.keys(), (id) => before.get(id));
   for (const [resource, ids] of Object.entries(registered)) {
-    // Empty: kubelet or plugin has restarted, and the plugin has not registered again.
+    // The list is empty after a restart of the kubelet or the plugin, until the plugin has registered again.
     add(resource, Array.isArray(ids) && ids.length === 0 ? earlier.get(resource) : ids);
   }
   for (const entry of Array.isArray(data.PodDeviceEntries) ? data.PodDeviceEntries : []) {
     const { ResourceName: resource, DeviceIDs: ids } = Object(entry);
-    // The plugin is gone: the kubelet removes entries of deleted pods only when another pod requests such a resource.
+    // If the plugin is gone, the entry is ignored: the kubelet removes entries of deleted pods only when another pod requests
+    // the resource.
     if (!Object.hasOwn(registered, resource)) continue;
-    // A map by NUMA node; before Kubernetes 1.20 a list.
+    // The IDs are a map by NUMA node; before Kubernetes 1.20 they were a list.
     for (const each of Array.isArray(ids) ? [ids] : Object.values(Object(ids))) add(resource, each);
   }
   return givenOut;

@@ -5,27 +5,27 @@ import type { RdmaNetnsMode } from '../sriov/rdma-mode.ts';
 import type { PciFunction, Vf } from '../sriov/sysfs.ts';
 import type { Bandwidth } from './bandwidth.ts';
 
-/** How the PF switches between its VFs: by MAC and VLAN, or as configured through representors on the host. */
+/** Mode of a PF's embedded switch: by MAC and VLAN (`legacy`), or configured through representors on the host (`switchdev`). */
 export type EswitchMode = 'legacy' | 'switchdev';
 
 /** An offered device, with facts from sysfs and, about its interface, from netlink. */
 interface Offered extends PciFunction {
-  /** Name in its pool, e.g. `0000-3b-02-1`. */
+  /** Name of the device in its pool, such as `0000-3b-02-1`. */
   name: string;
   simulated: boolean;
-  /** Name of its interface on the host, as last seen there. */
+  /** Name of the device's interface on the host, as last seen there. */
   interfaceName?: string;
   /** MAC address, lower case with colons. */
   hardwareAddress?: string;
   mtuBytes?: number;
-  /** Link type of the port, as last seen; for a VF, of its PF's port. */
+  /** Link type of the port, as last seen; for a VF, the port of its PF. */
   linkType?: LinkType;
   linkSpeedMbps?: number;
-  /** RDMA device names such as `mlx5_2`. */
+  /** Names of RDMA devices, such as `mlx5_2`. */
   rdmaDevices: string[];
-  /** The node's mode, if the device has RDMA devices. */
+  /** RDMA namespace mode of the node, if the device has RDMA devices. */
   rdmaNetnsMode?: RdmaNetnsMode;
-  /** Name by which Multus knows the device, set by the operator. */
+  /** Value of the attribute `k8s.cni.cncf.io/resourceName`, which the operator sets for Multus. */
   resourceName?: string;
 }
 
@@ -33,7 +33,7 @@ export interface VfDevice extends Offered, Vf {
   kind: 'vf';
   pfName?: string;
   eswitchMode?: EswitchMode;
-  /** Guarantee of the inventory policy; absent: none. */
+  /** Guarantee of the inventory policy; absent if there is none. */
   bandwidth?: Bandwidth;
 }
 
@@ -50,7 +50,7 @@ export interface LinkOwner {
   simulated: boolean;
 }
 
-/** Returns how to find the device's link, in whatever namespace it is. */
+/** Returns the properties by which the device's link is found, in any namespace. */
 export function linkIdentity({ pciAddress, simulated }: LinkOwner): VfIdentity {
   return simulated ? { alias: formatSimulatedAlias(pciAddress) } : { pciAddress };
 }

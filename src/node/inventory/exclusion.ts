@@ -5,7 +5,7 @@ import type { Usage } from './host-network.ts';
 import type { NicRule, PfRule } from './inventory-policy.ts';
 
 export type ExclusionReason =
-  /** One of its interfaces carries the node's default route, itself or below a bond, bridge or VLAN. */
+  /** One of its interfaces carries the node's default route, directly or below a bond, bridge or VLAN. */
   | 'carries-default-route'
   /** One of its interfaces is a port of a bond, bridge or Open vSwitch, or in a VRF. */
   | 'enslaved'
@@ -13,55 +13,55 @@ export type ExclusionReason =
   | 'has-address'
   /** The node has a VLAN, macvlan or the like on one of its interfaces. */
   | 'has-upper'
-  /** The first two reasons, but for its PF. */
+  /** An interface of its PF carries the default route, or is a port of a bond, bridge or Open vSwitch, or in a VRF. */
   | 'pf-carries-default-route'
   | 'pf-enslaved'
-  /** The policy selects other VFs. */
+  /** No rule of the policy selects it. */
   | 'not-selected'
-  /** A whole NIC whose VFs are on, or to be switched on: they are offered instead. */
+  /** It is a whole NIC with VFs that are enabled, or about to be: the VFs are offered instead. */
   | 'has-vfs'
-  /** A whole NIC that is a hypervisor's virtual device: there is no card to hand out. */
+  /** It is a whole NIC that is a virtual device of a hypervisor: there is no card to offer. */
   | 'virtio'
-  /** The interface is in another network namespace, and not for one of our claims. */
+  /** Its interface is in another network namespace, although no claim of this driver has it. */
   | 'interface-elsewhere'
-  /** A program has it open through vfio, and not for one of our claims. */
+  /** A program has it open through vfio, although no claim of this driver has it. */
   | 'open-elsewhere'
-  /** A program has another device of its IOMMU group open through vfio, and not for one of our claims. */
+  /** A program has another device of its IOMMU group open through vfio, although no claim of this driver has that device. */
   | 'group-open'
-  /** A device plugin of the kubelet gives it out. */
+  /** A device plugin of the kubelet manages it. */
   | 'device-plugin'
-  /** What device plugins give out cannot be read. */
+  /** A device plugin may manage it: the record of the kubelet cannot be read. */
   | 'device-plugin-unknown'
   /** Another DRA driver offers it in its ResourceSlices. */
   | 'other-driver'
-  /** The policy guarantees bandwidth of a port whose speed it does not give, and the kernel does not know. */
+  /** The policy guarantees bandwidth of a port, but neither the policy nor the kernel gives the speed of the port. */
   | 'port-speed-unknown'
-  /** The policy guarantees more than the port has. */
+  /** The policy guarantees more bandwidth than the port has. */
   | 'guarantee-above-port'
-  /** The policy guarantees bandwidth by rates that the card does not take. */
+  /** The policy guarantees bandwidth by rates that the card refuses. */
   | 'rates-unsupported';
 
-/** Why a device is not offered. */
+/** Reason why a device is not offered. */
 export interface ExclusionVerdict {
   reason: ExclusionReason;
   /** Interface that causes the exclusion. */
   interfaceName?: string;
-  /** Guarantee that exceeds the port's speed. */
+  /** Guarantee that exceeds the speed of the port. */
   bandwidth?: Bandwidth;
-  /** Resource name under which a device plugin manages it. */
+  /** Resource name under which a device plugin manages the device. */
   resourceName?: string;
-  /** The other DRA driver that offers it. */
+  /** Other DRA driver that offers the device. */
   driver?: string;
-  /** PCI address of the other device of its IOMMU group. */
+  /** PCI address of the other device of the IOMMU group. */
   peer?: string;
   /** Field of the policy that cannot be fulfilled, such as `pfs[0].bandwidth.burst`. */
   field?: string;
 }
 
-/** A device that is not offered, and why. */
+/** A device that is not offered, with the reason. */
 export interface Exclusion extends ExclusionVerdict {
   pciAddress: string;
-  /** Address of its PF, for a VF. */
+  /** PCI address of the PF, if the device is a VF. */
   pfAddress?: string;
 }
 
@@ -88,7 +88,7 @@ const explanations: Record<ExclusionReason, string> = {
   'rates-unsupported': 'its card rejects the rates of its guaranteed bandwidth; change the rule of the policy',
 };
 
-/** Returns why a device is not offered, as text. */
+/** Returns the reason why a device is not offered, as text. */
 export function explainExclusion({ reason, bandwidth, field, resourceName, driver, peer }: ExclusionVerdict): string {
   const other = resourceName ?? driver ?? peer;
   if (other !== undefined) return `${explanations[reason]}: ${printable(other, 128)}`;
@@ -97,7 +97,7 @@ export function explainExclusion({ reason, bandwidth, field, resourceName, drive
   return `${explanations[reason]}: ${bandwidth.guaranteedMbps} of ${bandwidth.portMbps} Mbit/s`;
 }
 
-/** Reasons that exclude a PF's VFs, too. */
+/** Reasons of a PF that also exclude its VFs, with the reason of the VFs. */
 const ofPfToo = { 'carries-default-route': 'pf-carries-default-route', enslaved: 'pf-enslaved' } as const;
 
 /** PCI vendor of virtio devices. */
@@ -105,9 +105,9 @@ const virtioVendor = '1af4';
 
 /**
  * Returns the reason to exclude a VF, if there is one.
- * @param rule the rule that covers it, if any
- * @param own how the node uses its interface
- * @param ofPf how the node uses the interface of its PF
+ * @param rule rule that covers the VF, if any
+ * @param own use of the VF's interface by the node
+ * @param ofPf use of the PF's interface by the node
  */
 export function judgeVf(
   rule: PfRule | undefined,
@@ -122,7 +122,9 @@ export function judgeVf(
   return { reason: ofPfToo[reason], interfaceName };
 }
 
-/** Returns the uses by the node that do not keep a rule from offering a NIC. A default route needs an address, too. */
+/**
+ * Returns the uses by the node in spite of which a rule offers a NIC. If it allows default routes, it also allows addresses.
+ */
 export function allowedUses({ allowInUse }: NicRule): Usage['reason'][] {
   if (allowInUse === undefined) return [];
   return allowInUse === 'addresses' ? ['has-address'] : ['has-address', 'carries-default-route'];
@@ -138,7 +140,7 @@ interface NicFacts {
 
 /**
  * Returns the reason to exclude a NIC that a rule selects, if there is one.
- * @param usage how the node uses it
+ * @param usage use of the NIC by the node
  */
 export function judgeNic(nic: NicFacts, usage: Usage | undefined, hasVfs: boolean): ExclusionVerdict | undefined {
   const { vendor, driver, interfaceName, rdmaDevices } = nic;
@@ -149,14 +151,14 @@ export function judgeNic(nic: NicFacts, usage: Usage | undefined, hasVfs: boolea
   return interfaceName === undefined && !hasNone ? { reason: 'interface-elsewhere' } : undefined;
 }
 
-/** What others do with a device. */
+/** Use of a device by other components. */
 interface ForeignUse {
   isElsewhere: boolean;
   isOpen?: true;
   openPeer?: string;
 }
 
-/** Returns the reason to exclude a device that no claim has but others use, if there is one. */
+/** Returns the reason to exclude a device that another component uses although no claim has it, if there is one. */
 export function judgePlace({ isElsewhere, isOpen, openPeer }: ForeignUse): ExclusionVerdict | undefined {
   if (isOpen) return { reason: 'open-elsewhere' };
   if (openPeer !== undefined) return { reason: 'group-open', peer: openPeer };

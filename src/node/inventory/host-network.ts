@@ -1,7 +1,7 @@
 import { findVf, isRepresentor, type Link, type Route } from '../netlink/index.ts';
 import { type LinkOwner, linkIdentity } from './device.ts';
 
-/** Reason why the node itself needs an interface. */
+/** Use of an interface by the node itself. */
 export interface Usage {
   reason: 'carries-default-route' | 'enslaved' | 'has-address' | 'has-upper';
   interfaceName: string;
@@ -17,8 +17,8 @@ export class HostNetwork {
   readonly #addressed: Set<number>;
 
   /**
-   * @param routes default routes
-   * @param addresses those that other hosts can reach
+   * @param routes default routes of the node
+   * @param addresses addresses that other hosts can reach
    */
   constructor(links: Link[], routes: Route[], addresses: readonly { index: number }[] = []) {
     this.#links = links;
@@ -28,8 +28,9 @@ export class HostNetwork {
   }
 
   /**
-   * Returns all links of a PCI function: some cards have two, and a PF in switchdev mode has the representors of its VFs.
-   * @param names of its interfaces, for kernels before 5.14, which do not report a link's bus address
+   * Returns all links of a PCI function. Some cards have two ports, and a PF in switchdev mode has the representors of its
+   * VFs.
+   * @param names names of the function's interfaces, for kernels before 5.14, which do not report the bus address of a link
    */
   linksOf(pciAddress: string, names: string[] = []): Link[] {
     const found = this.#byBus.get(pciAddress);
@@ -37,14 +38,14 @@ export class HostNetwork {
     return (this.#byBus.get(undefined) ?? []).filter(({ name }) => names.includes(name));
   }
 
-  /** Returns the link of a device; looks up its bus address first, since that is quick. */
+  /** Returns the link of a device. Looks up the bus address first, which is quick. */
   linkOf(device: LinkOwner): Link | undefined {
     const [link] = this.linksOf(device.pciAddress).filter((each) => !isRepresentor(each));
     return link ?? (device.simulated ? findVf(this.#links, linkIdentity(device)) : undefined);
   }
 
   /**
-   * Returns how the node uses any of a device's links that could be allocated.
+   * Returns the node's use of a device's links, including uses that only prevent offering the device itself.
    * @param allowed uses that do not count
    */
   ownUsageOf(links: Link[], allowed: readonly Usage['reason'][] = []): Usage | undefined {
@@ -53,14 +54,14 @@ export class HostNetwork {
     const addressed = links.find(({ index }) => this.#addressed.has(index));
     if (addressed !== undefined && !allowed.includes('has-address'))
       return { reason: 'has-address', interfaceName: addressed.name };
-    // The lower link of a veth is its other end.
+    // `lower` of a veth is its other end, not a link below it.
     const isUpper = ({ lower, lowerNetnsId, kind }: Link, index: number) =>
       lower === index && lowerNetnsId === undefined && kind !== 'veth';
     const below = links.find(({ index }) => this.#links.some((link) => isUpper(link, index)));
     return below && { reason: 'has-upper', interfaceName: below.name };
   }
 
-  /** Returns how the node uses any of the links, so that nothing that depends on them may be allocated. */
+  /** Returns the node's use of links that prevents offering them and everything that depends on them. */
   usageOf(links: Link[], allowed: readonly Usage['reason'][] = []): Usage | undefined {
     const uplink = links.find(({ index }) => this.#uplinks.has(index));
     if (uplink !== undefined && !allowed.includes('carries-default-route'))
@@ -70,7 +71,10 @@ export class HostNetwork {
   }
 }
 
-/** Returns the links of default routes in any table, the ports of those that are bonds or bridges, and links below VLANs. */
+/**
+ * Returns the links that default routes in any table depend on: their own links, ports of bonds and bridges, and links below
+ * VLANs.
+ */
 export function findUplinks(links: Link[], routes: Route[]): Set<number> {
   const uplinks = new Set<number>();
   const add = (index: number): void => {

@@ -1,7 +1,4 @@
-/**
- * The devices that a node can offer: SR-IOV functions and plain NICs, the reasons to exclude them, and their attributes in
- * slices.
- */
+/** Devices that a node can offer (SR-IOV functions and whole NICs), reasons to exclude them, and their attributes in slices. */
 export { deviceAttributes, type InventoryAttribute } from './attributes.ts';
 export { linkIdentity, type NetworkDevice } from './device.ts';
 export { DevicePlugins, type GivenOut, judgeAll, kubeletCheckpoint } from './device-plugins.ts';

@@ -3,10 +3,10 @@ import { pciAddressPattern } from '../sriov/pci-address.ts';
 
 const inQuotes = (what: string) => z.string({ error: `${what}, as text: put it in quotes` });
 
-/** Schema of one value, or of several of which one must match. */
+/** Makes a schema that accepts one value or a list, of which one value must match. */
 type Values = <T extends z.ZodType>(value: T) => z.ZodType<z.output<T> | z.output<T>[]>;
 const oneOrMore: Values = (value) => z.union([value, z.array(value).min(1)]);
-/** Lists only: an API server accepts only one type for a field. */
+/** Makes a schema that accepts only lists: in the API, a field can have only one type. */
 const list: Values = (value) => z.array(value).min(1).max(64);
 
 const id = inQuotes('four hexadecimal digits').regex(
@@ -25,20 +25,20 @@ const vfRange = inQuotes('indices and ranges')
   .refine((text) => parseRange(text).every(({ first, last }) => first <= last), backwards)
   .meta({ 'x-kubernetes-validations': [{ rule: isForwards, message: backwards }] });
 
-/** Name of an extended resource, which Multus compares with an annotation of the network. */
+/** Name that Multus compares with the resource name in an annotation of the network. */
 const resourceName = z
   .string()
   .max(64)
   .regex(/^[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?$/, 'a name such as example.com/sriov')
   .describe('Attribute k8s.cni.cncf.io/resourceName of the devices, for Multus.');
 
-/** Also bounds the cost of the API server's validation. */
+/** Maximum number of rules. It also limits the cost of the API server's validation. */
 const mostRules = 64;
 
-/** Mbit/s, the unit of netlink. */
+/** Rate in Mbit/s, the unit of netlink. */
 const rate = z.int().min(1).max(0xfffffffe);
 
-/** Selects the physical functions of a rule; every given field must match. */
+/** Makes the schema that selects physical functions. A function must match every field that is set. */
 const selectorOf = (values: Values) =>
   z.strictObject({
     name: values(name).describe('Interface name or alternative name.').optional(),
@@ -77,7 +77,7 @@ const pfRuleOf = (values: Values) =>
 
 const nicRuleOf = (values: Values) =>
   z.strictObject({
-    // Required: a rule for everything would take cards from the node merely because they carry no default route.
+    // The field is required: a rule without it would take every card that carries no default route from the node.
     select: selectorOf(values)
       .refine((fields) => Object.keys(fields).length > 0, 'at least one field')
       .meta({ description: 'NICs to offer.', minProperties: 1 }),
@@ -88,7 +88,7 @@ const nicRuleOf = (values: Values) =>
     resourceName: resourceName.optional(),
   });
 
-/** Effect of a condition on scheduler and eviction controller. */
+/** Effect of a condition's taint on the scheduler and on running pods. */
 const effect = z.enum(['None', 'NoSchedule', 'NoExecute']);
 
 const taints = z.strictObject({
@@ -96,7 +96,7 @@ const taints = z.strictObject({
   pfDown: effect.describe('The PF is administratively down while its VFs are offered.').optional(),
   lacpPartnerLost: effect.describe('The PF is in a bond in mode 802.3ad, and its partner does not answer.').optional(),
   missingDriver: effect.describe('The PF has no kernel driver.').optional(),
-  // Required taint: such a device cannot be prepared for any claim.
+  // This taint cannot be switched off: such a device cannot be prepared for any claim.
   hung: effect.exclude(['None']).describe('The kernel does not return from a write for the device.').optional(),
 });
 
@@ -118,8 +118,8 @@ const rulesOf = (values: Values) => ({
 });
 
 /**
- * Which devices are offered. VFs: without `pfs`, all VFs of every PF that the node itself does not use; with it, those that
- * a rule covers, by the first such rule. Whole NICs: only those that a rule of `nics` selects.
+ * Inventory policy. Without `pfs`, all VFs are offered of every PF that the node itself does not use; with `pfs`, the VFs
+ * that a rule covers, by the first such rule. Whole NICs are offered only if a rule of `nics` selects them.
  */
 export const inventoryPolicySchema = z.strictObject({
   apiVersion: z.literal('netdra.dev/v1alpha1'),
@@ -127,7 +127,7 @@ export const inventoryPolicySchema = z.strictObject({
   ...rulesOf(oneOrMore),
 });
 
-/** Rules in a NetworkDevicePolicy, where a single value is a list, too. */
+/** Rules of a NetworkDevicePolicy, in which even a single value must be a list. */
 export const policySpecSchema = z.strictObject(rulesOf(list));
 
 type Selector = z.infer<ReturnType<typeof selectorOf>>;
@@ -135,21 +135,21 @@ export type PfRule = z.infer<ReturnType<typeof pfRuleOf>>;
 export type NicRule = z.infer<ReturnType<typeof nicRuleOf>>;
 export type InventoryPolicy = Omit<z.infer<typeof inventoryPolicySchema>, 'apiVersion' | 'kind'>;
 
-/** Facts by which a physical function can be selected. */
+/** Facts about a physical function that rules can select by. */
 type SelectableFacts = Partial<Record<Exclude<keyof Selector, 'name'>, string | undefined>> & {
-  /** All names of all its ports: renamed interfaces keep the old name as an alternative one. */
+  /** All names of the function's ports: a renamed interface keeps the old name as an alternative name. */
   names?: readonly string[];
 };
 
-/** Without rules, one rule covers everything. */
+/** Rules of a policy without `pfs`: one rule that covers everything. */
 const everything: PfRule[] = [{ select: {} }];
 
-/** Returns the rules for a PF, in their order; each VF follows the first one that {@link coversVf} accepts. */
+/** Returns the rules for a PF, in order. Each VF follows the first one for which {@link coversVf} returns `true`. */
 export function rulesForPf({ pfs = everything }: InventoryPolicy, pf: SelectableFacts): PfRule[] {
   return pfs.filter(({ select }) => selects(select, pf));
 }
 
-/** Returns the rules for a NIC, which follows the first one. */
+/** Returns the rules for a NIC, in order. The NIC follows the first one. */
 export function rulesForNic({ nics = [] }: InventoryPolicy, nic: SelectableFacts): NicRule[] {
   return nics.filter(({ select }) => selects(select, nic));
 }
@@ -166,12 +166,12 @@ function selects({ name, ...others }: Selector, { names = [], ...facts }: Select
   return isNamed && fields.every((field) => fits(others[field], facts[field]));
 }
 
-/** @param wanted absent: any value fits */
+/** Returns whether a value is among the wanted ones. @param wanted absent: any value fits */
 function fits(wanted: string | string[] | undefined, value: string | undefined): boolean {
   return wanted === undefined || (value !== undefined && [wanted].flat().includes(value));
 }
 
-/** Parses valid indices and ranges of VFs: `0-3,6`. */
+/** Parses a valid text of VF indices and ranges: `0-3,6`. */
 export function parseRange(text: string): { first: number; last: number }[] {
   return text.split(',').map((part) => {
     const [first = 0, last = first] = part.split('-').map(Number);

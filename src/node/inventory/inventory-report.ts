@@ -10,19 +10,23 @@ export interface InventoryReport {
   /** Excluded VFs, and excluded NICs that the policy selects. */
   excluded: Exclusion[];
   /**
-   * What could not be read, or switched on; the devices concerned are neither offered nor excluded. If only a PF's list of
-   * its VFs is unreadable (`vf-state-unknown`), the VFs are offered without the facts in it.
+   * Errors of devices that could not be read, or whose VFs could not be enabled; these devices are neither offered nor
+   * excluded. If only a PF's list of its VFs is unreadable (`vf-state-unknown`), the VFs are offered without the facts from
+   * the list.
    */
   problems: SriovError[];
-  /** Rules of the policy that select nothing, and why the devices of device plugins are unknown. */
+  /** Messages about policy rules that select nothing, and about device plugins whose devices are unknown. */
   warnings: string[];
   /** All network functions that can have VFs. */
   pfs: PfSummary[];
-  /** Readings of each condition of the functions, whether it holds or not. */
+  /** Readings of the conditions of all functions, whether a condition holds or not. */
   readings: ConditionReading[];
-  /** Whether it was known what other DRA drivers offer. Otherwise their devices are not excluded. */
+  /** Whether the devices of other DRA drivers were known. If not, they are not excluded. */
   knowsOtherDrivers: boolean;
-  /** PCI addresses of all functions that can have conditions: PFs and offered devices; absent: some could not be read. */
+  /**
+   * PCI addresses of all functions that can have conditions: PFs and offered devices. Absent if some functions could not be
+   * read.
+   */
   subjects?: ReadonlySet<string>;
 }
 
@@ -30,16 +34,16 @@ export function emptyReport(): InventoryReport {
   return { devices: [], excluded: [], problems: [], warnings: [], pfs: [], readings: [], knowsOtherDrivers: true };
 }
 
-/** A PF and the number of its VFs. */
+/** A PF, and the numbers of its VFs. */
 export interface PfSummary extends FunctionFacts {
   totalVfs: number;
   names: string[];
   numVfs: number;
-  /** Speed of its port, as last seen. */
+  /** Speed of the PF's port, Mbit/s, as last seen. */
   linkSpeedMbps?: number;
 }
 
-/** Adds a problem, unless its device disappeared while it was read: the next scan does not find it. */
+/** Adds a problem to a report, unless the device disappeared while it was read: the next scan does not find it any more. */
 export function addProblem(report: InventoryReport, problem: SriovError): void {
   if (!isGone(problem)) report.problems.push(problem);
 }

@@ -33,32 +33,32 @@ import {
 } from './survey.ts';
 
 export interface InventoryOptions extends SurveyedNode {
-  /** The policy in force. It is asked for whenever it is needed, so that each scan follows the newest one. */
+  /** Returns the policy in force. It is called whenever the policy is needed, so that each scan follows the newest one. */
   policy: () => InventoryPolicy;
   vfSwitch: Pick<VfActivation, 'ensure'>;
-  /** Absent: none exist, as for simulated devices. */
+  /** Device plugins of the node; absent if there cannot be any, as for simulated devices. */
   devicePlugins?: DevicePlugins;
-  /** What other DRA drivers offer: the driver, by PCI address; `undefined` while it is unknown. */
+  /** Returns the names of other DRA drivers that offer functions, by PCI address; `undefined` if they are unknown. */
   otherDrivers?: () => GivenOut | undefined;
 }
 
-/** Shared state of a scan. */
+/** State of a running scan. */
 interface Scan {
   survey: Survey;
   held: HeldDevices;
   report: InventoryReport;
   elsewhere: Set<string>;
-  /** Rules that select something. */
+  /** Rules that select at least one function. */
   matched: Set<PfRule | NicRule>;
-  /** Functions that rules can select, as words of a warning. */
+  /** Functions that rules can select, as texts for a warning. */
   selectable: string[];
-  /** PFs with their VFs. */
+  /** PFs, each with its VFs. */
   found: { pf: Seen<Pf>; vfs: Vf[] }[];
   /** Whether every function could be read. */
   isComplete: boolean;
-  /** Devices of device plugins; `undefined`: unknown. */
+  /** Resource names of device plugins, by PCI address; `undefined` if they are unknown. */
   givenOut: GivenOut | undefined;
-  /** The DRA driver that offers a function besides us, by PCI address. */
+  /** Names of other DRA drivers that offer functions, by PCI address. */
   otherDrivers: GivenOut;
 }
 
@@ -70,15 +70,15 @@ interface PfInPolicy {
 }
 
 /**
- * Finds the devices that can be offered. Remembers addresses and ports: while a device is in a pod, its interface is
- * invisible from the host, and its attributes must not come and go because of that, or because of a cable.
+ * Finds the devices that can be offered. Remembers MAC addresses and ports: while a device is in a pod, the host does not see
+ * its interface, but its attributes must not change because of that, or because of a cable.
  */
 export class Inventory {
   readonly #options: InventoryOptions;
   #remembered: ReadonlyMap<string, Remembered> = new Map();
   /** VFs that were in another network namespace, or open through vfio, at the last scan, although no claim had them. */
   #elsewhere: ReadonlySet<string> = new Set();
-  /** PFs of the last scan with their VFs, in the state before any claim changed them. */
+  /** PFs of the last scan with their VFs, as they were before any claim changed them. */
   #found: Scan['found'] = [];
   /** Report of the last scan. */
   #report: InventoryReport = emptyReport();
@@ -92,7 +92,7 @@ export class Inventory {
 
   /**
    * Scans the node. An unreadable function does not affect the others.
-   * @param held devices that keep their offered state, whatever the node or the policy does meanwhile
+   * @param held devices that keep their offered state, whatever changes on the node or in the policy
    * @throws SriovError `sysfs-unreadable` if nothing can be read; NetlinkError
    */
   async scan(held: HeldDevices = new Map()): Promise<InventoryReport> {
@@ -132,22 +132,22 @@ export class Inventory {
   }
 
   /**
-   * Returns whether another policy could offer a device that the last scan has found, or NICs, which that scan may have
-   * skipped.
+   * Returns whether another policy might offer a VF that the last scan has found, or NICs, which that scan may have skipped.
    */
   offersSome(policy: InventoryPolicy): boolean {
     if (policy.pfs?.length === 0 || (policy.nics ?? []).length > 0) return true;
     return this.#found.some(({ pf, vfs }) => {
       const rules = rulesForPf(policy, pf);
-      // A PF without VFs may get some.
+      // A PF without VFs may get some later.
       return rules.length > 0 && (vfs.length === 0 || vfs.some((vf) => rules.some((rule) => coversVf(rule, vf))));
     });
   }
 
   /**
-   * Records that a card has refused the rates of a VF: from the next scan on, VFs of its PF with a guarantee are excluded,
-   * until the port has another speed than now unless the card has no such rates. One whose port is down may accept them later.
-   * @returns the field of the policy that requires the rates; `undefined`: none does, or the claim has chosen others
+   * Records that a card has refused the rates of a VF: from the next scan on, VFs of its PF with a guarantee are excluded.
+   * This ends when the speed of the port changes, unless the card supports no such rates at all. Nothing is recorded if the
+   * port is down, since the card may accept the rates later. @returns the field of the policy that requires the rates;
+   * `undefined` if no field does, or if the claim has chosen other rates
    */
   async ratesRefused(refusal: RatesRefusal): Promise<string | undefined> {
     const { pciAddress, because } = refusal;
@@ -168,8 +168,8 @@ export class Inventory {
   }
 
   /**
-   * Returns the PFs that have refused rates under the present policy; a new Set whenever the next scan will exclude other VFs
-   * than before.
+   * PFs that have refused rates under the present policy. A new Set whenever the next scan will exclude other VFs than
+   * before.
    */
   get refusals(): ReadonlySet<string> {
     return this.#refused.of(this.#policy);
@@ -185,7 +185,7 @@ export class Inventory {
   }
 
   /**
-   * Reads only the links of the functions that the last scan found, which costs a small part of a scan.
+   * Reads the conditions of the functions of the last scan. Reads only links, so it is much quicker than a scan.
    * @throws NetlinkError
    */
   async readConditions(held: HeldDevices): Promise<ConditionReading[]> {
@@ -196,7 +196,7 @@ export class Inventory {
     const { devices, pfs } = this.#report;
     const [vfs, nics] = [devices.filter(({ kind }) => kind === 'vf'), devices.filter(({ kind }) => kind === 'nic')];
     const ports = linksOf([...pfs, ...nics]);
-    // A card can have hundreds of VFs, whose own links count only beside their representors.
+    // A card can have hundreds of VFs. Their own links only matter if they have representors.
     const all = ports.some(isRepresentor) ? [...ports, ...linksOf(vfs)] : ports;
     return this.#readingsOf(new HostNetwork(all, []), held);
   }
@@ -211,7 +211,7 @@ export class Inventory {
       linksOf(pciAddress) {
         if (!simulated) return network.linksOf(pciAddress, pfs.find((pf) => pf.pciAddress === pciAddress)?.names);
         const link = network.linkOf({ pciAddress, simulated });
-        // A bridge has no cable: that of a simulated PF has a carrier while it is up.
+        // A simulated PF is a bridge, which has no cable: it has a carrier while it is up.
         return link === undefined ? [] : [link.kind === 'bridge' ? { ...link, carrier: link.up, up: true } : link];
       },
     });
@@ -230,7 +230,7 @@ export class Inventory {
     for (const rule of subject.rules) scan.matched.add(rule);
     this.#offerNic(pf, entries.length > 0 || numVfs > 0, scan);
     const vfs = await survey.vfs(pf, entries, (each) => {
-      // The VFs exist without the list, too.
+      // The VFs are known without the PF's list, too.
       if (each.code !== 'vf-state-unknown' && !isGone(each)) scan.isComplete = false;
       addProblem(report, each);
     });
@@ -275,8 +275,8 @@ export class Inventory {
   }
 
   /**
-   * Excludes an offered VF only if it is elsewhere twice: between reading `held` and the survey, a claim may have taken it,
-   * or its namespace may be about to return it.
+   * Excludes an offered VF only if two scans in a row find it in another place: between reading `held` and reading the node,
+   * a claim may have taken it, or its namespace may be about to return it.
    */
   #judgePlace(seen: Seen<PciFunction>, { elsewhere }: Scan): ExclusionVerdict | undefined {
     const { pciAddress } = seen;
@@ -305,7 +305,7 @@ export class Inventory {
     else report.devices.push(held.get(pciAddress)?.offered ?? { ...nic, kind: 'nic' });
   }
 
-  /** Returns the properties that both kinds of devices have besides those in the survey. */
+  /** Returns the properties that VFs and NICs have in common, besides those of the survey. */
   #common({ pciAddress }: PciFunction, rule: { resourceName?: string | undefined } | undefined, survey: Survey) {
     const resourceName = rule?.resourceName ?? this.#policy.resourceName;
     return {
@@ -318,9 +318,9 @@ export class Inventory {
 }
 
 /**
- * Returns the number of VFs to switch on for a PF that has none. Other numbers stay: changing one would remove all VFs
- * first. Leaves cards alone that the node uses, since switching VFs on can interrupt them, and cards that a claim has as a
- * whole.
+ * Returns the number of VFs to enable for a PF that has none. An existing number is not changed, since that would remove all
+ * VFs first. Cards that the node uses are left alone, since enabling VFs can interrupt them, and so are cards that a claim
+ * has as a whole.
  */
 function wantedVfs({ pf, rules, usage }: PfInPolicy, { held }: Scan): number {
   const { numVfs = 0, allowInUse = false } = rules.find((rule) => rule.numVfs !== undefined) ?? {};

@@ -3,26 +3,26 @@ import { isRepresentor, type Link } from '../netlink/index.ts';
 import type { NetworkDevice } from './device.ts';
 import type { HeldDevices } from './survey.ts';
 
-/** Conditions of a card's function that its links and sysfs show. */
+/** Conditions of a PCI function that its links and sysfs show. */
 export const linkConditions = ['no-carrier', 'pf-down', 'lacp-partner-lost', 'missing-driver'] as const;
 export type LinkCondition = (typeof linkConditions)[number];
 
-/** The device that a condition is about: a PF, and so all its VFs; a NIC that is offered as a whole; or a single VF. */
+/** Device that a condition is about: a PF, and so all of its VFs; a NIC that is offered as a whole; or a single VF. */
 export interface ConditionSubject {
   pciAddress: string;
   kind: 'PF' | 'NIC' | 'VF';
-  /** Interface that shows it; for a VF, its representor's. */
+  /** Interface that shows the condition; for a VF, its representor. */
   interfaceName?: string;
 }
 
-/** A condition of a function. */
+/** A condition of a PCI function. */
 export interface FunctionCondition extends ConditionSubject {
   condition: LinkCondition;
 }
 
 /**
- * Whether the condition holds at one moment; it does not where it cannot apply, such as the carrier of a link that is down.
- * Unreadable states are not among the readings.
+ * Whether a condition holds at one moment. It does not if it cannot apply: a link that is down has no carrier to lose. There
+ * is no reading of a state that is unreadable.
  */
 export interface ConditionReading extends FunctionCondition {
   isPresent: boolean;
@@ -40,13 +40,15 @@ export interface ConditionSources {
   pfs: readonly FunctionFacts[];
   /** Offered devices. */
   devices: readonly NetworkDevice[];
-  /** Returns the host's links of a function. */
+  /** Returns the host's links of a function, including representors. */
   linksOf: (pciAddress: string) => Link[];
   /** Returns whether the VF's interface is in a pod, where the host does not see it. */
   isInPod: (pciAddress: string) => boolean;
 }
 
-/** VFs in pods. One that has just been moved there may not be up yet: each counts from its second look on. */
+/**
+ * Tracks VFs in pods. A VF that was just moved to a pod may not be up yet, so it counts only from its second observation on.
+ */
 export class VfsInPods {
   #last: ReadonlySet<string> = new Set();
 
@@ -58,7 +60,7 @@ export class VfsInPods {
   }
 }
 
-/** Returns the conditions of all functions whose state is known. */
+/** Returns the readings of all functions whose state is known. */
 export function readConditions({ pfs, devices, linksOf, isInPod }: ConditionSources): ConditionReading[] {
   const ofVfs = Map.groupBy(devices, (device) => (device.kind === 'vf' ? device.pfAddress : undefined));
   return [
@@ -70,7 +72,7 @@ export function readConditions({ pfs, devices, linksOf, isInPod }: ConditionSour
       return [
         { ...subject, condition: 'missing-driver' as const, isPresent: driver === undefined },
         ...ofPorts(subject, ports, ofVfs.has(pciAddress)),
-        // Without a visible link of the PF, those of its representors are not visible either.
+        // If no link of the PF is visible, its representors are not visible either.
         ...(links.length === 0
           ? []
           : (ofVfs.get(pciAddress) ?? []).flatMap((vf) => ofRepresentor(vf, representors, linksOf, isInPod))),
@@ -88,12 +90,15 @@ function subjectOf(kind: ConditionSubject['kind'], pciAddress: string, [link]: r
   return { pciAddress, kind, ...defined({ interfaceName: link?.name }) };
 }
 
-/** @param hasVfs whether VFs of the function are offered: ports without VFs, and unclaimed NICs, are usually down */
+/**
+ * Returns the conditions of ports. @param hasVfs whether VFs of the function are offered: ports without VFs, and unclaimed
+ * NICs, are usually down
+ */
 function ofPorts(subject: ConditionSubject, ports: readonly Link[], hasVfs = false): ConditionReading[] {
   if (ports.length === 0) return [];
   const partners = ports.flatMap(({ lacpPartnerInSync }) => lacpPartnerInSync ?? []);
   const isAlone = partners.length > 0 && !partners.includes(true);
-  // A bond with one port continues without its partner, and reports nothing.
+  // A bond with only one port continues without its partner, so the kernel sends no event.
   const silent = partners.length > 0 ? { isSilent: true as const } : {};
   return [
     { ...subject, condition: 'no-carrier', isPresent: lacksCarrier(ports) },
@@ -105,8 +110,8 @@ function ofPorts(subject: ConditionSubject, ports: readonly Link[], hasVfs = fal
 }
 
 /**
- * Returns whether no port has a carrier. A link that is down has none to report, and a card's ports need not all be in use,
- * so that only ports that are up count.
+ * Returns whether no port has a carrier. Only ports that are up count: a link that is down reports none, and a card need not
+ * use all of its ports.
  */
 function lacksCarrier(ports: readonly Link[]): boolean {
   const inUse = ports.filter(({ up }) => up);
@@ -114,8 +119,8 @@ function lacksCarrier(ports: readonly Link[]): boolean {
 }
 
 /**
- * Returns the conditions of a representor. With some cards it has a carrier only while its VF's interface is up, and that
- * of a VF outside pods is usually down: a missing carrier then means nothing.
+ * Returns the conditions of a representor. With some cards, it has a carrier only while its VF's interface is up, and the
+ * interface of a VF outside pods is usually down: a missing carrier then means nothing.
  */
 function ofRepresentor(
   vf: NetworkDevice,
@@ -133,8 +138,8 @@ function ofRepresentor(
 }
 
 /**
- * Returns the index of a VF of this host from its port name: `pf0vf3`, `c0pf0vf3`, `p0pf0vf3`. Source: kernel
- * `devlink_port_phys_port_name_get`.
+ * Returns the index of a VF of this host from the port name of its representor: `pf0vf3`, `c0pf0vf3`, `p0pf0vf3`. Source:
+ * kernel `devlink_port_phys_port_name_get`.
  */
 function vfIndexOf(portName = ''): number | undefined {
   const [, index] = /^(?:c0|p\d+)?pf\d+vf(\d+)$/.exec(portName) ?? [];

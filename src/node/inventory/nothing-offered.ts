@@ -1,6 +1,6 @@
 import type { InventoryReport, PfSummary } from './inventory-report.ts';
 
-/** Explains why a node offers no device, and what to do. */
+/** Explains why a node offers no device, with remedies. */
 export function explainNothingOffered({ pfs, excluded, problems, warnings }: InventoryReport): string {
   const count = (found: readonly unknown[], what: string) => (found.length === 0 ? [] : [`${what}: ${found.length}`]);
   const reasons = [

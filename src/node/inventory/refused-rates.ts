@@ -5,23 +5,23 @@ export interface RatesRefusal {
   pciAddress: string;
   rate: { minMbps?: number; maxMbps?: number };
   /**
-   * `unsupported`: the card has no such rates. `value`: it refuses these, as a port of a lower speed does. `temporary`: it may
-   * take them later.
+   * Reason. `unsupported`: the card has no such rates at all. `value`: it refuses these values, for example because its port
+   * has a lower speed. `temporary`: it may accept them later.
    */
   because: 'unsupported' | 'value' | 'temporary';
 }
 
-/** Facts about a port: the PCI address of its PF, and its speed, if it is known. */
+/** A port: the PCI address of its PF, and its speed in Mbit/s, if it is known. */
 interface RefusingPort {
   pciAddress: string;
   linkSpeedMbps?: number;
 }
 
-/** PFs that have refused the rates of guarantees, by policy: another policy is tried anew. */
+/** Refusals of guaranteed rates by PFs. They are kept by policy, so that another policy is tried again. */
 export class RefusedRates {
   readonly #byPolicy = new WeakMap<InventoryPolicy, ReadonlySet<string>>();
 
-  /** Returns the refusals under a policy; a new Set whenever there are others than before. */
+  /** Returns the refusals under a policy. The Set is a new one whenever they have changed. */
   of(policy: InventoryPolicy): ReadonlySet<string> {
     return this.#byPolicy.get(policy) ?? new Set();
   }
@@ -37,12 +37,18 @@ export class RefusedRates {
   }
 }
 
-/** Returns whether a claim has chosen the rate, and not only the guarantee of a rule: it may send more only with `burst`. */
+/**
+ * Returns whether a claim has chosen the rate, besides the guarantee of the rule. Only with `burst` can claims choose a
+ * maximum rate.
+ */
 export function isOfClaim({ bandwidth }: PfRule, { rate }: RatesRefusal): boolean {
   return bandwidth?.burst === true && (rate.maxMbps ?? 0) !== 0;
 }
 
-/** A card without minimum rates may still accept maximum rates. */
+/**
+ * Returns the key of a refusal. A card without minimum rates may still accept maximum rates, so the key contains the kind of
+ * rate.
+ */
 function keyOf({ pciAddress }: RefusingPort, { bandwidth }: PfRule): string {
   return `${pciAddress} ${bandwidth?.burst ? 'minimum' : 'maximum'}`;
 }

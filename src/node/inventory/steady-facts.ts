@@ -1,6 +1,6 @@
 import type { NetworkDevice } from './device.ts';
 
-/** Scans without a change after which a volatile fact counts as steady. */
+/** Number of scans without a change after which a volatile fact counts as steady. */
 const steadyScans = 20;
 
 /** Facts that a kernel driver may choose anew whenever it is bound to a VF. */
@@ -9,21 +9,22 @@ type Fact = (typeof facts)[number];
 
 interface Seen {
   value: string | number;
-  /** Number of scans since it changed. */
+  /** Number of scans since the fact changed. */
   unchanged: number;
-  /** Whether it changed again before it was steady. */
+  /** Whether the fact changed again before it was steady. */
   isVolatile: boolean;
 }
 
 /**
- * Leaves out facts that keep changing: a VF without an administrative MAC gets another one whenever it is bound, and each
- * would make a new version of the slices, outdated as soon as it is written. A single change is reported at once.
+ * Leaves out facts that keep changing. A VF without an administrative MAC gets a new one whenever a driver is bound to it;
+ * each would cause a new version of the slices, which is outdated as soon as it is written. A single change is reported at
+ * once.
  */
 export class SteadyFacts {
   #known: ReadonlyMap<string, Seen> = new Map();
   #next = new Map<string, Seen>();
 
-  /** Forgets devices that the last scan has not found. Call it before each scan. */
+  /** Begins a scan: forgets devices that the last scan has not found. Must be called before each scan. */
   begin(): void {
     this.#known = this.#next;
     this.#next = new Map();
@@ -43,7 +44,7 @@ export class SteadyFacts {
     return settled;
   }
 
-  /** Keeps the earlier facts of a claimed device. */
+  /** Keeps the known facts of a claimed device for the next scan. */
   keep(pciAddress: string): void {
     for (const fact of facts) {
       const key = `${pciAddress} ${fact}`;

@@ -8,25 +8,25 @@ import type { EswitchMode, NetworkDevice } from './device.ts';
 import { HostNetwork, type Usage } from './host-network.ts';
 import { OpenPeers } from './open-peers.ts';
 
-/** State of a device before its claim changed it. */
+/** Original properties of a device that its claim has changed. */
 export interface HeldFacts {
-  /** The device as its claim found it in the slice. */
+  /** The device as it was offered when its claim was prepared. */
   offered?: NetworkDevice;
-  /** Kernel driver; `undefined`: none was bound. Absent: the claim did not change it. */
+  /** Kernel driver; `undefined` if none was bound. Absent if the claim did not change it. */
   driver?: string | undefined;
   interfaceName?: string;
-  /** Alternative names of its interface. */
+  /** Alternative names of the device's interface. */
   altNames?: string[];
   hardwareAddress?: string;
   mtuBytes?: number;
-  /** Whether it is in a pod and has an interface there. */
+  /** Whether the device is in a pod and has an interface there. */
   isInPod?: true;
 }
 
 /** The devices that are prepared for claims, by PCI address. */
 export type HeldDevices = ReadonlyMap<string, HeldFacts>;
 
-/** Facts to remember about an interface while it is invisible. */
+/** Facts about an interface that are remembered while the host does not see it. */
 export interface Remembered {
   hardwareAddress?: string;
   mtuBytes?: number;
@@ -34,23 +34,23 @@ export interface Remembered {
   linkSpeedMbps?: number;
 }
 
-/** A PCI function with the known facts about its interface. */
+/** A PCI function, with the known facts about its interface. */
 export type Seen<T extends PciFunction> = T &
   Remembered & {
     interfaceName?: string;
-    /** All known names of its ports. */
+    /** All known names of the function's ports. */
     names: string[];
     links: Link[];
-    /** Whether its interface is in another network namespace. */
+    /** Whether the function's interface is in another network namespace. */
     isElsewhere: boolean;
-    /** A member of its IOMMU group that a program has open, and no claim has. */
+    /** Member of the function's IOMMU group that a program has open although no claim has it. */
     openPeer?: string;
   };
 
 /** Sources of a survey. */
 export interface SurveyedNode {
   sysfs: Sysfs;
-  /** Connection into the host's network namespace. */
+  /** Netlink connection in the host's network namespace. */
   connection: Pick<RtnlConnection, 'defaultRoutes' | 'links' | 'linkTable' | 'reachableAddresses' | 'vfInfos'>;
   /** Whether `sysfs` is the tree of simulated VFs. */
   simulated: boolean;
@@ -62,7 +62,7 @@ export interface SurveyOptions extends SurveyedNode {
   remembered: ReadonlyMap<string, Remembered>;
 }
 
-/** The node's network functions at one moment: facts from sysfs, with those of netlink about their interfaces. */
+/** The node's network functions at one moment: facts from sysfs, and from netlink about their interfaces. */
 export class Survey {
   readonly functions: NetworkFunctions;
   /** Facts for the next survey. */
@@ -88,7 +88,7 @@ export class Survey {
     this.#openPeers = new OpenPeers(options.sysfs, options.held);
   }
 
-  /** @throws SriovError `sysfs-unreadable`; NetlinkError */
+  /** Reads the node's functions, links, routes and addresses. @throws SriovError `sysfs-unreadable`; NetlinkError */
   static async begin(options: SurveyOptions): Promise<Survey> {
     const { sysfs, connection } = options;
     const [functions, rdmaDevices, rdmaNetnsMode, links, routes, addresses] = await Promise.all([
@@ -102,19 +102,19 @@ export class Survey {
     return new Survey(options, functions, new HostNetwork(links, routes, addresses), rdmaDevices, rdmaNetnsMode);
   }
 
-  /** @throws SriovError */
+  /** Reads a PF. @throws SriovError */
   async pf(pciAddress: string): Promise<Seen<Pf>> {
     return this.#remember(await this.#seePort(await this.#see(await this.#options.sysfs.pf(pciAddress))));
   }
 
-  /** Reads a function that is neither PF nor VF. @throws SriovError */
+  /** Reads a function that is neither a PF nor a VF. @throws SriovError */
   async nic(pciAddress: string): Promise<Seen<PciFunction>> {
     return this.#remember(await this.#seePort(await this.#see(await this.#options.sysfs.pciFunction(pciAddress))));
   }
 
   /**
-   * Returns the VFs of a PF, in their order.
-   * @param onProblem called for VFs that cannot be read and are therefore omitted, and for a PF that cannot list its VFs
+   * Reads the VFs of a PF, in order of their indices.
+   * @param onProblem called for VFs that cannot be read and are omitted, and for a PF that cannot list its VFs
    */
   async vfs(pf: Seen<Pf>, entries: Pf['vfs'], onProblem: (problem: SriovError) => void): Promise<Seen<Vf>[]> {
     const found = await Promise.all(
@@ -129,7 +129,7 @@ export class Survey {
       }),
     );
     const vfs = await this.#withAdminAddresses(found.flat(), pf, onProblem);
-    // A VF shares the port of its PF, and seldom has an interface that is up and could report it.
+    // A VF shares the port of its PF. Its own interface is seldom up, so that it could not report the port.
     const { linkType, linkSpeedMbps } = pf;
     const port = defined({ linkType, linkSpeedMbps });
     return await Promise.all(
@@ -139,7 +139,7 @@ export class Survey {
     );
   }
 
-  /** Returns the function's RDMA devices, and the node's mode if it has any. */
+  /** Returns the function's RDMA devices, and the node's RDMA namespace mode if there are any. */
   rdmaOf(pciAddress: string): Pick<NetworkDevice, 'rdmaDevices' | 'rdmaNetnsMode'> {
     const rdmaDevices = this.#rdmaDevices.get(pciAddress) ?? [];
     return rdmaDevices.length === 0
@@ -147,13 +147,16 @@ export class Survey {
       : { rdmaDevices, ...defined({ rdmaNetnsMode: this.#rdmaNetnsMode }) };
   }
 
-  /** Returns how the node uses the function itself; uses of representors concern only the VFs' traffic. */
+  /**
+   * Returns the node's use of the function that also concerns its VFs. Uses of representors only concern the VFs' traffic, so
+   * they do not count.
+   */
   usageOf({ links }: Seen<PciFunction>): Usage | undefined {
     return this.network.usageOf(links.filter((link) => !isRepresentor(link)));
   }
 
   /**
-   * Returns how the node uses the function, including uses that make only the function itself unavailable, and not its VFs.
+   * Returns the node's use of the function, including uses that only prevent offering the function itself, and not its VFs.
    * @param allowed uses that do not count
    */
   ownUsageOf({ links }: Seen<PciFunction>, allowed?: readonly Usage['reason'][]): Usage | undefined {
@@ -161,7 +164,7 @@ export class Survey {
     return this.network.ownUsageOf(own, allowed);
   }
 
-  /** Adds netlink's facts about the function's interface, or those of sysfs where netlink has none. */
+  /** Adds facts about the function's interface, from netlink or, if netlink has none, from sysfs. */
   async #see<T extends PciFunction>(pciFunction: T): Promise<Seen<T>> {
     const { sysfs, simulated, held } = this.#options;
     const { pciAddress } = pciFunction;
@@ -177,7 +180,8 @@ export class Survey {
     const names = await sysfs.interfaceNames(pciAddress);
     const visible = names ?? [];
     const links = this.network.linksOf(pciAddress, visible);
-    // Each file about an interface takes a trip to a thread, and remembered facts of a claimed VF take precedence anyway.
+    // Reading sysfs takes a thread for each file, so it is skipped if all facts of a claimed VF are remembered: they take
+    // precedence anyway.
     const isAsked = links.length === 0 && visible.length > 0 && !isComplete(known);
     const [shown] = isAsked ? await sysfs.interfaces(pciAddress) : [];
     const own = links.find((each) => !isRepresentor(each)) ?? shown;
@@ -194,8 +198,9 @@ export class Survey {
   }
 
   /**
-   * Adds the addresses that the PF has set for VFs without an interface here: bound to vfio-pci, or elsewhere. Nothing else
-   * is read from the PF's list, and no decision depends on it: without the list, the VFs are offered as they are.
+   * Adds the MAC addresses that the PF has set for VFs without an interface on the host: VFs that are bound to vfio-pci, or
+   * are in another namespace. Nothing else is read from the PF's list, and no decision depends on it: without the list, the
+   * VFs are offered as they are.
    */
   async #withAdminAddresses(
     vfs: Seen<Vf>[],
@@ -205,8 +210,8 @@ export class Survey {
     const { connection, held } = this.#options;
     const pfLink = pf.links.find((link) => !isRepresentor(link));
     const isAsked = (vf: Seen<Vf>) => vf.hardwareAddress === undefined && !held.has(vf.pciAddress);
-    // IPoIB reports its own address for each VF, of which the list has room for the beginning. Others are not asked more
-    // often than needed: some drivers ask the card's firmware about each VF, and the kernel waits for it.
+    // The list of an InfiniBand PF has room only for the beginning of a VF's address, so it is not read. Other lists are read
+    // only if needed: some drivers ask the card's firmware about each VF, and the kernel blocks meanwhile.
     if (pfLink === undefined || pf.linkType === 'infiniband' || !vfs.some(isAsked)) return vfs;
     try {
       const infos = await connection.vfInfos(pfLink.index);
@@ -242,7 +247,7 @@ function overlay<T extends PciFunction>(pciFunction: T, held: HeldFacts): T {
   return { ...rest, ...defined(held) } as T;
 }
 
-/** Returns whether all facts about an interface that sysfs shows are known. */
+/** Returns whether all facts that sysfs has about an interface are known. */
 function isComplete({ interfaceName, hardwareAddress, mtuBytes }: HeldFacts): boolean {
   return interfaceName !== undefined && hardwareAddress !== undefined && mtuBytes !== undefined;
 }
@@ -251,13 +256,16 @@ function interfaceFacts({ name: interfaceName, hardwareAddress, mtuBytes }: Link
   return { interfaceName, mtuBytes, ...defined({ hardwareAddress }) };
 }
 
-/** Returns the facts of a VF's PF. Representors exist only in switchdev mode, and every driver registers them below its PF. */
+/**
+ * Returns facts about the PF of a VF. Representors exist only in switchdev mode, and every driver registers them below the
+ * PF.
+ */
 export function ofPf({ interfaceName: pfName, links }: Seen<Pf>): { pfName?: string; eswitchMode?: EswitchMode } {
   const eswitchMode = links.some(isRepresentor) ? 'switchdev' : 'legacy';
   return pfName === undefined ? {} : { pfName, eswitchMode };
 }
 
-/** Returns a function without what matters only in this survey. */
+/** Returns a function without the facts that only matter within a survey. */
 export function withoutView<T extends PciFunction>(seen: Seen<T>) {
   const {
     links: _links,
@@ -270,7 +278,7 @@ export function withoutView<T extends PciFunction>(seen: Seen<T>) {
   return rest;
 }
 
-/** Returns a function as a whole NIC. */
+/** Returns a function without its VFs, as a whole NIC. */
 export function withoutVfs(seen: Seen<PciFunction> & Partial<Pf>) {
   const { vfs: _vfs, totalVfs: _totalVfs, ...facts } = withoutView(seen);
   return facts;
