@@ -24,15 +24,15 @@ export interface Address {
   /** Canonical address: `192.0.2.7/24`, `2001:db8::7/64`. */
   cidr: string;
   scope: AddressScope;
-  /** Whether duplicate address detection is running, and the address is unusable until it ends. */
+  /** Whether duplicate address detection is running and the address cannot be used until it ends. */
   tentative: boolean;
-  /** Duplicate address detection is running, and the address is usable meanwhile (RFC 4429). */
+  /** Set if duplicate address detection is running but the address can already be used (RFC 4429). */
   optimistic?: true;
-  /** Whether another host has the address, which makes it unusable. */
+  /** Whether another host has the address, so that it cannot be used. */
   dadFailed: boolean;
-  /** Set if the address has a lifetime, because a router or a DHCP client assigned it; absent: it stays until it is removed. */
+  /** Set if the address has a lifetime, because a router or a DHCP client assigned it. Absent: it stays until it is removed. */
   dynamic?: true;
-  /** Set if the kernel replaces the address after some time, so that the host is not recognized by it (RFC 8981). */
+  /** Set if the kernel replaces the address after some time, so that it does not identify the host (RFC 8981). */
   temporary?: true;
 }
 
@@ -41,15 +41,15 @@ export function isReachable(scope: AddressScope | undefined): boolean {
   return scope === 'global' || scope === 'site';
 }
 
-/** Returns the scope in an address message, without decoding the rest. Source: `ifa_scope` of Linux `if_addr.h`. */
+/** Returns the scope of an address without decoding the rest of its message. Source: `ifa_scope` of Linux `if_addr.h`. */
 export function scopeOf(message: Buffer): AddressScope | undefined {
   return scopes[message[3] ?? Number.NaN];
 }
 
-/** Decodes an address; `undefined` for families other than IP. */
+/** Decodes an address message; `undefined` for families other than IP. */
 export function decodeAddress(message: Buffer): Address | undefined {
   const attributes = new Attributes(message.subarray(headerBytes));
-  // On point-to-point links IFA_ADDRESS is the peer's address.
+  // On point-to-point links, IFA_ADDRESS is the address of the peer.
   const octets = attributes.get(AddressAttribute.local) ?? attributes.get(AddressAttribute.address);
   if (octets === undefined || (octets.length !== 4 && octets.length !== 16)) return undefined;
   const wideFlags = attributes.get(AddressAttribute.flags);
@@ -62,15 +62,15 @@ export function decodeAddress(message: Buffer): Address | undefined {
     ...((flags & flag.optimistic) !== 0 && octets.length === 16 && { optimistic: true }),
     dadFailed: (flags & flag.dadFailed) !== 0,
     ...((flags & flag.permanent) === 0 ? { dynamic: true } : {}),
-    // The same bit marks further IPv4 addresses of a network.
+    // For IPv4, the same bit marks secondary addresses of a network.
     ...((flags & flag.temporary) !== 0 && octets.length === 16 && { temporary: true }),
   };
 }
 
 /**
- * Duplicate address detection of IPv6. `none`: usable at once, even if another host has the address. `optimistic`: usable
- * at once, until another host is found to have it; the kernel treats it as `wait` where `optimistic_dad` is 0. `wait`, the
- * default: usable after one to two seconds.
+ * Mode of duplicate address detection for an IPv6 address. `none`: the address is usable at once, even if another host has
+ * it. `optimistic`: usable at once, until another host is found to have it; the kernel treats it as `wait` if
+ * `optimistic_dad` is 0. `wait`, the default: usable after one to two seconds.
  */
 export type DuplicateDetection = 'none' | 'optimistic' | 'wait';
 

@@ -3,18 +3,18 @@ import { putU16At, u16At, u32At } from './messages.ts';
 const headerBytes = 4;
 const mostBytes = 0xffff;
 const nestedFlag = 0x8000;
-/** Masks out `NLA_F_NESTED` and `NLA_F_NET_BYTEORDER`. */
+/** Mask that removes `NLA_F_NESTED` and `NLA_F_NET_BYTEORDER` from a type. */
 const typeMask = 0x3fff;
 
-/** An attribute to send: its payload as bytes, or as further attributes. */
+/** An attribute to send. `value` is its payload: bytes, or nested attributes. */
 export interface Attribute {
   type: number;
   value: Uint8Array | Attribute[];
 }
 
 /**
- * Encodes attributes as one stream, each padded to 4 bytes, with containers marked.
- * @throws RangeError if one is longer than 64 KiB
+ * Encodes attributes, each padded to 4 bytes. Nested ones are marked.
+ * @throws RangeError if an attribute is longer than 64 KiB
  */
 export function encodeAttributes(attributes: readonly Attribute[]): Uint8Array[] {
   return attributes.map(({ type, value }) => {
@@ -31,19 +31,23 @@ export function encodeAttributes(attributes: readonly Attribute[]): Uint8Array[]
 }
 
 /**
- * The attributes of a message; of repeated types the last one. Payloads are extracted on demand: a link has some sixty
+ * Attributes of a message; of repeated types, the last one counts. Payloads are extracted on demand: a link has some sixty
  * attributes, a node hundreds of links, and most attributes are never read.
  */
 export class Attributes {
   readonly #stream: Buffer;
-  /** Offset of each type's attribute. Types are small numbers: a map of sixty takes four times the memory, for each link. */
+  /**
+   * Offset of each type's attribute. The types are small numbers, so an array is used: a map of sixty entries for each link
+   * would take four times the memory.
+   */
   readonly #places: (number | undefined)[] = [];
 
   /** @throws RangeError if an attribute exceeds the rest of the stream */
   constructor(stream: Buffer) {
     this.#stream = stream;
     const [places, end] = [this.#places, stream.length];
-    // Written out: a pod's links have a thousand attributes, and without optimizing compilers each call takes longer than the read.
+    // The loop makes no calls: the links of a pod have a thousand attributes, and without an optimizing compiler each call
+    // takes longer than the read.
     for (let at = 0; at < end; ) {
       const length = (stream[at] as number) | ((stream[at + 1] as number) << 8);
       if (!(length >= headerBytes && length <= end - at)) throw brokenAt(stream, at);
@@ -57,7 +61,10 @@ export class Attributes {
     return at === undefined ? undefined : payloadAt(this.#stream, at);
   }
 
-  /** Returns an unsigned number, read in place. @throws RangeError if the attribute has another length */
+  /**
+   * Returns an attribute's unsigned number; `undefined` if there is no such attribute. @throws RangeError if the attribute
+   * has another length
+   */
   number(type: number, bytes: 1 | 4 = 4): number | undefined {
     const stream = this.#stream;
     const at = this.#places[type];
@@ -74,7 +81,7 @@ export class Attributes {
 }
 
 /**
- * Returns the attributes of a message in their order; types may repeat.
+ * Returns the attributes of a message in order; types may repeat.
  * @throws RangeError if an attribute exceeds the rest of the stream
  */
 export function listAttributes(stream: Buffer): { type: number; data: Buffer }[] {
@@ -114,7 +121,7 @@ export function encodeString(text: string): Buffer {
   return Buffer.from(`${text}\0`);
 }
 
-/** Decodes the text up to the first NUL byte, or all of it. */
+/** Decodes text up to the first NUL byte, or to the end. */
 export function decodeString(data: Buffer): string;
 export function decodeString(data: Buffer | undefined): string | undefined;
 export function decodeString(data: Buffer | undefined): string | undefined {

@@ -2,7 +2,7 @@ import { getU8, getU16, getU32, putU32 } from 'netlink';
 import { type Attribute, Attributes } from './attributes.ts';
 import { parseIpAddress } from './cidr.ts';
 
-/** `BOND_MODE_*` of Linux `if_bonding.h`: the position is the number. */
+/** Bond modes. The position of a mode is its number: `BOND_MODE_*` of Linux `if_bonding.h`. */
 export const bondModes = [
   'balance-rr',
   'active-backup',
@@ -14,23 +14,23 @@ export const bondModes = [
 ] as const;
 export type BondMode = (typeof bondModes)[number];
 
-/** `BOND_FOM_*` of Linux `bonding.h`: which hardware address the bond has when its active member changes. */
+/** Policies for the bond's hardware address when its active member changes: `BOND_FOM_*` of Linux `bonding.h`. */
 export const failOverMacs = ['none', 'active', 'follow'] as const;
 export type FailOverMac = (typeof failOverMacs)[number];
 
-/** `BOND_XMIT_POLICY_*` of Linux `if_bonding.h`: which headers decide which member sends a packet. */
+/** Headers that decide which member sends a packet: `BOND_XMIT_POLICY_*` of Linux `if_bonding.h`. */
 export const xmitHashPolicies = ['layer2', 'layer3+4', 'layer2+3', 'encap2+3', 'encap3+4', 'vlan+srcmac'] as const;
 export type XmitHashPolicy = (typeof xmitHashPolicies)[number];
 
-/** `AD_LACP_*` of Linux `bond_3ad.h`: how often the partner sends LACP frames, every 30 s or every second. */
+/** Rates at which the partner sends LACP frames, every 30 s or every second: `AD_LACP_*` of Linux `bond_3ad.h`. */
 export const lacpRates = ['slow', 'fast'] as const;
 export type LacpRate = (typeof lacpRates)[number];
 
-/** `BOND_AD_*` of Linux `bond_3ad.h`: which of several aggregators a bond uses. */
+/** Criteria for choosing among several aggregators: `BOND_AD_*` of Linux `bond_3ad.h`. */
 export const adSelects = ['stable', 'bandwidth', 'count'] as const;
 export type AdSelect = (typeof adSelects)[number];
 
-/** `BOND_PRI_RESELECT_*` of Linux `bonding.h`: when a bond returns to its primary member. */
+/** Conditions for the bond to return to its primary member: `BOND_PRI_RESELECT_*` of Linux `bonding.h`. */
 export const primaryReselects = ['always', 'better', 'failure'] as const;
 export type PrimaryReselect = (typeof primaryReselects)[number];
 
@@ -47,29 +47,29 @@ const BondAttribute = {
   lacpRate: 21,
   adSelect: 22,
 } as const;
-/** `IFLA_BOND_SLAVE_*`. */
+/** `IFLA_BOND_SLAVE_*` of Linux `if_link.h`. */
 const MemberAttribute = { state: 1, miiStatus: 2, partnerState: 8 } as const;
 /** `BOND_STATE_ACTIVE` and `BOND_LINK_UP`. */
 const active = 0;
 const linkUp = 0;
-/** `LACP_STATE_SYNCHRONIZATION`: cleared as soon as the partner's LACPDUs fail to arrive in time. Source: 802.1AX 6.4.2.3. */
+/** `LACP_STATE_SYNCHRONIZATION`. Cleared when the partner's LACPDUs do not arrive in time. Source: 802.1AX 6.4.2.3. */
 const partnerInSync = 0x8;
 
-/** How a bond uses its members. The options cannot change once the bond has a member. */
+/** Options of a bond. They cannot change once the bond has a member. */
 export interface BondOptions {
   mode: BondMode;
-  /** Interval between checks of the members' links, ms. Absent: the bond uses ARP probes. */
+  /** Interval between checks of the members' links, ms. Absent: the bond uses ARP probes instead. */
   miimonMs?: number;
-  /** Interval between probes of the hosts in `arpTargets`, ms. */
+  /** Interval between ARP probes of the hosts in `arpTargets`, ms. */
   arpIntervalMs?: number;
-  /** IPv4 addresses. */
+  /** IPv4 addresses of the hosts to probe. */
   arpTargets?: string[];
-  /** Only for `active-backup`, `balance-tlb` and `balance-alb`. */
+  /** Condition for returning to the primary member; only for `active-backup`, `balance-tlb` and `balance-alb`. */
   primaryReselect?: PrimaryReselect;
-  /** Only for `active-backup`. */
+  /** Policy for the bond's hardware address; only for `active-backup`. */
   failOverMac?: FailOverMac;
   xmitHashPolicy?: XmitHashPolicy;
-  /** Only for `802.3ad`. */
+  /** Rate of the partner's LACP frames; only for `802.3ad`. */
   lacpRate?: LacpRate;
   adSelect?: AdSelect;
 }
@@ -95,7 +95,7 @@ export function encodeBond(options: BondOptions): Attribute[] {
   return attributes;
 }
 
-/** Encodes `IFLA_INFO_DATA` that makes a member the primary one of its bond. @param index of the member */
+/** Encodes `IFLA_INFO_DATA` that makes a member the primary one of its bond. @param index index of the member */
 export function encodePrimary(index: number): Attribute[] {
   return [{ type: BondAttribute.primary, value: putU32(index) }];
 }
@@ -108,13 +108,13 @@ export function decodePrimary(data: Buffer): number | undefined {
 
 /** Facts about a link that is a member of a bond. */
 export interface BondMember {
-  /** Whether the bond sends and receives through it. */
+  /** Whether the bond sends and receives through the link. */
   isActiveMember?: boolean;
-  /** In mode 802.3ad: whether its LACP partner is present and in sync. */
+  /** Whether the link's LACP partner is present and in sync; only in mode 802.3ad. */
   lacpPartnerInSync?: boolean;
 }
 
-/** @param data `IFLA_INFO_SLAVE_DATA` */
+/** Decodes a bond's data about a member. @param data `IFLA_INFO_SLAVE_DATA` */
 export function decodeMember(data: Buffer = Buffer.alloc(0)): BondMember {
   const attributes = new Attributes(data);
   const is = (type: number, wanted: number) => {

@@ -1,13 +1,16 @@
 import { NetlinkError } from './errors.ts';
 
-// Functions whose names begin with `assert` return what they check. All throw NetlinkError `netlink-invalid`.
+// Functions whose names begin with `assert` return the checked value. All of them throw NetlinkError `netlink-invalid`.
 
-/** Linux `IFNAMSIZ` without the final NUL byte. */
+/** Maximum length of an interface name: Linux `IFNAMSIZ` without the final NUL byte. */
 export const maxInterfaceNameBytes = 15;
-/** Linux `IFALIASZ` without the final NUL byte. */
+/** Maximum length of an alias: Linux `IFALIASZ` without the final NUL byte. */
 const maxAliasBytes = 255;
 
-/** Checks a name by the kernel's `dev_valid_name`, and refuses `%`, which would make the kernel insert a number. */
+/**
+ * Checks an interface name as the kernel's `dev_valid_name` does. Also refuses `%`, for which the kernel would insert a
+ * number.
+ */
 export function assertInterfaceName(name: string): string {
   const bytes = Buffer.byteLength(name);
   const isFree = name !== '.' && name !== '..' && !/[\s/:%\0]/.test(name);
@@ -29,15 +32,15 @@ export function assertIndex(index: number): number {
   throw invalid(`${index} is not an interface index`, 'take it from a link that was read before');
 }
 
-/** Checks an MTU: 68 bytes is the IPv4 minimum; the kernel checks the limits of the device. */
+/** Checks an MTU in bytes. 68 is the minimum of IPv4; the kernel checks the limits of the device. */
 export function assertMtu(mtuBytes: number): number {
   if (Number.isInteger(mtuBytes) && mtuBytes >= 68 && mtuBytes <= 65_535) return mtuBytes;
   throw invalid(`${mtuBytes} is not an MTU`, 'use 68 to 65535 bytes');
 }
 
 /**
- * Parses an Ethernet address.
- * @param text six octets with colons, in either case; neither multicast nor zero, which an interface cannot have
+ * Parses the Ethernet address of an interface.
+ * @param text six octets with colons, in either case; neither multicast nor zero
  */
 export function parseHardwareAddress(text: string): Buffer {
   const octets = Buffer.from(text.replaceAll(':', ''), 'hex');
@@ -48,13 +51,16 @@ export function parseHardwareAddress(text: string): Buffer {
   );
 }
 
-/** Parses any hardware address; InfiniBand has 20 octets. */
+/** Parses a hardware address of any length. InfiniBand addresses have 20 octets. */
 export function parseOctets(text: string): Buffer {
   if (/^[0-9a-f]{2}(:[0-9a-f]{2}){0,31}$/i.test(text)) return Buffer.from(text.replaceAll(':', ''), 'hex');
   throw invalid(`${JSON.stringify(text)} is not a hardware address`, 'use up to 32 octets with colons');
 }
 
-/** Returns whether an address has the six octets of Ethernet. InfiniBand has 20, which cannot be set from the host. */
+/**
+ * Returns whether a text is an address of six octets, as Ethernet has. InfiniBand addresses have 20 octets and cannot be set
+ * from the host.
+ */
 export function isEthernetAddress(text: string): boolean {
   return /^[0-9a-f]{2}(:[0-9a-f]{2}){5}$/i.test(text);
 }

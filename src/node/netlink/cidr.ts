@@ -2,17 +2,17 @@ import { isIPv4, isIPv6, SocketAddress } from 'node:net';
 import { Address4, Address6 } from 'ip-address';
 import { invalid } from './checks.ts';
 
-/** Linux `AF_INET` and `AF_INET6`. */
+/** Address families: Linux `AF_INET` and `AF_INET6`. */
 export const AddressFamily = { ipv4: 2, ipv6: 10 } as const;
 export type AddressFamily = (typeof AddressFamily)[keyof typeof AddressFamily];
 
-/** An IP address in the form of rtnetlink: 4 or 16 octets in network order. */
+/** An IP address as in rtnetlink: 4 or 16 octets in network byte order. */
 export interface IpAddress {
   family: AddressFamily;
   octets: Uint8Array;
 }
 
-/** An address with the prefix length of its network; host bits are kept. */
+/** An address with the prefix length of its network. It may have host bits. */
 export interface Cidr extends IpAddress {
   prefixLength: number;
 }
@@ -20,7 +20,7 @@ export interface Cidr extends IpAddress {
 const mappedPrefix = Uint8Array.of(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff);
 
 /**
- * Parses an address. IPv4-mapped IPv6 becomes IPv4 (`::ffff:10.0.0.1` → `10.0.0.1`).
+ * Parses an address. An IPv4-mapped IPv6 address becomes IPv4 (`::ffff:10.0.0.1` → `10.0.0.1`).
  * @throws NetlinkError `netlink-invalid`; also for zones (`%eth0`) and leading zeros
  */
 export function parseIpAddress(text: string): IpAddress {
@@ -30,8 +30,8 @@ export function parseIpAddress(text: string): IpAddress {
 }
 
 /**
- * @param text with an explicit prefix length: `192.0.2.7/24`, `2001:db8::7/64`. IPv4-mapped IPv6 becomes IPv4, with
- * its prefix length (`::ffff:10.0.0.1/120` → `10.0.0.1/24`)
+ * Parses an address with prefix length: `192.0.2.7/24`, `2001:db8::7/64`. An IPv4-mapped IPv6 address becomes IPv4, with its
+ * prefix length (`::ffff:10.0.0.1/120` → `10.0.0.1/24`).
  * @throws NetlinkError `netlink-invalid`
  */
 export function parseCidr(text: string): Cidr {
@@ -48,7 +48,8 @@ export function parseCidr(text: string): Cidr {
 }
 
 /**
- * Formats the canonical text: dotted decimal, or RFC 5952. IPv4-mapped IPv6 is written as IPv4.
+ * Formats an address with prefix length as canonical text: dotted decimal, or RFC 5952. An IPv4-mapped IPv6 address is
+ * written as IPv4.
  * Source: `IsValidInterfaceAddress` of Kubernetes' API machinery, which accepts nothing else in `networkData.ips`.
  */
 export function formatCidr(octets: Uint8Array, prefixLength: number): string {
@@ -56,23 +57,26 @@ export function formatCidr(octets: Uint8Array, prefixLength: number): string {
   return `${formatIpAddress(cidr.octets)}/${cidr.prefixLength}`;
 }
 
-/** @param text as for {@link parseCidr} @returns as of {@link formatCidr} */
+/** Returns the canonical form of an address with prefix length. @param text as for {@link parseCidr} */
 export function canonicalCidr(text: string): string {
   const { octets, prefixLength } = parseCidr(text);
   return formatCidr(octets, prefixLength);
 }
 
 /**
- * Returns the canonical text of an address without prefix length, ten times as fast as {@link canonicalCidr}: for comparing
- * thousands.
- * @param address valid for {@link parseIpAddress}
+ * Returns the canonical text of an address without prefix length. Ten times as fast as {@link canonicalCidr}, for comparing
+ * thousands of addresses.
+ * @param address text that is valid for {@link parseIpAddress}
  */
 export function quickCanonicalAddress(address: string): string {
   const text = new SocketAddress({ address, family: isIPv6(address) ? 'ipv6' : 'ipv4' }).address;
   return text.replace(/^::ffff:(?=.*\.)/, '');
 }
 
-/** Returns whether a canonical text is an IPv4-mapped IPv6 address: one whose prefix is below 96, see {@link formatCidr}. */
+/**
+ * Returns whether a canonical text is an IPv4-mapped IPv6 address. Only one with a prefix below 96 is written like that, see
+ * {@link formatCidr}.
+ */
 export function isMapped(text: string): boolean {
   return /^::ffff:[^:]+:[^:]+$/.test(text);
 }
@@ -97,7 +101,7 @@ export function networkOf({ family, octets, prefixLength }: Cidr): Cidr {
   return { family, octets: masked, prefixLength };
 }
 
-/** Returns whether all of `inner` is in the network of `outer`; ignores host bits of both. */
+/** Returns whether the whole network of `inner` is in the network of `outer`. Ignores host bits of both. */
 export function isWithin(inner: Cidr, outer: Cidr): boolean {
   if (inner.family !== outer.family || inner.prefixLength < outer.prefixLength) return false;
   const around = networkOf({ ...inner, prefixLength: outer.prefixLength });
@@ -110,7 +114,7 @@ export function isUnicast({ octets }: IpAddress): boolean {
   return octets.length === 4 ? octets[0]! < 224 || octets[0]! >= 240 : octets[0] !== 0xff;
 }
 
-/** Returns the octets; `undefined` for a text that is not an address, or has a zone. */
+/** Returns the octets of an address; `undefined` for a text that is not an address, or has a zone. */
 function octetsOf(text: string): Uint8Array | undefined {
   if (isIPv4(text)) return Uint8Array.from(new Address4(text).toArray());
   if (isIPv6(text) && !text.includes('%')) return Uint8Array.from(new Address6(text).toUnsignedByteArray());

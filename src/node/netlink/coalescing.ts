@@ -1,19 +1,19 @@
 import { NetlinkError } from './errors.ts';
 import type { EthtoolValues } from './ethtool.ts';
 
-/** Coalescing of one link. */
+/** Access to the coalescing settings of one link. */
 export interface CoalescingAccess {
   read(): Promise<EthtoolValues>;
   set(values: EthtoolValues): Promise<void>;
 }
 
 const adaptiveSwitches = ['useAdaptiveRx', 'useAdaptiveTx'];
-/** Numbers that an adaptive mode replaces. The others, such as `rxUsecsHigh`, limit that mode, too. */
+/** Names of numbers that an adaptive mode replaces. Other numbers, such as `rxUsecsHigh`, also limit the adaptive mode. */
 const replacedNumber = /^([rt]x)(Usecs|MaxFrames)(Irq)?$/;
 
 /**
- * Returns whether a value is a number that the driver chooses itself, by the traffic, in the mode that `values` have. Such a
- * number has no effect, and drivers differ in what they report.
+ * Returns whether the driver itself chooses a number, by the traffic, in the mode that `values` have. Such a number has no
+ * effect, and drivers differ in what they report for it.
  */
 export function isAdapted(name: string, values: EthtoolValues): boolean {
   const [, direction] = replacedNumber.exec(name) ?? [];
@@ -21,9 +21,10 @@ export function isAdapted(name: string, values: EthtoolValues): boolean {
 }
 
 /**
- * Sets the values that differ, in an order that all drivers accept: ice, i40e and iavf refuse numbers with an adaptive mode
- * that is on or requested, and others change numbers with the mode. Numbers are set between the modes that end and those
- * that begin. A refused number of an adaptive mode is no failure: some drivers keep it for the time after that mode.
+ * Sets the values that differ, in an order that all drivers accept. ice, i40e and iavf refuse numbers while an adaptive mode
+ * is on or requested, and other drivers change numbers with the mode. So modes that end are switched off first, then numbers
+ * are set, then modes that begin are switched on. A driver may refuse a number of an adaptive mode: that is no failure, since
+ * some drivers keep the number for the time after that mode.
  * @throws NetlinkError
  */
 export async function setCoalescing(
@@ -34,7 +35,7 @@ export async function setCoalescing(
   const target = { ...now, ...wanted };
   const differing = (found: EthtoolValues) => Object.entries(wanted).filter(([name, value]) => found[name] !== value);
   const changed = differing(now);
-  // Also for a moment if the mode stays on.
+  // Adaptive modes are also switched off for a moment if they stay on.
   const endsAll = changed.some(([name, value]) => typeof value === 'number' && !replacedNumber.test(name));
   const ending = adaptiveSwitches.filter((name) => now[name] === true && (endsAll || target[name] === false));
   const beginning = adaptiveSwitches.filter((name) => target[name] === true && (endsAll || now[name] === false));

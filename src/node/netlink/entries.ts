@@ -5,28 +5,28 @@ import { AddressFamily, canonicalCidr, formatCidr, formatIpAddress, parseCidr, p
 import { neighborHints, ruleHints } from './request-hints.ts';
 import { decodeAll, type RtnlRequests } from './rtnl-requests.ts';
 
-/** A kind of entries of which a network namespace can have any number, with its messages. */
+/** A kind of entries, and its messages. A network namespace can have any number of such entries. */
 export interface EntryTable<Entry, Name extends string = string> {
-  /** Name, for messages. */
+  /** Name of the kind in messages. */
   name: Name;
-  /** `RTM_NEW*` and `RTM_GET*` of Linux `rtnetlink.h`. */
+  /** Message types: `RTM_NEW*` and `RTM_GET*` of Linux `rtnetlink.h`. */
   newType: number;
   getType: number;
-  /** Flags that say what the kernel does if the entry exists. */
+  /** Flags that tell the kernel what to do if the entry exists. */
   flags: number;
-  /** What to do about the kernel's errors, by errno. */
+  /** Remedies for the kernel's errors, by errno. */
   hints: Record<string, string>;
-  /** @throws NetlinkError `netlink-invalid` */
+  /** Encodes the payload of a request for a new entry. @throws NetlinkError `netlink-invalid` */
   encode(entry: Entry, index: number): Uint8Array[];
-  /** Encodes the payload of a request for the entries of a link, or of the namespace. */
+  /** Encodes the payload of a request for the entries of a link or of the namespace. */
   encodeFilter(index: number): Uint8Array[];
   /** Decodes an entry; `undefined` for entries of other kinds. */
   decode(message: Buffer): Entry | undefined;
-  /** Returns a text that is equal for equal entries, whatever their notation. */
+  /** Formats an entry so that equal entries have equal texts, whatever their notation. */
   format(entry: Entry): string;
 }
 
-/** See `RtnlConnection.entries`. */
+/** Lists entries: see `RtnlConnection.entries`. */
 export async function readEntries<Entry>(
   requests: RtnlRequests,
   table: EntryTable<Entry>,
@@ -39,7 +39,7 @@ export async function readEntries<Entry>(
   return isCut ? undefined : decodeAll(messages, table.newType, table.decode, subject);
 }
 
-/** See `RtnlConnection.addEntry`. */
+/** Adds an entry: see `RtnlConnection.addEntry`. */
 export async function addEntry<Entry>(
   requests: RtnlRequests,
   table: EntryTable<Entry>,
@@ -50,9 +50,12 @@ export async function addEntry<Entry>(
   await requests.send({ type: table.newType, flags: table.flags, payload: table.encode(entry, index) }, subject);
 }
 
-/** A rule that sends packets of a network namespace to a routing table. It has a source or a destination, with prefix length. */
+/**
+ * A rule that sends packets of a network namespace to a routing table. Its source or destination, or both, are set, with
+ * prefix length.
+ */
 export interface Rule {
-  /** Priority; rules with a low number come first. */
+  /** Priority; the kernel applies rules with low numbers first. */
   priority: number;
   source?: string | undefined;
   destination?: string | undefined;
@@ -61,9 +64,9 @@ export interface Rule {
 
 /** `FRA_*` of Linux `fib_rules.h`. */
 const RuleAttribute = { destination: 1, source: 2, priority: 6, table: 15 } as const;
-/** `FR_ACT_TO_TBL`. */
+/** `FR_ACT_TO_TBL` of Linux `fib_rules.h`: look up a routing table. */
 const actionTable = 1;
-/** `struct fib_rule_hdr` and `struct ndmsg`. */
+/** Size of `struct fib_rule_hdr` and `struct ndmsg`, in bytes. */
 const headerBytes = 12;
 
 export const ruleTable: EntryTable<Rule, 'rules'> = {
@@ -105,7 +108,7 @@ export const ruleTable: EntryTable<Rule, 'rules'> = {
   },
   format({ priority, source, destination, table }) {
     const [from, to] = [source ?? '/0', destination ?? '/0'];
-    // The kernel does not distinguish all addresses from none given.
+    // For the kernel, a network of all addresses is the same as none.
     const parts = [
       ...(from.endsWith('/0') ? [] : [`from ${canonicalCidr(from)}`]),
       ...(to.endsWith('/0') ? [] : [`to ${canonicalCidr(to)}`]),
@@ -130,7 +133,7 @@ export const neighborTable: EntryTable<Neighbor, 'neighbors'> = {
   name: 'neighbors',
   newType: 28,
   getType: 30,
-  // The kernel may have learned another hardware address already.
+  // The kernel may already have learned another hardware address for the neighbor.
   flags: FlagsNew.CREATE | FlagsNew.REPLACE,
   hints: neighborHints,
   encode({ address, macAddress }, index) {

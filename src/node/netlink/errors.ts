@@ -3,19 +3,19 @@ import { getSystemErrorMap } from 'node:util';
 import { type ErrorDetails, NetdraError } from '../../lib/errors.ts';
 
 export type NetlinkErrorCode =
-  /** The kernel answered with an error; `errno` says which. */
+  /** The kernel answered with an error; `errno` has its name. */
   | 'netlink-refused'
   /** An argument is invalid; nothing was sent. */
   | 'netlink-invalid'
-  /** The kernel's tables changed during every attempt to dump them. */
+  /** The kernel's tables changed during every attempt to list them. */
   | 'netlink-interrupted'
-  /** No answer in time, or the socket lost it. */
+  /** The answer did not arrive in time, or the socket lost it. */
   | 'netlink-lost'
-  /** The connection was closed before the answer came. */
+  /** The connection was closed before the answer arrived. */
   | 'netlink-closed'
-  /** What was received is not a netlink message. */
+  /** The answer is not a netlink message. */
   | 'netlink-malformed'
-  /** The kernel rejects a setting, or has no such key. */
+  /** The kernel refuses the value of a sysctl, or has no such key. */
   | 'sysctl-refused'
   /** The kernel refuses a packet socket, or a frame. */
   | 'packet-refused'
@@ -23,16 +23,16 @@ export type NetlinkErrorCode =
   | 'netns-missing'
   /** The file at the path is not a network namespace. */
   | 'netns-invalid'
-  /** The namespace exists, but we are not allowed to enter it. */
+  /** The namespace exists, but the process may not enter it. */
   | 'netns-refused';
 
 export interface NetlinkErrorDetails extends ErrorDetails {
-  /** Symbolic name, such as `EEXIST`. */
+  /** Name of the kernel's error, such as `EEXIST`. */
   errno?: string | undefined;
-  /** What was attempted, as a clause: `create veth pair`. */
+  /** Attempted operation, as a clause: `create veth pair`. */
   operation?: string | undefined;
   interfaceName?: string | undefined;
-  /** Path of the network namespace; absent for the process's own. */
+  /** Path of the network namespace; absent for the process's own namespace. */
   netns?: string | undefined;
 }
 
@@ -49,7 +49,7 @@ export interface RequestSubject {
   operation: string;
   interfaceName?: string | undefined;
   netns?: string | undefined;
-  /** Hints by errno that replace {@link hints} for this request. */
+  /** Hints by errno. They replace {@link hints} for this request. */
   hints?: Record<string, string>;
 }
 
@@ -66,27 +66,27 @@ const hints: Record<string, string> = {
   ENOBUFS: 'the node is short of network buffers',
 };
 
-/** Hint for other errors, from drivers of interfaces or later kernels. */
+/** Hint for other errors, which may come from drivers or later kernels. */
 export const otherHint = "the node's kernel log may have the reason: dmesg";
 
 const transientErrnos = new Set(['EAGAIN', 'EBUSY', 'EINTR', 'ENOBUFS', 'ENOMEM']);
 
-/** Returns whether the kernel refused a request for a temporary reason, so that it can be repeated. */
+/** Returns whether the kernel refused a request for a temporary reason, so that the request can be repeated. */
 export function isBusy(error: unknown): boolean {
   return error instanceof NetlinkError && error.code === 'netlink-refused' && transientErrnos.has(error.errno ?? '');
 }
 
-/** Name and text of each error, by its negative number. */
+/** Names and texts of the system's errors, by negative number. */
 const systemErrors = getSystemErrorMap();
 
-/** Returns the symbolic name of an error. @param errno as in the message: negative */
+/** Returns the name of an error. @param errno negative number, as in the message */
 export function errnoName(errno: number): string {
   return systemErrors.get(errno)?.[0] ?? `errno ${-errno}`;
 }
 
 /**
- * Returns the error for a negative answer of the kernel.
- * @param errno as in the message: negative
+ * Returns the error for a request that the kernel refused.
+ * @param errno negative number, as in the message
  */
 export function refused(errno: number, subject: RequestSubject): NetlinkError {
   const name = errnoName(errno);
@@ -109,7 +109,7 @@ export function malformed(subject: RequestSubject, cause: unknown, problem = 'ca
   return new NetlinkError('netlink-malformed', message, { ...factsOf(subject), cause });
 }
 
-/** @throws NetlinkError `netlink-malformed` with what `decode` throws */
+/** Decodes an answer. @throws NetlinkError `netlink-malformed` if `decode` throws */
 export function decodeAnswer<T>(decode: () => T, subject: RequestSubject): T {
   try {
     return decode();
@@ -118,12 +118,12 @@ export function decodeAnswer<T>(decode: () => T, subject: RequestSubject): T {
   }
 }
 
-/** Returns the details that an error takes from its request. */
+/** Returns the details of an error that come from its request. */
 export function factsOf({ operation, interfaceName, netns }: RequestSubject): NetlinkErrorDetails {
   return { operation, interfaceName, netns };
 }
 
-/** Returns `add address to net1 in /run/netns/x`. */
+/** Describes a request: `add address to net1 in /run/netns/x`. */
 export function describe({ operation, interfaceName, netns }: RequestSubject): string {
   return [operation, interfaceName, netns && `in ${netns}`].filter((part) => part !== undefined).join(' ');
 }

@@ -1,7 +1,7 @@
 const txChecksums = ['ipv4', 'ip-generic', 'ipv6', 'fcoe-crc', 'sctp'].map((kind) => `tx-checksum-${kind}`);
 const tcpSegmentation = ['tcp', 'tcp-ecn', 'tcp-mangleid', 'tcp6'].map((kind) => `tx-${kind}-segmentation`);
 
-/** Names that `ethtool -k` shows and `ethtool -K` takes for one or several features. Source: ethtool, common.c. */
+/** Names that the program ethtool has for one or several features (`ethtool -k`, `ethtool -K`). Source: ethtool, common.c. */
 const programNames: readonly [long: string, short: string, ...features: string[]][] = [
   ['rx-checksumming', 'rx', 'rx-checksum'],
   ['tx-checksumming', 'tx', ...txChecksums],
@@ -16,7 +16,7 @@ const programNames: readonly [long: string, short: string, ...features: string[]
   ['receive-hashing', 'rxhash', 'rx-hashing'],
 ];
 
-/** Returns the kernel's names of the features for which the program ethtool has a name of its own; else none. */
+/** Returns the kernel's names of the features for which the program ethtool has a name of its own; otherwise an empty list. */
 export function kernelFeatures(programName: string): string[] {
   const [, , ...features] = programNames.find((names) => names.slice(0, 2).includes(programName)) ?? [];
   return features;

@@ -15,30 +15,30 @@ import { kernelFeatures } from './ethtool-features.ts';
 import type { NetnsHandle } from './netns.ts';
 import { RequestSocket } from './socket.ts';
 
-/** Values by the names in the kernel's documentation; switches are booleans. */
+/** Values by their names in the kernel's documentation. Switches are booleans. */
 export type EthtoolValues = Record<string, number | boolean>;
 
-/** Groups that ethtool shows with `-k`, `--show-priv-flags`, `-g`, `-l`, `-c` and `-a`. */
+/** Groups of settings. ethtool shows them with `-k`, `--show-priv-flags`, `-g`, `-l`, `-c` and `-a`, in this order. */
 export type EthtoolGroup = 'features' | 'privateFlags' | 'rings' | 'channels' | 'coalescing' | 'pause';
 
 /**
- * Settings of a link that its driver applies. A group that the driver does not support is absent. Features are the
- * changeable ones, as requested: the effective ones follow from them.
+ * Settings of a link that its driver applies. A group that the driver does not support is absent. Features are the changeable
+ * ones with their requested values, from which the effective values follow.
  */
 export type EthtoolState = Partial<Record<EthtoolGroup, EthtoolValues>>;
 
-/** Access to ethtool in one network namespace. */
+/** Access to ethtool in one network namespace, for saving and restoring settings. */
 export type LinkEthtool = Pick<EthtoolConnection, 'read' | 'set'>;
 
-/** Access to settings that a claim chooses. */
+/** Access to ethtool in one network namespace, for settings that a claim requests. */
 export type LinkTuning = Pick<EthtoolConnection, 'apply' | 'effective'>;
 
 /** `GENL_ID_CTRL`, `CTRL_CMD_GETFAMILY`, `CTRL_ATTR_FAMILY_*` of Linux `genetlink.h`. */
 const control = { type: 16, getFamily: 3, familyId: 1, familyName: 2 } as const;
-/** `struct genlmsghdr`. */
+/** Size of `struct genlmsghdr`, in bytes. */
 const headerBytes = 4;
 const version = 1;
-/** `ETHTOOL_A_*_HEADER`, which is the first attribute of each message, and `ETHTOOL_A_HEADER_DEV_INDEX`. */
+/** `ETHTOOL_A_*_HEADER`, the first attribute of each message, and `ETHTOOL_A_HEADER_DEV_INDEX`. */
 const headerType = 1;
 const deviceIndexType = 1;
 /** `ETHTOOL_A_BITSET_*`, `ETHTOOL_A_BITSET_BITS_BIT`, `ETHTOOL_A_BITSET_BIT_*`. */
@@ -48,13 +48,16 @@ const Features = { changeable: 2, wanted: 3, active: 4 } as const;
 const privateFlagsType = 2;
 
 interface Group {
-  /** `ETHTOOL_MSG_*_GET`; `ETHTOOL_MSG_*_SET` is the next number. */
+  /** Message type `ETHTOOL_MSG_*_GET`; `ETHTOOL_MSG_*_SET` is the next number. */
   get: number;
-  /** Settable attributes; empty: the group is a bit set. A switch has one octet, other values have four. */
+  /** Attributes that can be set; empty if the group is a bit set. A switch has one byte, most other values have four. */
   values: { name: string; type: number; isSwitch: boolean; isByte: boolean }[];
 }
 
-/** @param names in the order of the attributes' numbers; those of switches end with `?`, of one-byte numbers with `#` */
+/**
+ * Returns attributes with consecutive numbers. @param names names in order; the names of switches end with `?`, of one-byte
+ * numbers with `#`
+ */
 function attributesFrom(firstType: number, names: string): Group['values'] {
   return names.split(/\s+/).map((name, index) => {
     const [isSwitch, isByte] = [name.endsWith('?'), /[?#]$/.test(name)];
@@ -62,7 +65,7 @@ function attributesFrom(firstType: number, names: string): Group['values'] {
   });
 }
 
-/** Linux `ethtool_netlink.h`; the meaning of each value is in the kernel's networking/ethtool-netlink.rst. */
+/** Groups of Linux `ethtool_netlink.h`. The kernel's networking/ethtool-netlink.rst describes each value. */
 const groups: Readonly<Record<EthtoolGroup, Group>> = {
   features: { get: 11, values: [] },
   privateFlags: { get: 13, values: [] },
@@ -85,14 +88,14 @@ const groups: Readonly<Record<EthtoolGroup, Group>> = {
 };
 const groupNames = Object.keys(groups) as EthtoolGroup[];
 
-/** Errors of a driver that does not support a group, or not in this state. */
+/** Errors of a driver that does not support a group, or not in its present state. */
 const unsupported = ['EOPNOTSUPP', 'ENOTSUP'];
 
-/** Access to ethtool over generic netlink. Linux 5.6 and later have all of it except some values. */
+/** Access to ethtool over generic netlink. Linux 5.6 and later support all groups, except for some values. */
 export class EthtoolConnection implements Disposable {
   readonly #socket: RequestSocket;
   readonly #netnsPath: string | undefined;
-  /** ID of the family, which the kernel chooses when it registers the family. Looked up once. */
+  /** ID of the ethtool family, which the kernel chooses when it registers the family. Read once. */
   #familyId: number | undefined;
 
   constructor(socket: RequestSocket, netnsPath?: string) {
@@ -101,14 +104,14 @@ export class EthtoolConnection implements Disposable {
   }
 
   /**
-   * @param netns default: the process's own
+   * Opens a connection. @param netns default: the process's own namespace
    * @throws NetlinkError `netns-refused`
    */
   static open(netns?: NetnsHandle): EthtoolConnection {
     return new EthtoolConnection(RequestSocket.open(Protocol.GENERIC, netns), netns?.path);
   }
 
-  /** @throws NetlinkError `netlink-refused` with `ENODEV` if the link is gone */
+  /** Reads the settings of a link. @throws NetlinkError `netlink-refused` with `ENODEV` if the link is gone */
   async read(index: number): Promise<EthtoolState> {
     assertIndex(index);
     this.#familyId ??= await this.#readFamilyId(this.#subject('read settings of link', index));
@@ -119,8 +122,8 @@ export class EthtoolConnection implements Disposable {
   }
 
   /**
-   * Reads the values of a group that are in effect, including features that the driver cannot change. Empty if the driver
-   * does not support the group.
+   * Reads the effective values of a group, including features that cannot be changed. The result is empty if the driver does
+   * not support the group.
    * @throws NetlinkError `netlink-refused` with `ENODEV` if the link is gone
    */
   async effective(index: number, group: EthtoolGroup): Promise<EthtoolValues> {
@@ -128,9 +131,9 @@ export class EthtoolConnection implements Disposable {
   }
 
   /**
-   * Sets values unless they are in effect, and checks that the driver has taken each of them: it may leave a feature off
-   * although the kernel takes the request, or round a size.
-   * @throws NetlinkError `netlink-refused` with the names that the driver lacks, or does not take
+   * Sets values that are not in effect, and checks that the driver has taken each of them: a driver may leave a feature off
+   * although the kernel accepts the request, or round a size.
+   * @throws NetlinkError `netlink-refused` with the names that the driver lacks or has not taken
    */
   async apply(index: number, group: EthtoolGroup, values: EthtoolValues): Promise<void> {
     const subject = this.#subject(`set ${group} of link`, index);
@@ -146,7 +149,7 @@ export class EthtoolConnection implements Disposable {
     if (others.length > 0) throw refusedBy(subject, `the driver did not set ${others.join(', ')}`);
   }
 
-  /** Sets values; absent ones stay unchanged. @throws NetlinkError `netlink-refused` */
+  /** Sets values. Other values stay unchanged. @throws NetlinkError `netlink-refused` */
   async set(index: number, group: EthtoolGroup, values: EthtoolValues): Promise<void> {
     const subject = this.#subject(`set ${group} (${Object.keys(values).join(', ')}) of link`, index);
     await this.#request(groups[group].get + 1, index, encodeValues(group, values), subject);
@@ -162,7 +165,7 @@ export class EthtoolConnection implements Disposable {
     return message === undefined ? undefined : decodeAnswer(() => decodeValues(group, message, inEffect), subject);
   }
 
-  /** @returns the attributes of each message of the answer */
+  /** Sends a request about a link. @returns the attributes of each message of the answer */
   async #request(
     command: number,
     index: number,
@@ -196,7 +199,9 @@ export class EthtoolConnection implements Disposable {
   }
 }
 
-/** Returns the names whose values differ from the wanted ones, without numbers of a mode in which the driver chooses them. */
+/**
+ * Returns the names whose values differ from the wanted ones, except for numbers that the driver itself chooses in its mode.
+ */
 export function othersIn(found: EthtoolValues, wanted: EthtoolValues): string[] {
   return Object.keys(wanted).filter((name) => found[name] !== wanted[name] && !isAdapted(name, wanted));
 }
@@ -213,14 +218,15 @@ function describeLacking(name: string): string {
 }
 
 /**
+ * Decodes the values of a group.
  * @param message attributes of the answer
- * @param inEffect whether all features are wanted as they are, or the changeable ones as requested
- * @throws RangeError if it is too short
+ * @param inEffect whether to return the effective values of all features, or the requested values of the changeable ones
+ * @throws RangeError if the message is too short
  */
 export function decodeValues(group: EthtoolGroup, message: Buffer, inEffect = false): EthtoolValues {
   const attributes = new Attributes(message);
   if (group === 'features') {
-    // It lists all features, with those as set that can be changed.
+    // The bitset lists all features; those that can be changed are set.
     const changeable = decodeBitset(attributes.get(Features.changeable));
     const on = decodeBitset(attributes.get(inEffect ? Features.active : Features.wanted));
     const names = [...changeable].filter(([, canChange]) => inEffect || canChange).map(([name]) => name);
@@ -246,11 +252,11 @@ export function encodeValues(group: EthtoolGroup, values: EthtoolValues): Attrib
   });
 }
 
-/** Recently decoded bitsets, by their bytes: VFs of one kind have equal ones, each with the names of some sixty features. */
+/** Recently decoded bitsets, by their bytes. VFs of one kind have equal bitsets, each with the names of some sixty features. */
 const knownBitsets = new Map<string, ReadonlyMap<string, boolean>>();
 const mostKnownBitsets = 32;
 
-/** Decodes the form that is not compact, with bits by name. */
+/** Decodes a bitset with bits by name, which is not the compact form. */
 function decodeBitset(data: Buffer = Buffer.alloc(0)): ReadonlyMap<string, boolean> {
   const bytes = data.toString('latin1');
   const known = knownBitsets.get(bytes);
@@ -264,7 +270,7 @@ function decodeBitset(data: Buffer = Buffer.alloc(0)): ReadonlyMap<string, boole
 function listBits(data: Buffer): Map<string, boolean> {
   const bits = new Map<string, boolean>();
   const attributes = new Attributes(data);
-  // Without a mask, a bitset lists only the bits that are set, without a value.
+  // A bitset without a mask lists only the bits that are set, without values.
   const isList = attributes.has(Bitset.noMask);
   for (const { data: bit } of listAttributes(attributes.get(Bitset.bits) ?? Buffer.alloc(0))) {
     const parts = new Attributes(bit);

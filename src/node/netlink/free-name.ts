@@ -5,9 +5,9 @@ const prefix = 'netdra';
 const candidates = 100;
 
 /**
- * Returns a free name for a link whose own name is taken in the namespace: `netdra17`, with the link's index, or
+ * Returns a free name for a link whose own name is taken in the namespace: `netdra17` with the link's index, otherwise
  * `netdra17-1` and so on.
- * @throws NetlinkError `netlink-refused` with `EEXIST`
+ * @throws NetlinkError `netlink-refused` with `EEXIST` if all of them are taken
  */
 export async function freeName(connection: LinkReader, index: number): Promise<string> {
   for (let n = 0; n < candidates; n++) {
@@ -19,7 +19,7 @@ export async function freeName(connection: LinkReader, index: number): Promise<s
   throw new NetlinkError('netlink-refused', message, { errno: 'EEXIST', hint });
 }
 
-/** Returns whether a name has that form. */
+/** Returns whether a name has the form that {@link freeName} returns. */
 export function isFallbackName(name: string): boolean {
   return /^netdra\d+(-\d+)?$/.test(name);
 }

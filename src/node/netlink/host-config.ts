@@ -6,25 +6,28 @@ import { routeKey } from './route.ts';
 import type { RtnlConnection } from './rtnl.ts';
 import { cidrOf, routeOf, type SavedEntry, savedAddressTable, savedRouteTable } from './saved-entries.ts';
 
-/** The part of {@link RtnlConnection} that reads and sets a {@link HostConfig}. */
+/** Part of {@link RtnlConnection} that reads and sets a {@link HostConfig}. */
 export type HostConfigConnection = Pick<RtnlConnection, 'addEntry' | 'entries' | 'findRoutes'>;
 
-/** What a host has configured on a link and what a move into another namespace removes. Plain data, to be stored. */
+/** Configuration of a link by the host that a move into another namespace removes. Plain data that can be stored. */
 export interface HostConfig {
   addresses: SavedEntry[];
   routes: SavedEntry[];
-  /** Permanent ones. */
+  /** Permanent neighbors. */
   neighbors: Neighbor[];
 }
 
-/** Limit for each kind of entries: a host with a BGP table can have a million routes. */
+/** Maximum number of entries of each kind: a host with a BGP table can have a million routes. */
 const mostEntries = 256;
-/** Limit for what the kernel lists of each kind, with neighbors that it has learnt and routes of its own. */
+/**
+ * Maximum number of listed entries of each kind, including neighbors that the kernel has learned and routes that it has
+ * added.
+ */
 const mostListed = 4_096;
 
 /**
- * Reads what the host has configured on a link.
- * @throws NetlinkError `netlink-refused` if there are too many entries, or a route cannot be set on this link alone
+ * Reads the configuration of a link by the host.
+ * @throws NetlinkError `netlink-refused` if there are too many entries, or if a route cannot be set on this link alone
  */
 export async function readHostConfig(connection: HostConfigConnection, link: Link): Promise<HostConfig> {
   const read = async <Entry>(table: EntryTable<Entry>): Promise<Entry[]> => {
@@ -46,7 +49,10 @@ export async function readHostConfig(connection: HostConfigConnection, link: Lin
   return own;
 }
 
-/** @throws NetlinkError `netlink-refused` for a route that the kernel would refuse on a link with these addresses alone */
+/**
+ * Checks that the routes can be set on a link with these addresses alone. @throws NetlinkError `netlink-refused` for a route
+ * that the kernel would refuse
+ */
 function assertSettable(link: Link, config: HostConfig): void {
   const sources = addressesOf(config).map((cidr) => cidr.split('/')[0]);
   const keys = new Set<string>();
@@ -77,14 +83,15 @@ function unkept({ name, index }: Link, what: string, hint: string): NetlinkError
   });
 }
 
-/** Returns the addresses with their prefix lengths. */
+/** Returns the addresses of a configuration with their prefix lengths. */
 export function addressesOf({ addresses }: HostConfig): string[] {
   return addresses.map(cidrOf);
 }
 
 /**
- * Sets what a link that is up does not have yet: first addresses, then routes, of which those by gateways come last. Can be
- * repeated. An entry that the kernel refuses does not stop the others. @throws NetlinkError of the first one
+ * Sets the entries that a link does not have yet: addresses, then routes on the link, then routes by gateways, then
+ * neighbors. The link must be up. Can be repeated. If the kernel refuses an entry, the others are still set. @throws
+ * NetlinkError of the first one
  */
 export async function setHostConfig(
   connection: HostConfigConnection,
@@ -106,7 +113,7 @@ export async function setHostConfig(
   if (errors.length > 0) throw errors[0];
 }
 
-/** Ignores that an entry exists, if it is the link's. */
+/** Waits for a change, and ignores EEXIST if the entry is the link's own. */
 export async function unlessThere(change: Promise<void>, isThere: () => Promise<boolean>): Promise<void> {
   try {
     await change;

@@ -9,13 +9,13 @@ import { RtnlConnection } from './rtnl.ts';
 import { type InterfaceSysctls, readInterfaceSysctls, writeInterfaceSysctls } from './sysctl.ts';
 
 interface KernelNetworksOptions {
-  /** The host's `/proc/sys`, writable. */
+  /** Path of the host's `/proc/sys`, which must be writable. */
   procSysDir: string;
-  /** Path of the host's network namespace. Default: the driver's own. */
+  /** Path of the host's network namespace. Default: the namespace of the driver. */
   hostPath?: string;
 }
 
-/** Network namespaces of this machine. */
+/** Real network namespaces of this machine. */
 export class KernelNetworks implements Disposable {
   readonly host: {
     readonly netns: NetnsHandle;
@@ -33,8 +33,8 @@ export class KernelNetworks implements Disposable {
   }
 
   /**
-   * @returns `undefined` if there is no namespace at the path
-   * @throws NetlinkError `netns-refused`: unknown whether there is one
+   * Opens the namespace at a path. @returns `undefined` if there is no namespace
+   * @throws NetlinkError `netns-refused` if it is unknown whether there is one
    */
   open(path: string) {
     const netns = NetnsHandle.openIfThere(path);
@@ -46,12 +46,13 @@ export class KernelNetworks implements Disposable {
       NetnsHandle.open(path)[Symbol.dispose]();
       return false;
     } catch (error) {
-      // Decidable only in a visible directory: the runtime's may not be mounted into our container.
+      // Only a visible directory shows that a namespace is gone: the runtime's directory may not be mounted into the driver's
+      // container.
       return error instanceof NetlinkError && error.code === 'netns-missing' && existsSync(dirname(path));
     }
   }
 
-  /** Checks a namespace without opening it: called every second, for each pod with a VF. */
+  /** Returns whether a namespace is still at a path, without opening it: this is called every second for each pod with a VF. */
   isStill(identity: string, path: string): boolean {
     try {
       const there = statSync(path, { bigint: true, throwIfNoEntry: false });
@@ -74,7 +75,8 @@ export class KernelNetworks implements Disposable {
 }
 
 /**
- * Opens a network namespace. While it is open, the kernel does not destroy it, and VFs in it do not return to the host.
+ * Opens a network namespace. While the handle is open, the kernel does not destroy the namespace, and VFs in it do not return
+ * to the host.
  * @param procSysDir see {@link KernelNetworksOptions}
  */
 function openNamespace(netns: NetnsHandle, host: NetnsHandle, procSysDir: string) {

@@ -11,27 +11,30 @@ const withoutWaiting = 0x60;
 const dumpFlags = 0x300;
 const finalTypes = [2, 3];
 
-/** The kernel returns as much of a table at once as fits, up to 32 KiB; one link with 256 VFs takes 60 KiB. */
+/**
+ * Size of a buffer for answers, in bytes. The kernel returns as much of a table at once as fits into 32 KiB, but one link
+ * with 256 VFs takes 60 KiB.
+ */
 const answerBytes = 96 * 1024;
-/** Free buffers for the answers of all sockets: each is needed for one exchange, and a pod's life uses three sockets. */
+/** Unused buffers of all sockets. A buffer is needed only during an exchange, and a pod needs three sockets. */
 const spareBuffers: Buffer[] = [];
 const mostSpareBuffers = 4;
 const kernelTimeoutMs = 10_000;
 
 /**
- * A netlink socket for requests. Calls that may wait for the kernel's network tables run in a thread (of libuv's pool,
- * where koffi runs asynchronous calls), never in the event loop: another process that moves a link holds the tables for 10
- * to 30 ms, and a move of ours waits as long for RCU. Messages of other processes cannot arrive: the socket is connected to
- * the kernel. Why not RawNetlinkSocket: docs/decisions/0020-netlink-off-the-event-loop.md
+ * A netlink socket for requests. Calls that may wait for the kernel's network tables run in a thread (of libuv's pool, in
+ * which koffi runs asynchronous calls), never in the event loop: another process that moves a link holds the tables for 10 to
+ * 30 ms, and the driver's own moves wait as long for RCU. The socket is connected to the kernel, so messages of other
+ * processes cannot arrive. Reasons against RawNetlinkSocket: docs/decisions/0020-netlink-off-the-event-loop.md
  */
 export class KernelSocket {
   readonly #descriptor: number;
-  /** Resolves when the last exchange has ended. */
+  /** Promise that resolves when the last exchange has ended. */
   #last: Promise<void> = Promise.resolve();
   #isClosed = false;
 
   /**
-   * Opens the socket in this thread's network namespace, where it stays.
+   * Opens a socket in the thread's network namespace, where it stays.
    * @param protocol `NETLINK_*`
    * @throws NetlinkError `netlink-lost` if no socket can be opened
    */
@@ -42,7 +45,7 @@ export class KernelSocket {
     const kernel = Buffer.alloc(addressLayout.bytes);
     kernel.writeUInt16LE(netlinkFamily, addressLayout.family);
     if (connect(this.#descriptor, kernel, kernel.length) === 0) {
-      // Without this option the kernel returns whole tables, whatever is requested. Kernels before 4.20 lack it.
+      // Without this option, the kernel returns whole tables, whatever is requested. Kernels before 4.20 lack it.
       switchOn(this.#descriptor, netlinkOptions.strictChecks);
       return;
     }
@@ -52,16 +55,17 @@ export class KernelSocket {
   }
 
   /**
-   * Sends one or more requests, which are executed one after the other; the last one decides when the answer is complete,
-   * and a request for a table must be alone. Exchanges run one after the other. One that is given up before it is sent is
-   * not sent; the kernel may still execute one that hangs.
-   * @param onDatagram gets each datagram of the answer, whose bytes are overwritten after the call
-   * @throws Error if a system call fails, the answer is cut off, or a hung kernel has not answered after 10 s
+   * Sends one or more requests, which the kernel executes one after the other. The answer is complete after the answer to the
+   * last request; a request for a table must be alone. Exchanges also run one after the other. An exchange that times out
+   * before its turn is not sent; a request that has been sent may still be executed after the timeout.
+   * @param onDatagram called with each datagram of the answer, whose bytes are overwritten after the call
+   * @throws Error if a system call fails, the answer is cut off, or the kernel has not answered after 10 s
    */
   exchange(requests: Buffer, onDatagram: (datagram: Buffer) => void): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     let isLate = false;
-    // Every request passes here: a signal and a clock for each take longer than the kernel's part.
+    // A plain timer is used: all requests pass here, and an AbortSignal and a clock for each would take longer than the
+    // kernel's part.
     const timer = setTimeout(() => {
       isLate = true;
       reject(new Error(`the kernel does not answer within ${kernelTimeoutMs} ms`));
@@ -73,14 +77,14 @@ export class KernelSocket {
     return promise;
   }
 
-  /** Resolves when the kernel has finished all exchanges that were started before, also those given up. */
+  /** Resolves when the kernel has finished all exchanges that were started before, including those that have timed out. */
   ended(): Promise<void> {
     return this.#last;
   }
 
   close(): void {
     this.#isClosed = true;
-    // Deferred: a closed descriptor's number may be reused for another file.
+    // Closing is deferred until no exchange uses the descriptor: its number may be reused for another file.
     void this.#last.then(() => closeSync(this.#descriptor));
   }
 
@@ -97,8 +101,8 @@ export class KernelSocket {
   }
 
   /**
-   * Receives the answer, which is there when the request's call returns; but each read of a table makes the kernel look for
-   * more.
+   * Receives the answer. It has arrived when the call that sends the request returns, except for a table: each read makes the
+   * kernel collect more of the table.
    */
   async #receive(buffer: Buffer, request: Buffer, onDatagram: (datagram: Buffer) => void): Promise<void> {
     const { errno, recv, recvAsync } = loadSystemCalls();
@@ -120,7 +124,7 @@ export class KernelSocket {
   }
 }
 
-/** Returns the sequence number of the last of several messages. */
+/** Returns the sequence number of the last message in a buffer. */
 function lastSeq(messages: Buffer): number {
   let at = 0;
   for (

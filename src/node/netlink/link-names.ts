@@ -3,16 +3,18 @@ import { freeName, isFallbackName } from './free-name.ts';
 import { unlessThere } from './host-config.ts';
 import type { RtnlConnection } from './rtnl.ts';
 
-/** The part of {@link RtnlConnection} that reads and sets names of links. */
+/** Part of {@link RtnlConnection} that reads and sets names of links. */
 type NameConnection = Pick<RtnlConnection, 'link' | 'setLink' | 'addAltName' | 'removeAltNames'>;
 
 /**
- * Renames may fail: udev adds a link's own name as an alternative one, at any moment after the link returns under another
- * name.
+ * Number of attempts to rename a link. A rename can fail, since udev adds the link's own name as an alternative name some
+ * time after the link has returned under another name.
  */
 const renameAttempts = 3;
 
-/** Renames a link, to a free name if another link has this one. @throws NetlinkError `netlink-refused`, also after that */
+/**
+ * Renames a link. If another link has the name, gives the link a free name and throws. @throws NetlinkError `netlink-refused`
+ */
 export async function restoreName(connection: NameConnection, index: number, name: string): Promise<void> {
   for (let attempt = 1; ; attempt++) {
     const link = await connection.link({ index });
@@ -36,7 +38,7 @@ export async function restoreName(connection: NameConnection, index: number, nam
   }
 }
 
-/** Gives a link these alternative names, and no others. @throws NetlinkError `netlink-refused` */
+/** Sets the alternative names of a link, and removes all others. @throws NetlinkError `netlink-refused` */
 export async function restoreAltNames(connection: NameConnection, index: number, before?: string[]): Promise<void> {
   if (before === undefined) return;
   const link = await connection.link({ index });
@@ -45,7 +47,7 @@ export async function restoreAltNames(connection: NameConnection, index: number,
   if (altNames.some((name) => !before.includes(name))) await connection.removeAltNames(index, before);
   for (const name of before) {
     if (altNames.includes(name) || name === link.name) continue;
-    // udev may have added it since the link was read.
+    // udev may have added the name since the link was read.
     const isThere = async () => (await connection.link({ index }))?.altNames.includes(name) === true;
     await unlessThere(connection.addAltName(index, name), isThere);
   }

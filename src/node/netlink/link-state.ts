@@ -11,9 +11,9 @@ import { type QdiscPlace, qdiscPlaces } from './qdisc.ts';
 import type { RtnlConnection } from './rtnl.ts';
 
 /**
- * All properties of a link that a process with CAP_NET_ADMIN in its namespace can change and that neither a move into
- * another namespace nor the end of a namespace undoes. Plain data, to be stored. Absent properties are unknown and stay
- * unchanged. Only Ethernet addresses are restored: no others can be set.
+ * Properties of a link that a process with CAP_NET_ADMIN in its namespace can change, and that neither a move into another
+ * namespace nor the end of a namespace resets. Plain data that can be stored. Absent properties are unknown and are not
+ * restored. Only Ethernet addresses are restored: other hardware addresses cannot be set.
  */
 export interface LinkState extends LinkProperties {
   name: string;
@@ -21,21 +21,21 @@ export interface LinkState extends LinkProperties {
   up: boolean;
   flags?: LinkFlag[];
   altNames?: string[];
-  /** Alias; `''`: none. */
+  /** Alias; an empty text if there is none. */
   alias?: string;
-  /** Modes of XDP programs that stay; programs of other modes are detached. Absent: all are detached. */
+  /** Modes whose XDP programs stay attached; programs of other modes are detached. Absent: all are detached. */
   xdp?: XdpMode[];
-  /** Kinds of the qdiscs that are not the kernel's default; restored with the defaults of their kind. */
+  /** Kinds of qdiscs other than the kernel's default. They are restored with the default settings of their kind. */
   qdiscs?: Partial<Record<QdiscPlace, string>>;
   /** Addresses of global scope without a lifetime, as CIDRs. */
   addresses?: string[];
-  /** What else the host has configured on it. Absent: routes are not restored. */
+  /** Further configuration by the host. Absent: routes are not restored. */
   hostConfig?: HostConfig;
-  /** Absent also without access to ethtool. */
+  /** Settings of ethtool. Also absent without access to ethtool. */
   ethtool?: EthtoolState;
 }
 
-/** The part of {@link RtnlConnection} that reads and sets a link; it is open in the link's namespace. */
+/** Part of {@link RtnlConnection} that reads and sets a link; the connection is in the link's namespace. */
 export type LinkStateConnection = HostConfigConnection &
   Pick<
     RtnlConnection,
@@ -53,15 +53,15 @@ export type LinkStateConnection = HostConfigConnection &
 
 /** A property that could not be restored. */
 export interface RestoreFailure {
-  /** A member of {@link LinkState}, an ethtool group, or `link` if nothing could be read. */
+  /** Member of {@link LinkState}, or ethtool group; `link` if nothing could be read. */
   property: Exclude<keyof LinkState, 'ethtool'> | EthtoolGroup | 'link';
   error: unknown;
 }
 
 /**
  * Reads the state of a link before it is moved to a pod.
- * @throws NetlinkError `netlink-refused` with `ENODEV` if the link no longer exists, or retriable if a part cannot be read
- * now
+ * @throws NetlinkError `netlink-refused` with `ENODEV` if the link no longer exists, or retriable if a part cannot be read at
+ * the moment
  */
 export async function readLinkState(
   connection: LinkStateConnection,
@@ -79,8 +79,8 @@ export async function readLinkState(
 }
 
 /**
- * Removes from a link what would harm the host when the link returns: sets it down, and removes its alternative names and
- * XDP programs. Called in the pod's namespace before the link is moved back; each step is best effort, and {@link
+ * Removes properties from a link that would harm the host when the link returns: sets the link down, and removes its
+ * alternative names and XDP programs. Called in the pod's namespace before the link is moved back. A step may fail; {@link
  * restoreLinkState} does the rest.
  * @returns the steps that failed
  */
@@ -100,10 +100,10 @@ export async function scrubLink(connection: LinkStateConnection, index: number):
 }
 
 /**
- * Restores a link in the host's namespace, also one that returned by itself with the changes of a pod. Restores each
- * property separately: a failure does not stop the others. A link whose name another link has taken gets a free one, so
- * that a name that a pod has chosen does not stay on the host. Can be repeated.
- * @returns what could not be restored
+ * Restores a link in the host's namespace, even one that has returned by itself with changes by a pod. Restores each property
+ * separately: a failure does not stop the others. If another link has taken the link's name, the link gets a free name, so
+ * that a name that the pod has chosen does not stay on the host. Can be repeated.
+ * @returns the properties that could not be restored
  */
 export async function restoreLinkState(
   connection: LinkStateConnection,
@@ -123,7 +123,8 @@ export async function restoreLinkState(
     hardwareAddress !== undefined && isEthernetAddress(hardwareAddress) && now.hardwareAddress !== hardwareAddress;
   const set = (change: LinkChange) => connection.setLink(index, change);
 
-  // A separate request: before Linux 6.2 a link that is up cannot be renamed, and many drivers do not change its MAC.
+  // The link is set down in a separate request: before Linux 6.2 a link that is up cannot be renamed, and many drivers change
+  // the MAC address only of a link that is down.
   const mustBeDown = now.up && (!up || now.name !== name || isOtherAddress);
   if (mustBeDown) await steps.run('up', () => set({ up: false }));
   const isRenamed = now.name !== name;
@@ -146,7 +147,7 @@ export async function restoreLinkState(
     }
   }
   if (up !== (now.up && !mustBeDown)) await steps.run('up', () => set({ up }));
-  // Last: a link that goes down, or whose MTU becomes too small, loses its IPv6 addresses.
+  // Addresses come last: a link that goes down, or whose MTU becomes too small, loses its IPv6 addresses.
   if (hostConfig !== undefined) await steps.run('hostConfig', () => setHostConfig(connection, index, hostConfig));
   const addresses = hostConfig === undefined ? before.addresses : addressesOf(hostConfig);
   if (mustBeDown || now.mtuBytes !== mtuBytes || !isDeepStrictEqual(now.addresses, addresses)) {
@@ -168,7 +169,7 @@ class Steps {
   }
 }
 
-/** Returns the part of the state that the link's own message contains. */
+/** Returns the part of the state that the kernel's link message contains. */
 function simpleState(link: Link): LinkState {
   const { name, mtuBytes, up, altNames, alias = '', flags, linkMode } = link;
   const { hardwareAddress, broadcastAddress, group, txQueueLength, offloadLimits, xdp } = link;
@@ -187,7 +188,7 @@ function simpleState(link: Link): LinkState {
 
 type PlainProperty = 'alias' | 'linkMode' | 'broadcastAddress' | 'group' | 'txQueueLength';
 
-/** Returns a change for each property that one request sets and that nothing else depends on. */
+/** Returns the changes of simple properties: each takes one request, and nothing else depends on it. */
 function simpleChanges(now: LinkState, before: LinkState): LinkChange[] {
   const change = (property: PlainProperty): LinkChange[] => {
     const value = before[property];
@@ -210,7 +211,7 @@ function flagChanges(now: LinkFlag[], before: LinkFlag[]): LinkChange[] {
   return [{ flags: Object.fromEntries(differing.map((flag) => [flag, before.includes(flag)])) }];
 }
 
-/** Returns all limits if one differs: the kernel derives some from others. */
+/** Returns all limits if any of them differs: the kernel derives some limits from others. */
 function limitChanges(now: OffloadLimits = {}, before: OffloadLimits = {}): LinkChange[] {
   const limits = Object.entries(before) as [keyof OffloadLimits, number][];
   return limits.some(([limit, value]) => now[limit] !== value) ? [{ offloadLimits: before }] : [];
@@ -261,17 +262,17 @@ async function restoreAddresses(connection: LinkStateConnection, index: number, 
   const now = await readAddresses(connection, index);
   for (const cidr of now.filter((each) => !before.includes(each))) await connection.removeAddress(index, cidr);
   for (const cidr of before.filter((each) => !now.includes(each))) {
-    // It may have the address with a lifetime, from a DHCP client or a router.
+    // The link may have the same address with a lifetime, from a DHCP client or a router.
     await unlessThere(connection.addAddress(index, cidr), async () => true);
   }
 }
 
-/** Groups in the order of their possible dependencies. */
+/** Groups of settings, in the order of their possible dependencies. */
 const ethtoolGroups = ['privateFlags', 'channels', 'rings', 'coalescing', 'pause', 'features'] as const;
 
 /**
- * Sets the differing values, among those that the driver still has. A value that another version stored with another type
- * is left: it has lost what it stood for.
+ * Sets the values that differ, unless the driver no longer has them. Leaves out values that another version of netdra stored
+ * with another type, since their meaning is lost.
  */
 async function restoreEthtool(
   ethtool: LinkEthtool,
@@ -291,8 +292,8 @@ async function restoreEthtool(
 }
 
 /**
- * Resolves to `undefined` if the kernel lacks the feature, such as qdiscs. A temporary failure is thrown: the property
- * would not be restored.
+ * Waits for a read. Returns `undefined` if the kernel lacks the feature, such as qdiscs. Throws temporary failures: otherwise
+ * the property would not be restored.
  */
 async function unlessRefused<T>(read: Promise<T>): Promise<T | undefined> {
   try {

@@ -4,35 +4,38 @@ import type { NetlinkMessage } from './messages.ts';
 import type { VfIdentity } from './network-state.ts';
 import { type DumpLimit, isCutOff } from './socket.ts';
 
-/** Limits, since a process in a namespace can create thousands of links a second, each with the address of a VF. */
+/** Limits for reading links: a process in a namespace can create thousands of links a second, each with the address of a VF. */
 export interface LinkTableLimit {
-  /** Also in bytes: one link can have 64 KiB of alternative names. */
+  /** Limit for the listed messages, also in bytes: one link can have 64 KiB of alternative names. */
   listed: DumpLimit;
-  /** Lower than the number of searched messages: decoding a link takes ten times as long. */
+  /**
+   * Maximum number of decoded links. It is lower than the number of searched messages, since decoding takes ten times as
+   * long.
+   */
   decoded: number;
 }
 
 /**
- * The links of a namespace at one moment. Decoding a link takes ten times as long as searching its message for a VF's
- * properties, so that each function decodes only the links that it returns.
+ * Links of a namespace at one moment. Searching the message of a link for a VF's properties takes a tenth of the time of
+ * decoding it, so each method decodes only the links that it returns.
  */
 export interface LinkTable {
-  /** @throws NetlinkError `netlink-malformed` */
+  /** Returns all links. @throws NetlinkError `netlink-malformed` */
   all(): Link[];
   /** Returns links that may belong to the given VFs. @throws NetlinkError `netlink-malformed` */
   candidates(of: readonly VfIdentity[]): Link[];
-  /** Returns whether links beyond the limit are missing. Absent: none is. */
+  /** Returns whether links were cut off by a limit. Absent: no link is missing. */
   isCut?(of: readonly VfIdentity[]): boolean;
 }
 
-/** With more marks than these, looking up a message's attributes is faster than searching the message for each mark. */
+/** Maximum number of marks to search messages for. With more marks, decoding the attributes of a message is faster. */
 const mostSearched = 16;
 const { address, alias, parentDevName } = LinkAttribute;
 const markTypes = [parentDevName, alias, address];
 
 const noLimit: LinkTableLimit = { listed: { messages: Infinity, bytes: Infinity }, decoded: Infinity };
 
-/** @param decode @throws NetlinkError `netlink-malformed` */
+/** Returns a table of listed links. @param decode decodes messages @throws NetlinkError `netlink-malformed` */
 export function createLinkTable(
   messages: readonly NetlinkMessage[],
   decode: (messages: NetlinkMessage[]) => Link[],
@@ -50,7 +53,7 @@ export function createLinkTable(
   };
 }
 
-/** Returns the messages with one of many marks, whose number does not matter as each message is read once. */
+/** Returns the messages that contain one of many marks. Each message is read once, however many marks there are. */
 function lookUp(messages: readonly NetlinkMessage[], marks: readonly Buffer[]): NetlinkMessage[] {
   const wanted = new Set(marks.map((mark) => mark.toString('latin1')));
   return messages.filter(({ data }) => {
@@ -61,15 +64,15 @@ function lookUp(messages: readonly NetlinkMessage[], marks: readonly Buffer[]): 
         return value !== undefined && wanted.has(Buffer.concat(encodeAttributes([{ type, value }])).toString('latin1'));
       });
     } catch {
-      // Decoding it says what is wrong.
+      // Decoding the message later reports what is wrong with it.
       return true;
     }
   });
 }
 
 /**
- * Returns byte strings of which a VF's link message has at least one: attributes with their headers. A header has zero
- * bytes, which no name has, so that similar names do not slow the search down.
+ * Returns marks: byte strings of which the link message of a VF contains at least one. They are attributes with their
+ * headers. A header contains zero bytes, which no name does, so that similar names do not slow down the search.
  */
 function marksOf(of: readonly VfIdentity[]): Buffer[] {
   const attributes = of.flatMap((vf) => [

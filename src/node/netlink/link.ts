@@ -59,7 +59,7 @@ const vethInfoPeer = 1;
 export const linkHeaderBytes = 16;
 const flagUp = 1;
 
-/** The `IFF_*` of Linux `if.h` that user space can set besides `IFF_UP`; the kernel ignores changes of all others. */
+/** `IFF_*` of Linux `if.h` that user space can set, besides `IFF_UP`. The kernel ignores changes of all other flags. */
 const flagBits = {
   debug: 0x4,
   noTrailers: 0x20,
@@ -74,16 +74,19 @@ const flagBits = {
 export type LinkFlag = keyof typeof flagBits;
 const linkFlags = Object.keys(flagBits) as LinkFlag[];
 
-/** `IF_LINK_MODE_*`: the operational state while the driver reports a carrier. */
+/** Link modes, which set the operational state while the driver reports a carrier: `IF_LINK_MODE_*`. */
 const linkModes = ['default', 'dormant', 'testing'] as const;
 export type LinkMode = (typeof linkModes)[number];
 
-/** In the order in which the kernel applies them: a limit for all families also sets the one for IPv4. */
+/** Limits in the order in which the kernel applies them: a limit for all families also sets the limit for IPv4. */
 const offloadLimits = ['gsoMaxBytes', 'gsoMaxSegments', 'groMaxBytes', 'gsoMaxBytesIpv4', 'groMaxBytesIpv4'] as const;
-/** Upper limits for what the stack passes to the device in one piece; IPv4 has separate ones since Linux 6.3. */
+/**
+ * Maximum sizes of packets that the network stack passes to the device in one piece. IPv4 has separate limits since Linux
+ * 6.3.
+ */
 export type OffloadLimits = { [Limit in (typeof offloadLimits)[number]]?: number };
 
-/** Where an XDP program runs. Each mode has its attribute `IFLA_XDP_*_PROG_ID` and its flag `XDP_FLAGS_*_MODE`. */
+/** Places where an XDP program can run. Each mode has an attribute `IFLA_XDP_*_PROG_ID` and a flag `XDP_FLAGS_*_MODE`. */
 const xdpModes = {
   driver: { programId: 5, flag: 4 },
   generic: { programId: 6, flag: 2 },
@@ -95,12 +98,12 @@ const xdpFlags = 3;
 
 /** Properties that the kernel reports and accepts in the same form. */
 export interface LinkProperties {
-  /** MAC address, lower case with colons; absent for links without one, such as tunnels. */
+  /** Hardware address, lower case with colons; absent for links without one, such as tunnels. */
   hardwareAddress?: string;
   linkMode?: LinkMode;
   /** Broadcast address, lower case with colons. */
   broadcastAddress?: string;
-  /** Group; 0 is the default one. */
+  /** Group of the link; 0 is the default group. */
   group?: number;
   /** Length of the transmit queue, in packets. */
   txQueueLength?: number;
@@ -118,63 +121,69 @@ export interface Link extends BondMember, LinkProperties {
   /** Administrative state: `IFF_UP`. */
   up: boolean;
   carrier: boolean;
-  /** Name of the device on its bus: the PCI address of a VF. Linux 5.14+; absent for virtual links. */
+  /** Name of the device on its bus: for a VF, the PCI address. Reported since Linux 5.14; absent for virtual links. */
   parentDevice?: string;
   alias?: string;
-  /** The driver's name for the port: `p0` for the one on the card, `pf0vf3` for a representor of a VF. */
+  /** Name of the port from the driver: `p0` for a port of the card, `pf0vf3` for a representor of a VF. */
   portName?: string;
-  /** Decoded at each use: a link in a pod can have hundreds. */
+  /** Alternative names. They are decoded at each access: a link in a pod can have hundreds of them. */
   readonly altNames: string[];
-  /** Kind: `veth`, `bridge`, `vlan` …; absent for hardware. */
+  /** Kind of link: `veth`, `bridge`, `vlan` …; absent for hardware. */
   kind?: string;
-  /** Index of its bridge or bond. */
+  /** Index of the bridge, bond or VRF that the link is in. */
   master?: number;
-  /** Of a bond: index of the member that is its primary one. */
+  /** Index of the primary member, if the link is a bond. */
   primaryMember?: number;
-  /** Of a VRF: routing table of its members. */
+  /** Routing table of the members, if the link is a VRF. */
   vrfTable?: number;
-  /** Index of the other end of a veth pair, or of the link below a VLAN. Valid in `lowerNetnsId`'s namespace, if set. */
+  /**
+   * Index of the other end of a veth pair, or of the link below a VLAN. If `lowerNetnsId` is set, the index is valid in that
+   * namespace.
+   */
   lower?: number;
-  /** The kernel's number for the namespace of `lower`, if it is another one. */
+  /** Number that the kernel gives the namespace of `lower`, if that is another namespace. */
   lowerNetnsId?: number;
-  /** Set flags, among those that user space can set. `promiscuous` as requested, not as in effect. */
+  /** Flags that are set, among those that user space can set. `promiscuous` is the requested value, not the effective one. */
   flags?: LinkFlag[];
-  /** Modes in which an XDP program is attached; absent: none. */
+  /** Modes in which an XDP program is attached; absent if there is none. */
   xdp?: XdpMode[];
 }
 
-/** Changes to a link; absent properties stay unchanged. The broadcast address has as many octets as the link's own. */
+/** Changes to a link. Absent properties stay unchanged. A new broadcast address must have as many octets as the link's own. */
 export interface LinkChange extends LinkProperties {
   name?: string;
   mtuBytes?: number;
   up?: boolean;
   /** Alias; `''` removes it. */
   alias?: string;
-  /** Namespace to move the link to; all other changes then apply there. */
+  /** Namespace to move the link to; all other changes are then made there. */
   netns?: NetnsReference;
   /** Index of the bridge, bond or VRF; 0 for none. */
   master?: number;
-  /** Of a bond: index of the member that it uses while that one works. Fails with `EINVAL` in modes that use all members. */
+  /**
+   * Index of the primary member of a bond, which the bond uses while that member works. Fails with `EINVAL` in modes that use
+   * all members.
+   */
   primaryMember?: number;
-  /** Absent flags stay unchanged. */
+  /** Flags to set or clear. Absent flags stay unchanged. */
   flags?: Partial<Record<LinkFlag, boolean>>;
-  /** Mode of the XDP program to detach; EBUSY if a BPF link holds it. */
+  /** Mode of the XDP program to detach. Fails with `EBUSY` if a BPF link holds the program. */
   detachXdp?: XdpMode;
 }
 
-/** A network namespace as a request names it. */
+/** Reference to a network namespace in a request. */
 export interface NetnsReference {
   readonly fd: number;
   readonly path: string;
 }
 
-/** @throws RangeError, TypeError or Error if the message is too short */
+/** Decodes a link message. @throws RangeError, TypeError or Error if the message is too short */
 export function decodeLink(message: Buffer): Link {
   const attributes = new Attributes(message.subarray(linkHeaderBytes));
   const info = new Attributes(attributes.get(LinkAttribute.linkInfo) ?? Buffer.alloc(0));
   const flags = message.readUInt32LE(8);
   const lowerNetnsId = attributes.get(LinkAttribute.linkNetnsId);
-  // A copy, so that a link that is kept does not keep the whole datagram.
+  // The bytes are copied, so that a link that is kept does not keep the whole datagram.
   const names = Buffer.from(attributes.get(LinkAttribute.propList) ?? []);
   return {
     index: message.readInt32LE(4),
@@ -210,15 +219,15 @@ export function decodeLink(message: Buffer): Link {
 }
 
 /**
- * Returns alternative names as the kernel has them, without the final NUL byte. They need not be UTF-8, so that a request
- * must name them by exactly these bytes.
+ * Returns alternative names as bytes, without the final NUL. The names need not be UTF-8, so a request must use exactly these
+ * bytes.
  */
 export function altNamesOf(message: Buffer): Buffer[] {
   const attributes = new Attributes(message.subarray(linkHeaderBytes));
   return decodeAltNames(attributes.get(LinkAttribute.propList) ?? Buffer.alloc(0));
 }
 
-/** @param list `IFLA_PROP_LIST` */
+/** Decodes alternative names. @param list `IFLA_PROP_LIST` */
 function decodeAltNames(list: Buffer): Buffer[] {
   return listAttributes(list)
     .filter(({ type }) => type === LinkAttribute.altName)
@@ -252,8 +261,8 @@ function decodeXdp(data: Buffer | undefined): XdpMode[] | undefined {
 
 /**
  * Encodes the payload of a link message: `struct ifinfomsg` and attributes.
- * @param index 0 if the kernel chooses, or finds the link by name
- * @param flags only `up` and `flags` of a change are in the header
+ * @param index 0 if the kernel chooses the index, or finds the link by name
+ * @param flags changes for the header: only `up` and `flags` are used
  */
 export function encodeLink(index: number, attributes: Attribute[], flags: LinkChange = {}): Uint8Array[] {
   return [encodeHeader(index, flags), ...encodeAttributes(attributes)];
@@ -265,24 +274,24 @@ export function encodeAltName(index: number, name: Uint8Array): Uint8Array[] {
   return encodeLink(index, [{ type: LinkAttribute.propList, value }]);
 }
 
-/** @throws NetlinkError `netlink-invalid` */
+/** Encodes the payload that changes a link. @throws NetlinkError `netlink-invalid` */
 export function encodeLinkChange(index: number, change: LinkChange): Uint8Array[] {
   return encodeLink(assertIndex(index), encodeProperties(change), change);
 }
 
-/** Encodes the message for a new link. @param data `IFLA_INFO_DATA` of its kind @throws NetlinkError `netlink-invalid` */
+/** Encodes the payload for a new link. @param data `IFLA_INFO_DATA` of its kind @throws NetlinkError `netlink-invalid` */
 export function encodeNewLink(link: LinkChange, kind: string, data: Attribute[] = []): Uint8Array[] {
   const info: Attribute[] = [{ type: infoKind, value: encodeString(kind) }];
   if (data.length > 0) info.push({ type: infoData, value: data });
   return encodeLink(0, [...encodeProperties(link), { type: LinkAttribute.linkInfo, value: info }]);
 }
 
-/** Encodes `IFLA_INFO_DATA` of a new veth pair: its other end. */
+/** Encodes `IFLA_INFO_DATA` of a new veth pair, which describes its other end. */
 export function encodeVethPeer(peer: LinkChange): Attribute[] {
   return [{ type: vethInfoPeer, value: Buffer.concat(encodeLink(0, encodeProperties(peer))) }];
 }
 
-/** Encodes all properties of a change except `up` and `flags`, which are in the header. @throws NetlinkError `netlink-invalid` */
+/** Encodes the properties of a change except `up` and `flags`, which the header has. @throws NetlinkError `netlink-invalid` */
 function encodeProperties(change: LinkChange): Attribute[] {
   const attributes: Attribute[] = [];
   const add = <T>(type: number, value: T | undefined, encode: (value: T) => Attribute['value']) => {
@@ -291,7 +300,7 @@ function encodeProperties(change: LinkChange): Attribute[] {
   add(LinkAttribute.name, change.name, (name) => encodeString(assertInterfaceName(name)));
   add(LinkAttribute.mtu, change.mtuBytes, (mtuBytes) => putU32(assertMtu(mtuBytes)));
   add(LinkAttribute.address, change.hardwareAddress, parseHardwareAddress);
-  // Without a NUL byte: the kernel stores the bytes unchanged.
+  // The alias has no final NUL byte: the kernel stores the bytes unchanged.
   add(LinkAttribute.alias, change.alias, (alias) => Buffer.from(assertAlias(alias)));
   add(LinkAttribute.netnsFd, change.netns, ({ fd }) => putU32(fd));
   add(LinkAttribute.master, change.master, (master) => putU32(master === 0 ? 0 : assertIndex(master)));
@@ -308,7 +317,7 @@ function encodeProperties(change: LinkChange): Attribute[] {
   return attributes;
 }
 
-/** @param fd of a program; -1 detaches the attached one */
+/** Encodes an XDP program to attach. @param fd descriptor of the program; -1 detaches the attached program */
 export function encodeXdp(fd: number, mode: XdpMode): Attribute[] {
   return [
     { type: xdpFd, value: putS32(fd) },

@@ -1,18 +1,22 @@
-/** Offsets in a `struct nlmsghdr`, and its size. All numbers are in the byte order of the processor: little-endian. */
+/**
+ * Offsets in `struct nlmsghdr`, and its size, in bytes. All numbers are in the byte order of the processor, which is
+ * little-endian.
+ */
 export const messageHeader = { bytes: 16, length: 0, type: 4, flags: 6, seq: 8 } as const;
 
 /** A message from the kernel. */
 export interface NetlinkMessage {
   type: number;
-  /** `NLM_F_*` */
+  /** Flags: `NLM_F_*`. */
   flags: number;
-  /** That of the request. */
+  /** Sequence number of the request. */
   seq: number;
-  /** What follows the header, as part of the datagram. */
+  /** Payload after the header, as a part of the datagram. */
   data: Buffer;
 }
 
-// Octet by octet: each pod causes hundreds of these calls, and the methods of Buffer call four functions to check their arguments.
+// The functions read byte by byte: each pod causes hundreds of these calls, and the methods of Buffer call four functions to
+// check their arguments.
 
 export function u16At(bytes: Uint8Array, at: number): number {
   return (bytes[at] as number) | ((bytes[at + 1] as number) << 8);
@@ -33,12 +37,12 @@ function putU32At(bytes: Uint8Array, at: number, value: number): void {
   putU16At(bytes, at + 2, value >>> 16);
 }
 
-/** Returns the offset of the message after the one at `at`, a multiple of four. */
+/** Returns the offset of the message that follows the one at `at`. It is a multiple of four. */
 export function endOfMessage(bytes: Uint8Array, at: number): number {
   return at + Math.max(messageHeader.bytes, (u32At(bytes, at + messageHeader.length) + 3) & ~3);
 }
 
-/** Encodes a request. The kernel fills in the sender. */
+/** Encodes a request. The kernel itself adds the sender. */
 export function encodeMessage(type: number, flags: number, seq: number, payload: readonly Uint8Array[]): Buffer {
   const message = Buffer.alloc(payload.reduce((sum, { length }) => sum + length, messageHeader.bytes as number));
   putU32At(message, messageHeader.length, message.length);
@@ -53,7 +57,7 @@ export function encodeMessage(type: number, flags: number, seq: number, payload:
   return message;
 }
 
-/** @throws RangeError if a message exceeds the datagram */
+/** Decodes the messages of a datagram. @throws RangeError if a message exceeds the datagram */
 export function decodeMessages(datagram: Buffer): NetlinkMessage[] {
   const messages: NetlinkMessage[] = [];
   for (let at = 0; at < datagram.length; at = endOfMessage(datagram, at)) {

@@ -8,22 +8,25 @@ interface MoveTarget {
   connection: LinkReader;
 }
 
-/** Limit for attempts: a process in either namespace can take names during the move, and one in a pod can keep doing so. */
+/**
+ * Maximum number of attempts: a process in either namespace can take names during the move, and a process in a pod can keep
+ * doing so.
+ */
 const attempts = 20;
 
 /**
- * Moves a link into another namespace and sets its name there in the same step, so that the name need not be free here.
- * Alternative names stay behind: since Linux 6.7 one that is taken in the target makes the move fail, and before that it
- * would exist there twice. The kernel sets the link down, takes it out of its bridge or bond, and drops its addresses,
- * routes and qdiscs. VLANs and macvlans on top of it stay in their namespace. Its index may change.
- * @param link as it was read last. The kernel moves by index, and a process in a pod can move the link away and create
- * another one with its index: the link is compared before each attempt and once it is in the target
- * @param change applied in the target; without a name the link keeps its own
- * @param options.acceptOtherName whether a free name replaces one that is taken in the target. For the way back to the
- * host, which must not fail because a pod or the host has given the name to another link. A process in the pod that keeps
- * adding alternative names can still win; then the link has to be recreated by binding its driver again
- * @returns the link as it is in the target
- * @throws NetlinkError `netlink-refused` with `EEXIST` if the target has a link of that name; then nothing was moved
+ * Moves a link into another namespace and sets its name there in the same step, so that the name need not be free in the old
+ * namespace. Alternative names are removed: since Linux 6.7, one that is taken in the target makes the move fail, and before
+ * that it would exist there twice. The kernel sets the link down, takes it out of its bridge or bond, and drops its
+ * addresses, routes and qdiscs. VLANs and macvlans on top of the link stay in the old namespace. Its index may change.
+ * @param link the link as it was last read. The kernel moves by index, and a process in a pod can move the link away and
+ * create another one with the same index. So the link is compared before each attempt, and once it is in the target
+ * @param change changes to make in the target; without a name the link keeps its own
+ * @param options.acceptOtherName whether a name that is taken in the target is replaced by a free one. For the way back to
+ * the host, which must not fail because another link has the name. A process in the pod that keeps adding alternative names
+ * can still make the move fail; the link must then be recreated by binding its driver again
+ * @returns the link in the target
+ * @throws NetlinkError `netlink-refused` with `EEXIST` if the target has a link with the name; nothing was moved then
  */
 export async function moveLink(
   from: LinkReader & LinkWriter,
@@ -35,10 +38,11 @@ export async function moveLink(
   const { index } = link;
   let now = link;
   for (let attempt = 1; ; attempt++) {
-    // If a failure here matters, the move reports it.
+    // A failure is ignored: if it matters, the move fails, too.
     if (now.altNames.length > 0) await from.removeAltNames(index).catch(() => undefined);
     const wanted = change.name ?? now.name;
-    // Checked before: the kernel notices after the move and leaves the link in the target under its old name.
+    // The name is checked before the move: the kernel notices a conflict only after the move, and leaves the link in the
+    // target under its old name.
     const isTaken = (await to.connection.link({ name: wanted })) !== undefined;
     if (isTaken && !acceptOtherName) throw nameTaken(wanted, to.netns.path);
     const name = isTaken ? await freeName(to.connection, index) : wanted;
@@ -62,21 +66,24 @@ export async function moveLink(
   }
 }
 
-/** Finds a link that was moved but not renamed: the kernel moves first, and the new name may have been taken in between. */
+/** Finds a link that was moved but not renamed: the kernel moves a link first, and the new name may be taken in between. */
 async function findUnderOldName(from: LinkReader, now: Link, to: MoveTarget): Promise<Link | undefined> {
   if ((await from.link({ index: now.index })) !== undefined) return undefined;
   const found = await to.connection.link({ name: now.name });
   return found !== undefined && isSameLink(found, now) ? found : undefined;
 }
 
-/** Returns whether two links belong to one device, which a pod cannot change, unlike the MAC address. */
+/**
+ * Returns whether two links belong to the same device. A pod cannot change the device of a link, whereas it can change the
+ * MAC address.
+ */
 function isSameDevice(one: Link, other: Link): boolean {
   return one.parentDevice === other.parentDevice && one.kind === other.kind;
 }
 
 /**
- * Returns whether two links are the same. Links of simulated VFs have no device, and before Linux 5.14 no link has one: for
- * those the MAC address must be the same, too.
+ * Returns whether two links are the same. Links of simulated VFs have no device, and before Linux 5.14 the kernel reports
+ * none: then the MAC addresses must be equal, too.
  */
 function isSameLink(one: Link, other: Link): boolean {
   return isSameDevice(one, other) && (one.parentDevice !== undefined || one.hardwareAddress === other.hardwareAddress);

@@ -3,23 +3,23 @@ import { AddressFamily, type Cidr, parseCidr } from './cidr.ts';
 import { EtherType } from './packet-socket.ts';
 
 const broadcast = Buffer.alloc(6, 0xff);
-/** ff02::1, and its Ethernet multicast address. Source: RFC 2464, 7. */
+/** Multicast address of all nodes, ff02::1, and its Ethernet address. Source: RFC 2464, 7. */
 const allNodes = Buffer.from('ff020000000000000000000000000001', 'hex');
 const allNodesEthernet = Buffer.from('333300000001', 'hex');
-/** Header of ARP for Ethernet and IPv4, with addresses of 6 and 4 octets. Source: RFC 826. */
+/** Header of ARP for Ethernet and IPv4, whose addresses have 6 and 4 octets. Source: RFC 826. */
 const arpForm = Buffer.of(0, 1, 0x08, 0, 6, 4);
 const arpRequest = 1;
 const arpBytes = 28;
 const ethernetBytes = 14;
 const icmpv6 = 58;
-/** Hop limit: receivers drop neighbour discovery that a router may have forwarded. */
+/** Hop limit: receivers drop neighbor discovery messages with a lower one, which a router may have forwarded. */
 const hopLimit = 255;
 const neighbourAdvertisement = { type: 136, override: 0x20, targetLinkLayerAddress: 2 } as const;
 
 /**
- * Returns the frame that makes neighbours update their entry for an address: an ARP announcement for IPv4 (RFC 5227, 2.3), an
- * unsolicited neighbour advertisement for IPv6 (RFC 4861, 7.2.6).
- * @param hardwareAddress of an Ethernet interface that has the address
+ * Returns the frame that makes neighbors update their entry for an address: an ARP announcement for IPv4 (RFC 5227, 2.3), an
+ * unsolicited neighbor advertisement for IPv6 (RFC 4861, 7.2.6).
+ * @param hardwareAddress address of an Ethernet interface that has the IP address
  */
 export function encodeAnnouncement(hardwareAddress: string, cidr: string): Buffer {
   const source = parseHardwareAddress(hardwareAddress);
@@ -35,8 +35,8 @@ export function encodeArpProbe(hardwareAddress: string, cidr: string): Buffer {
 }
 
 /**
- * Returns which host claims an IPv4 address in a frame: every ARP message claims the sender address in it.
- * @returns `undefined` for frames that are not ARP between Ethernet and IPv4, and for probes, which claim none
+ * Returns the host that claims an IPv4 address in a frame: every ARP message claims its sender address.
+ * @returns `undefined` for frames that are not ARP for Ethernet and IPv4, and for probes, which claim no address
  */
 export function decodeArpSender(frame: Buffer): { hardwareAddress: string; address: string } | undefined {
   const arp = frame.subarray(ethernetBytes);
@@ -72,7 +72,7 @@ function ethernetFrame(to: Uint8Array, from: Uint8Array, type: number, payload: 
   return Buffer.concat([to, from, Buffer.of(type >> 8, type & 0xff), ...payload]);
 }
 
-/** Computes the Internet checksum. Source: RFC 1071. @param data of an even number of octets */
+/** Computes the Internet checksum. Source: RFC 1071. @param data bytes, an even number of them */
 function checksum(data: Buffer): number {
   let sum = 0;
   for (let at = 0; at < data.length; at += 2) sum += data.readUInt16BE(at);

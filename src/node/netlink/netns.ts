@@ -4,17 +4,18 @@ import { errnoCode } from '../../lib/errors.ts';
 import { NetlinkError, type NetlinkErrorCode, type NetlinkErrorDetails } from './errors.ts';
 import { loadSystemCalls } from './system-calls.ts';
 
-/** Linux `NSFS_MAGIC`: the file system of all namespaces. */
+/** Linux `NSFS_MAGIC`: magic number of the file system that all namespaces are in. */
 const nsfsMagic = 0x6e736673;
 /** Linux `CLONE_NEWNET`: makes setns(2) refuse namespaces of another type. */
 const cloneNewNet = 0x40000000;
-// The thread's, not the process's: setns(2) moves only the calling thread.
+// The path is that of the thread, not of the process: setns(2) moves only the calling thread.
 const ownNetnsPath = '/proc/thread-self/ns/net';
 
 /**
- * A network namespace, kept alive by an open descriptor. Two handles refer to the same namespace if their `inode` is equal;
- * paths can be reused. While a handle or a connection into the namespace is open, the kernel does not tear it down, so that
- * interfaces in it do not return to the host; a handle also keeps a mount at its path busy. Close both soon.
+ * A network namespace that an open descriptor keeps alive. Two handles refer to the same namespace if their `inode` is equal;
+ * paths can be reused. While a handle or a connection into the namespace is open, the kernel does not destroy the namespace,
+ * so interfaces in it do not return to the host. A handle also keeps a mount at its path busy. Close both as soon as
+ * possible.
  */
 export class NetnsHandle implements Disposable {
   readonly path: string;
@@ -29,8 +30,10 @@ export class NetnsHandle implements Disposable {
   }
 
   /**
-   * @param path `/proc/<pid>/ns/net`, or where a runtime has bound it, e.g. `/var/run/netns/cni-…`
-   * @throws NetlinkError `netns-missing` if nothing is there, `netns-invalid` if it is something else
+   * Opens the namespace at a path.
+   * @param path `/proc/<pid>/ns/net`, or a path where a runtime has mounted the namespace, e.g. `/var/run/netns/cni-…`
+   * @throws NetlinkError `netns-missing` if nothing is there, `netns-invalid` if it is something else, `netns-refused` if it
+   * cannot be opened
    */
   static open(path: string): NetnsHandle {
     let fd: number;
@@ -53,8 +56,7 @@ export class NetnsHandle implements Disposable {
   }
 
   /**
-   * Opens a namespace; `undefined` if there is none at the path. A killed runtime may leave the plain file on which it had
-   * bound one.
+   * Opens the namespace at a path; `undefined` if there is none. If a runtime is killed, a plain file may remain at the path.
    */
   static openIfThere(path: string): NetnsHandle | undefined {
     try {
@@ -65,12 +67,12 @@ export class NetnsHandle implements Disposable {
     }
   }
 
-  /** Opens this thread's network namespace; in the driver, the host's. */
+  /** Opens the network namespace of this thread. In the driver, this is the host's namespace. */
   static own(): NetnsHandle {
     return NetnsHandle.open(ownNetnsPath);
   }
 
-  /** @throws NetlinkError `netlink-closed` after disposal */
+  /** Open descriptor. @throws NetlinkError `netlink-closed` after disposal */
   get fd(): number {
     if (this.#fd !== undefined) return this.#fd;
     throw failure('netlink-closed', `the handle of network namespace ${this.path} is closed`, this.path);
@@ -89,20 +91,20 @@ export class NetnsHandle implements Disposable {
 
 function assertNamespace(path: string, fd: number): void {
   if (statfsSync(`/proc/self/fd/${fd}`).type === nsfsMagic) return;
-  // A runtime leaves such a file after the unmount, and a container sees one if mounts do not propagate to it.
+  // A plain file remains after the unmount, or is visible in a container to which mounts do not propagate.
   throw failure('netns-invalid', `${path} is a file, but no namespace is mounted on it`, path, {
     hint: 'the pod is gone, or the directory is mounted into our container without mountPropagation: HostToContainer',
   });
 }
 
-/** The process's own namespace, opened once: every call returns to it. */
+/** The process's own namespace, opened once: every call of {@link openInNetns} returns to it. */
 let home: NetnsHandle | undefined;
 
 /**
- * Runs `create` inside another network namespace and returns, all in one synchronous step: this is the main thread of the
- * process, so that nothing else may run meanwhile. `create` opens a socket (which stays where it was opened) and must not
- * start a thread, a child process or asynchronous file access: they would inherit the namespace.
- * @throws NetlinkError `netns-refused`; whatever `create` throws
+ * Runs `create` inside another network namespace and returns to the own one, in one synchronous step: nothing else may run in
+ * between, since this is the main thread. `create` opens a socket, which stays in the namespace. It must not start a thread,
+ * a child process or asynchronous file access, which would inherit the namespace.
+ * @throws NetlinkError `netns-refused`; errors of `create`
  */
 export function openInNetns<T>(netns: NetnsHandle, create: () => T): T {
   home ??= NetnsHandle.own();
@@ -118,13 +120,13 @@ export function openInNetns<T>(netns: NetnsHandle, create: () => T): T {
   return created;
 }
 
-/** Moves this thread into a network namespace. @returns the errno's name, if the kernel refuses */
+/** Moves this thread into a network namespace. @returns the name of the error if the kernel refuses */
 function enter(fd: number): string | undefined {
   const { setns, errno } = loadSystemCalls();
   return setns(fd, cloneNewNet) === 0 ? undefined : errnoName(errno());
 }
 
-/** Returns the name of a kernel error: `EPERM`. */
+/** Returns the name of a kernel error, such as `EPERM`. */
 export function errnoName(errno: number): string {
   const entry = Object.entries(koffi.os.errno).find(([, value]) => value === errno);
   return entry?.[0] ?? `errno ${errno}`;
@@ -147,7 +149,7 @@ function goBack(home: NetnsHandle): void {
     errno = String(error);
   }
   if (errno === undefined) return;
-  // Must not continue in a pod's namespace, which the driver would treat as the host's.
+  // The process must not continue in a pod's namespace, which the driver would take for the host's.
   writeSync(2, `netdra: cannot return to its own network namespace (${errno}), aborting\n`);
   process.abort();
 }

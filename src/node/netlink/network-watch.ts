@@ -4,14 +4,14 @@ import { NetlinkError } from './errors.ts';
 import { type NetnsHandle, openInNetns } from './netns.ts';
 import { addressLayout, loadSystemCalls, netlinkFamily, netlinkOptions, switchOn } from './system-calls.ts';
 
-/** `RTNLGRP_*` of Linux `rtnetlink.h`: links, IPv4 and IPv6 addresses. */
+/** Groups of links, IPv4 and IPv6 addresses: `RTNLGRP_*` of Linux `rtnetlink.h`. */
 const networkGroups = [1, 5, 9];
-/** Group of the kernel's own events, not those that a device manager forwards. Source: Linux `lib/kobject_uevent.c`. */
+/** Group of the kernel's own events, not of those that a device manager forwards. Source: Linux `lib/kobject_uevent.c`. */
 const deviceGroups = [1];
 
 /**
- * Reports that something changed in a network namespace or among the node's devices; the caller reads what. While it is
- * open, it keeps the namespace alive, and with it a VF in there; it does not keep the process alive.
+ * Reports changes in a network namespace or among the node's devices, without saying what has changed. While it is open, it
+ * keeps the namespace alive, and with it a VF in the namespace; it does not keep the process alive.
  */
 export class NetworkWatch implements Disposable {
   readonly #sockets: RawNetlinkSocket[] = [];
@@ -24,7 +24,7 @@ export class NetworkWatch implements Disposable {
 
   /**
    * Watches links and addresses of a namespace.
-   * @param onChange called for each message of the kernel, also when some messages were lost
+   * @param onChange called for each message of the kernel, and when messages were lost
    * @throws NetlinkError `netns-refused`, `netlink-lost`
    */
   static open(netns: NetnsHandle, onChange: () => void): NetworkWatch {
@@ -34,8 +34,8 @@ export class NetworkWatch implements Disposable {
   }
 
   /**
-   * Watches links and addresses of the namespace that the process is in, and devices: added, removed, bound to a kernel
-   * driver or released by it.
+   * Watches links and addresses of the process's own namespace, and devices that are added, removed, bound to a kernel driver
+   * or unbound.
    * @param onChange as in {@link open}
    * @throws NetlinkError `netlink-lost`
    */
@@ -54,7 +54,7 @@ export class NetworkWatch implements Disposable {
   [Symbol.dispose](): void {
     if (!this.#open) return;
     this.#open = false;
-    // Deferred: the socket's own receive callback may be running, which still uses what close frees.
+    // Closing is deferred: the socket's own receive callback may be running and would use freed memory.
     setImmediate(() => {
       for (const socket of this.#sockets) socket.close();
     });
@@ -64,7 +64,7 @@ export class NetworkWatch implements Disposable {
     const report = () => {
       if (this.#open) this.#onChange();
     };
-    // Port 0 is the kernel: other processes cannot wake us.
+    // Port 0 is the kernel: messages of other processes are ignored.
     socket.on('message', (_message, sender) => sender.port === 0 && report());
     socket.on('truncatedMessage', report);
     socket.on('error', report);
@@ -86,7 +86,7 @@ function joinGroups(protocol: Protocol, groups: readonly number[]): RawNetlinkSo
   }
 }
 
-/** Returns the descriptor that the kernel gives to the next file, unless a thread opens one first. */
+/** Returns the descriptor that the kernel will give to the next file, unless another thread opens a file first. */
 function lowestFreeDescriptor(): number {
   const descriptor = openSync('/proc/self/fd', 'r');
   closeSync(descriptor);
@@ -94,12 +94,12 @@ function lowestFreeDescriptor(): number {
 }
 
 /**
- * Makes the kernel silently drop messages for which a socket has no room: those already in the socket report the change as
- * well. The package (0.3.0) ends the process on an error while it polls, so that a pod that changes its links faster than
- * they are read would end the driver. It does not expose its socket's descriptor, which is therefore found by its port;
- * setting the option on our other sockets with that port, in other namespaces, does no harm.
- * @param expected the descriptor to check first: a driver has some for each pod
- * @throws NetlinkError `netlink-lost` if it is not found
+ * Makes the kernel silently drop messages for which a socket has no room: the messages in the socket already report a change.
+ * The package (0.3.0) ends the process on an error while it polls, so a pod that changes its links faster than they are read
+ * would end the driver. The package does not expose the descriptor of its socket, which is therefore found by its port;
+ * setting the option on the driver's other sockets with that port, in other namespaces, does no harm.
+ * @param expected descriptor to check first: a driver has some descriptors for each pod
+ * @throws NetlinkError `netlink-lost` if the socket is not found
  */
 function dropSilently(port: number, expected: number): void {
   const { getsockname } = loadSystemCalls();

@@ -5,10 +5,10 @@ import type { Route } from './route.ts';
 /** `NHA_*` of Linux `nexthop.h`. */
 const NextHopAttribute = { id: 1, group: 2, outInterface: 5 } as const;
 const headerBytes = 8;
-/** `struct nexthop_grp`, which begins with the id. */
+/** Size of `struct nexthop_grp`, in bytes. It begins with the ID. */
 const memberBytes = 8;
 
-/** An object that routes can name instead of links: it has a link, or members that have one. */
+/** A next hop object, which routes can name instead of links. It has a link, or members that have links. */
 export interface NextHop {
   id: number;
   link?: number;
@@ -26,7 +26,7 @@ export function decodeNextHop(message: Buffer): NextHop | undefined {
   return { id: getU32(id), members, ...(outInterface === undefined ? {} : { link: getU32(outInterface) }) };
 }
 
-/** Returns the routes with the links of their next hops. */
+/** Returns the routes with the links of their next hop objects. */
 export function withNextHops(routes: readonly Route[], hops: readonly NextHop[]): Route[] {
   const byId = new Map(hops.map((hop) => [hop.id, hop]));
   const linkOf = (id: number) => byId.get(id)?.link ?? [];

@@ -9,30 +9,36 @@ import { loadSystemCalls } from './system-calls.ts';
 const packetFamily = 17;
 const rawSocket = 0o2004003;
 const withoutWaiting = 0x40;
-/** `struct sockaddr_ll`. Source: packet(7). */
+/** Offsets in `struct sockaddr_ll`, and its size, in bytes. Source: packet(7). */
 const addressLayout = { bytes: 20, family: 0, protocol: 2, index: 4 } as const;
 const maxFrameBytes = 2_048;
-/** Receives each frame: most calls find none, and a call returns before the next one. */
+/** Buffer for received frames of all sockets: most calls find no frame, and frames are copied. */
 const received = Buffer.allocUnsafeSlow(maxFrameBytes);
 
-/** `ETH_P_*` of Linux `if_ether.h`. `none` receives nothing; `all` also receives what the host itself sends. */
+/**
+ * Protocols of frames to receive: `ETH_P_*` of Linux `if_ether.h`. `none` receives nothing; `all` also receives frames that
+ * the host itself sends.
+ */
 export const EtherType = { none: 0, all: 3, arp: 0x0806, ipv6: 0x86dd } as const;
 type EtherType = (typeof EtherType)[keyof typeof EtherType];
 
-/** Sends and receives Ethernet frames on one interface of a network namespace. Needs CAP_NET_RAW in that namespace. Never waits. */
+/**
+ * Socket that sends and receives Ethernet frames on one interface of a network namespace. Needs CAP_NET_RAW in that
+ * namespace. Never waits.
+ */
 export class PacketSocket implements Disposable {
   readonly #descriptor: number;
   readonly #subject: string;
   #isClosed = false;
 
   /**
-   * @param index of the interface
+   * @param index index of the interface
    * @throws NetlinkError `packet-refused` with `errno`
    */
   constructor(netns: NetnsHandle, index: number, protocol: EtherType) {
     const { bind, errno, socket } = loadSystemCalls();
     this.#subject = `link #${assertIndex(index)} in ${netns.path}`;
-    // With a protocol it would receive frames of all interfaces until it is bound.
+    // The protocol is set only by bind: until then, a socket with a protocol would receive frames of all interfaces.
     const { descriptor, code } = openInNetns(netns, () => {
       const descriptor = socket(packetFamily, rawSocket, 0);
       return { descriptor, code: errno() };
@@ -51,7 +57,7 @@ export class PacketSocket implements Disposable {
 
   /**
    * Queues a frame on the interface.
-   * @param frame with its Ethernet header, without a checksum
+   * @param frame frame with its Ethernet header, without a checksum
    * @throws NetlinkError `packet-refused`: `ENETDOWN` while the interface is down, `ENOBUFS` if its queue drops the frame
    */
   send(frame: Uint8Array): void {
@@ -60,7 +66,7 @@ export class PacketSocket implements Disposable {
     throw this.#refused('send a frame by', errno());
   }
 
-  /** Returns the next received frame, truncated to 2 KiB. */
+  /** Returns the next received frame, truncated to 2 KiB; `undefined` if there is none. */
   receive(): Buffer | undefined {
     const bytes = loadSystemCalls().recv(this.#descriptor, received, received.length, withoutWaiting);
     return bytes < 0 ? undefined : Buffer.from(received.subarray(0, bytes));
@@ -84,11 +90,14 @@ export class PacketSocket implements Disposable {
   }
 }
 
-/** One at a time: many together would occupy all threads. */
+/** Lock for closing one socket at a time: many together would occupy all threads. */
 const closes = new KeyedMutex();
 
-/** Closes a packet socket in a thread: the kernel returns after all its processors have released it, which takes 5 to 30 ms. */
+/**
+ * Closes a packet socket in a thread. The kernel returns only after all processors have released the socket, which takes 5 to
+ * 30 ms.
+ */
 function closeInThread(descriptor: number): void {
-  // Closing cannot fail in a way that could be handled.
+  // The result is ignored: no failure of close could be handled.
   void closes.run('', () => new Promise((resolve) => close(descriptor, () => resolve(undefined))));
 }

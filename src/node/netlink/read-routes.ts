@@ -12,7 +12,7 @@ import {
 } from './route.ts';
 import { decodeAll, MessageType, type RtnlRequests } from './rtnl-requests.ts';
 
-/** See `RtnlConnection.findRoutes`. */
+/** Finds routes: see `RtnlConnection.findRoutes`. */
 export async function readRoutes(
   requests: RtnlRequests,
   index: number,
@@ -26,7 +26,7 @@ export async function readRoutes(
   return { found: decodeAnswer(() => findRoutes(routes, index, wanted), subject), isCut };
 }
 
-/** See `RtnlConnection.defaultRoutes`. */
+/** Lists default routes: see `RtnlConnection.defaultRoutes`. */
 export async function readDefaultRoutes(requests: RtnlRequests): Promise<Route[]> {
   const subject = requests.subject('list routes');
   const request = { type: MessageType.getRoute, payload: encodeRouteFilter(), keeps: hasZeroPrefix };

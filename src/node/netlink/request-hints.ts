@@ -1,10 +1,10 @@
 import type { LinkChange } from './link.ts';
 
-/** What to do about the kernel's errors, by request. */
+/** Remedies for the kernel's errors, by request. */
 const gatewayHint = 'the gateway must be in a network of the interface';
 const mtuHint = 'the MTU may exceed the maximum of the interface, or the MTU of its PF: ip -d link shows both';
 const offloadHint = 'the limits may exceed tso_max_size of the interface: ip -d link shows it';
-/** Returns the hints for a request that changes these properties of a link. */
+/** Returns the hints for a request that changes properties of a link. */
 export function changeHints({ name = 'of the link', mtuBytes, offloadLimits }: LinkChange): Record<string, string> {
   return {
     EEXIST: `the name ${name} is taken`,

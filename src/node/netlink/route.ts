@@ -17,12 +17,12 @@ export const RouteAttribute = {
   via: 18,
   nextHop: 30,
 } as const;
-/** `RTAX_*`, inside of the metrics. */
+/** `RTAX_*` of Linux `rtnetlink.h`: attributes within `RTA_METRICS`. */
 const metricMtu = 2;
 const metricAdvMss = 8;
 export const routeHeaderBytes = 12;
 const nextHopBytes = 8;
-/** `RTNH_F_ONLINK`, of a route or of one of its next hops. */
+/** Flag of a route or of one of its next hops: `RTNH_F_ONLINK`. */
 export const flagOnLink = 4;
 /** `RT_TABLE_LOCAL`, `RT_TABLE_MAIN`, `RTPROT_STATIC`, `RT_SCOPE_LINK`, `RTN_UNICAST`, `RTN_UNREACHABLE`. */
 export const localTable = 255;
@@ -33,31 +33,31 @@ const scopes = { global: 0, link: scopeLink } as const;
 export type RouteScope = keyof typeof scopes;
 const typeUnicast = 1;
 const typeUnreachable = 7;
-/** `IP6_RT_PRIO_USER`: the kernel's priority for an IPv6 route without one. */
+/** The kernel's priority for an IPv6 route that is added without one: `IP6_RT_PRIO_USER`. */
 const defaultIpv6Priority = 1024;
 
-/** Limit for the routes of a link in a pod: sixteen times as many as a claim may request. */
+/** Maximum number of a link's routes that are read in a pod: sixteen times as many as a claim may request. */
 export const maxListedRoutes = 1_024;
-/** Limit for the next hops that are decoded of a route in a pod: eight times as many as a claim may request. */
+/** Maximum number of a route's next hops that are decoded in a pod: eight times as many as a claim may request. */
 const maxHops = 64;
 
-/** An entry of a routing table. */
+/** A route in a routing table. */
 export interface Route {
   /** Canonical destination; `0.0.0.0/0` or `::/0` is the default route. */
   destination: string;
-  /** Indices of its outgoing links; most routes have one, and `blackhole` has none. */
+  /** Indices of the outgoing links. Most routes have one link; `blackhole` routes have none. */
   links: number[];
   /**
-   * ID of the next hop object with its links, for a route without links of its own. Source: Linux
+   * ID of the next hop object that has the links, for a route without links of its own. Source: Linux
    * `net.ipv4.nexthop_compat_mode`.
    */
   nextHop?: number;
-  /** Whether it leads to a host or network, unlike `local`, `blackhole` and others. */
+  /** Whether the route leads to a host or network, unlike `local`, `blackhole` and other types. */
   isUnicast: boolean;
   table: number;
-  /** Priority; of several routes to a destination in a table, the lowest number wins. */
+  /** Priority. Of several routes to a destination in a table, the lowest number wins. */
   priority: number;
-  /** Gateways in network order; absent: none. */
+  /** Gateways as bytes in network order; absent if there are none. */
   gateways?: Uint8Array[];
   /** Preferred source address, in network order. */
   source?: Uint8Array;
@@ -65,11 +65,11 @@ export interface Route {
 
 export interface RouteHop {
   gateway: string;
-  /** Share of the traffic, 1 to 256, in proportion to the others. Default: 1. */
+  /** Share of the traffic, 1 to 256, in proportion to the weights of the other hops. Default: 1. */
   weight?: number | undefined;
 }
 
-/** A route, without the link that it leaves by. */
+/** A route without its link. */
 export interface RouteSpec {
   /** Destination with prefix length: `192.0.2.0/24`, `::/0`. */
   destination: string;
@@ -77,20 +77,20 @@ export interface RouteSpec {
   gateway?: string | undefined;
   /** Several gateways, in place of `gateway`. */
   nextHops?: RouteHop[] | undefined;
-  /** Whether the gateways are on the link, although no network of an address contains them. */
+  /** Whether the gateways are reachable on the link although no network of an address contains them. */
   onlink?: boolean | undefined;
-  /** Preferred source address of packets; for IPv4 any address of the namespace, for IPv6 one of the link. */
+  /** Preferred source address of packets. For IPv4, any address of the namespace; for IPv6, an address of the link. */
   source?: string | undefined;
-  /** Absent or 0: the kernel's default, which is 0 for IPv4 and 1024 for IPv6. */
+  /** Priority. Absent or 0: the kernel's default, which is 0 for IPv4 and 1024 for IPv6. */
   priority?: number | undefined;
-  /** Absent or 0: the main table. */
+  /** Routing table. Absent or 0: the main table. */
   table?: number | undefined;
-  /** A name or `RT_SCOPE_*`, for IPv4 only. Absent: global with a gateway, link without one. */
+  /** Scope, as a name or `RT_SCOPE_*`, for IPv4 only. Absent: global with a gateway, link without one. */
   scope?: RouteScope | number | undefined;
-  /** Whether packets to the destination are refused. Such a route has no link. */
+  /** Whether packets to the destination are refused. A route that refuses packets has no link. */
   isUnreachable?: boolean;
   mtuBytes?: number;
-  /** The TCP segment size to advertise. */
+  /** TCP segment size to advertise, in bytes. */
   advMssBytes?: number;
 }
 
@@ -100,20 +100,20 @@ export interface NewRoute extends RouteSpec {
 }
 
 /**
- * Returns a key that identifies a route among those of a link: the kernel refuses a second one with EEXIST.
- * @param destination canonical
+ * Returns a key that identifies a route of a link. The kernel refuses a second route with the same key with EEXIST.
+ * @param destination destination in canonical form
  */
 export function routeKey(destination: string, { table, priority }: Pick<RouteSpec, 'table' | 'priority'>): string {
   return `${destination} ${table || mainTable} ${priority || (destination.includes(':') ? defaultIpv6Priority : 0)}`;
 }
 
-/** What identifies a route among those of a link. */
+/** Properties that identify a route of a link. */
 export type RouteId = Pick<RouteSpec, 'destination' | 'table' | 'priority'>;
 
 /**
- * Finds for each wanted route of a link the one that keeps the kernel from adding it. Other routes are decoded only as far
- * as they are compared: a pod's routes can have thousands of next hops.
- * @param messages of routes
+ * Returns, for each wanted route of a link, the route that keeps the kernel from adding it. Other routes are only partly
+ * decoded: a pod's routes can have thousands of next hops.
+ * @param messages route messages
  * @throws RangeError or Error if a message is too short
  */
 export function findRoutes(
@@ -135,7 +135,7 @@ export function findRoutes(
   return keys.map((key) => found.get(key));
 }
 
-/** Returns whether a route has the wanted gateways and source address, if any. */
+/** Returns whether a route has all wanted gateways and, if one is wanted, the source address. */
 export function leadsAsWanted({ gateways = [], source }: Route, wanted: RouteSpec): boolean {
   const octets = gatewaysOf(wanted).map((each) => parseIpAddress(each.gateway).octets);
   const isSame = (one: Uint8Array, other: Uint8Array | undefined) => other !== undefined && !Buffer.compare(one, other);
@@ -145,7 +145,7 @@ export function leadsAsWanted({ gateways = [], source }: Route, wanted: RouteSpe
   );
 }
 
-/** Returns `198.51.100.0/24 via 192.0.2.1 table 100`. */
+/** Formats a route: `198.51.100.0/24 via 192.0.2.1 in table 100`. */
 export function formatRoute(route: RouteSpec): string {
   const { destination, table, source } = route;
   const gateways = gatewaysOf(route).map(({ gateway }) => gateway);
@@ -161,12 +161,12 @@ function gatewaysOf({ gateway, nextHops = [] }: RouteSpec): RouteHop[] {
   return gateway === undefined ? nextHops : [{ gateway }];
 }
 
-/** Returns whether the destination of a route message has the prefix length 0. Source: `rtm_dst_len` of Linux `rtnetlink.h`. */
+/** Returns whether the destination of a route message has prefix length 0. Source: `rtm_dst_len` of Linux `rtnetlink.h`. */
 export function hasZeroPrefix(message: Buffer): boolean {
   return message[1] === 0;
 }
 
-/** Decodes a route; `undefined` for families other than IP. @param mostHops limit for the next hops that are decoded */
+/** Decodes a route; `undefined` for families other than IP. @param mostHops maximum number of next hops to decode */
 export function decodeRoute(message: Buffer, mostHops = Infinity): Route | undefined {
   const attributes = attributesOf(message);
   const id = decodeId(message, attributes);
@@ -206,7 +206,7 @@ function numberIn(attributes: Attributes, type: number): number | undefined {
 }
 
 /**
- * Encodes the payload of a request for the routes of a link, or of all. Source: Linux `fib_frontend.c`,
+ * Encodes the payload of a request for the routes of a link, or of all links. Source: Linux `fib_frontend.c`,
  * `ip_valid_fib_dump_req`.
  */
 export function encodeRouteFilter(index?: number): Uint8Array[] {
@@ -243,7 +243,7 @@ export function encodeRoute(route: NewRoute): Uint8Array[] {
     ...encodeNumber(RouteAttribute.table, table || mainTable, 'routing table'),
     ...(metrics.length === 0 ? [] : [{ type: RouteAttribute.metrics, value: metrics }]),
   ];
-  // The kernel reads the table from its attribute, since the header has no room for large numbers.
+  // The table in the header is 0: the kernel reads it from the attribute, which has room for large numbers.
   const kernelScope = family === AddressFamily.ipv4 ? scope : 0;
   const type = isUnreachable ? typeUnreachable : typeUnicast;
   const header = Buffer.of(family, prefixLength, 0, 0, 0, protocolStatic, kernelScope, type);
@@ -257,7 +257,7 @@ function scopeOf(route: NewRoute): number {
   throw invalid(`${scope} is not the scope of a route`, 'use a number from 0 to 255');
 }
 
-/** Encodes a `struct rtnexthop`, with the length of itself and its attributes. */
+/** Encodes a `struct rtnexthop`. Its length includes its attributes. */
 function encodeNextHop({ gateway, weight = 1 }: RouteHop, index: number, family: AddressFamily, flags: number): Buffer {
   const attributes = encodeAttributes([encodeGateway(gateway, family)]);
   const header = Buffer.alloc(nextHopBytes, putU32(index));
@@ -268,7 +268,7 @@ function encodeNextHop({ gateway, weight = 1 }: RouteHop, index: number, family:
   return hop;
 }
 
-/** Encodes a number; absent or 0: no attribute, so that the kernel's default applies. */
+/** Encodes a number. If it is absent or 0, returns no attribute, so that the kernel's default applies. */
 function encodeNumber(type: number, value: number | undefined, what: string): Attribute[] {
   if (value === undefined || value === 0) return [];
   if (Number.isInteger(value) && value > 0 && value <= 0xffffffff) return [{ type, value: putU32(value) }];
@@ -281,14 +281,14 @@ function parseDestination(text: string): Cidr {
   throw invalid(`the destination ${text} has bits set after its prefix`, 'write the network, such as 192.0.2.0/24');
 }
 
-/** @param family of the destination */
+/** Encodes a gateway. @param family address family of the destination */
 function encodeGateway(text: string, family: AddressFamily): Attribute {
   const gateway = parseIpAddress(text);
   if (gateway.family === family) return { type: RouteAttribute.gateway, value: gateway.octets };
   if (gateway.family === AddressFamily.ipv4) {
     throw invalid(`the gateway ${text} is IPv4, the destination IPv6`, 'use a gateway of the same family');
   }
-  // IPv4 via an IPv6 neighbour (RFC 5549): the gateway's family comes first.
+  // For IPv4 via an IPv6 neighbor (RFC 5549), the gateway's family comes first.
   return { type: RouteAttribute.via, value: Buffer.concat([putU16(gateway.family), gateway.octets]) };
 }
 
@@ -296,7 +296,7 @@ function gatewayOf(attributes: Attributes): Buffer | undefined {
   return attributes.get(RouteAttribute.gateway) ?? attributes.get(RouteAttribute.via)?.subarray(2);
 }
 
-/** Decodes a list of `struct rtnexthop`, each with its attributes and the length of both. */
+/** Decodes a list of `struct rtnexthop`. The length of each includes its attributes. */
 function decodeMultipath(list: Buffer, most: number): { link: number; gateway: Buffer | undefined }[] {
   const hops: { link: number; gateway: Buffer | undefined }[] = [];
   for (let rest = list; rest.length >= nextHopBytes && hops.length < most; ) {

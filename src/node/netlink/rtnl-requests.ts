@@ -25,45 +25,48 @@ export const MessageType = {
   delLinkProperty: 109,
 } as const;
 
-/** Limit for the bytes of an entry, on average: those that the driver sets have a third of it, but a route can have 64 KiB. */
+/**
+ * Average number of bytes for an entry, from which limits follow. Entries that the driver sets have a third of it, but a
+ * route can have 64 KiB.
+ */
 const entryBytes = 256;
 
-/** What all requests of a connection to rtnetlink share. */
+/** Common part of all requests of a connection to rtnetlink. */
 export class RtnlRequests implements Disposable {
   readonly #socket: RequestSocket;
   readonly #netnsPath: string | undefined;
 
-  /** @param netnsPath of the network namespace, for errors */
+  /** @param netnsPath path of the network namespace, for errors */
   constructor(socket: RequestSocket, netnsPath?: string) {
     this.#socket = socket;
     this.#netnsPath = netnsPath;
   }
 
-  /** Returns the subject of a request, for errors. @param link index or name of its link, if it has one */
+  /** Returns the subject of a request, for errors. @param link index or name of the request's link, if it has one */
   subject(operation: string, link?: number | string, hints: Record<string, string> = {}): RequestSubject {
     const interfaceName = typeof link === 'number' ? `#${link}` : link;
     return { operation, interfaceName, netns: this.#netnsPath, hints };
   }
 
-  /** See {@link RequestSocket.request}. */
+  /** Sends a request: see {@link RequestSocket.request}. */
   async send(request: NetlinkRequest, subject: RequestSubject): Promise<NetlinkMessage[]> {
     return await this.#socket.request(request, subject);
   }
 
-  /** Reads one link; no message if it does not exist. */
+  /** Reads one link. Returns no message if the link does not exist. */
   async readLink(payload: Uint8Array[], subject: RequestSubject, isLarge = false): Promise<NetlinkMessage[]> {
     return await this.#socket.request({ type: MessageType.getLink, payload, isLarge, absent: ['ENODEV'] }, subject);
   }
 
-  /** See {@link RequestSocket.dump}. */
+  /** Lists entries: see {@link RequestSocket.dump}. */
   async dump(request: NetlinkRequest, subject: RequestSubject, limit?: DumpLimit): Promise<NetlinkMessage[]> {
     return await this.#socket.dump(request, subject, limit);
   }
 
   /**
-   * Reads the entries of a link; no message if it does not exist.
-   * @param index absent: those of all links
-   * @param most limit for their number, and with it for their bytes
+   * Lists the entries of a link. Returns no message if the link does not exist.
+   * @param index index of the link; absent: entries of all links
+   * @param most maximum number of entries, from which a limit for their bytes follows
    */
   async dumpOf(
     index: number | undefined,
@@ -77,7 +80,7 @@ export class RtnlRequests implements Disposable {
     return { messages, isCut: isCutOff(messages, limit) };
   }
 
-  /** @throws NetlinkError `netlink-refused` with `EEXIST` if it exists */
+  /** Creates an object. @throws NetlinkError `netlink-refused` with `EEXIST` if it exists */
   async create(type: number, payload: Uint8Array[], subject: RequestSubject): Promise<void> {
     await this.#socket.request({ type, flags: FlagsNew.CREATE | FlagsNew.EXCL, payload }, subject);
   }
@@ -87,8 +90,9 @@ export class RtnlRequests implements Disposable {
   }
 
   /**
-   * Makes a change that names a network namespace. The kernel looks up the descriptor when it gets to the request, which
-   * may be after the request has failed here and the caller has closed its own: it gets one that is open until then.
+   * Makes a change that names a network namespace. The kernel looks up the descriptor when it executes the request. By then
+   * the request may have failed in the driver, and the caller may have closed its descriptor. So the request gets a
+   * descriptor of its own, which stays open until then.
    */
   async changeInto(netns: NetnsReference, change: (netns: NetnsReference) => Promise<void>): Promise<void> {
     const own = NetnsHandle.open(`/proc/self/fd/${netns.fd}`);
@@ -104,7 +108,7 @@ export class RtnlRequests implements Disposable {
   }
 }
 
-/** Decodes messages of one type, except those for which `decode` returns `undefined`. */
+/** Decodes messages of one type. Skips messages for which `decode` returns `undefined`. */
 export function decodeAll<T>(
   messages: { type: number; data: Buffer }[],
   type: number,

@@ -41,10 +41,10 @@ import { encodeVrf } from './vrf.ts';
 
 /** `RTEXT_FILTER_VF`. */
 const withVfs = 1;
-/** `RTEXT_FILTER_SKIP_STATS`: omits counters, which are most of a link's message, unless they are requested. */
+/** `RTEXT_FILTER_SKIP_STATS`: omits counters, which otherwise make up most of a link message. */
 const skipStats = 8;
 
-/** Properties that the kernel accepts when it creates a link. It silently ignores an alias: set it afterwards. */
+/** Properties that the kernel accepts when it creates a link. It silently ignores an alias, which must be set afterwards. */
 export interface NewLink {
   name: string;
   hardwareAddress?: string;
@@ -54,22 +54,25 @@ export interface NewLink {
 export type NewBond = NewLink & BondOptions;
 
 export interface NewVrf extends NewLink {
-  /** Routing table of its members. */
+  /** Routing table of the VRF's members. */
   table: number;
 }
 
 export interface NewVeth extends NewLink {
-  /** Other end. It cannot start up or as a bridge port (ENOTCONN, or ignored): use {@link RtnlConnection.setLink} later. */
+  /**
+   * Other end of the pair. It cannot be created up (ENOTCONN) or as a bridge port (ignored): use {@link
+   * RtnlConnection.setLink} later.
+   */
   peer: NewLink;
 }
 
-/** Limit for the addresses of one link. */
+/** Maximum number of addresses of one link that are read. */
 const maxAddresses = 1_024;
 
 /**
  * A connection to rtnetlink in one network namespace. Requests run one after the other. An open connection keeps its
- * namespace alive, and with it a VF that is in there: close it as soon as the work is done. (Events use a connection of
- * their own, so that an overrun of theirs never loses an answer.)
+ * namespace alive, and with it a VF in the namespace: close it as soon as the work is done. Events use connections of their
+ * own, so that an overflow of events never loses an answer.
  */
 export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Disposable {
   readonly #requests: RtnlRequests;
@@ -79,7 +82,7 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
   }
 
   /**
-   * @param netns default: the process's own
+   * Opens a connection. @param netns default: the process's own namespace
    * @throws NetlinkError `netns-refused`, `netlink-refused`
    */
   static open(netns?: NetnsHandle): RtnlConnection {
@@ -93,8 +96,8 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
   }
 
   /**
-   * Returns all links of the namespace, to look for several VFs with one dump.
-   * @param limit how many are listed, and how many of them are decoded; absent: all
+   * Lists all links of the namespace, so that several VFs can be found with one list.
+   * @param limit maximum numbers of links to list and to decode; absent: all
    */
   async linkTable(limit?: LinkTableLimit): Promise<LinkTable> {
     const subject = this.#requests.subject('list links');
@@ -104,15 +107,15 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
     return createLinkTable(messages, decode, limit);
   }
 
-  /** Returns a link, also by an alternative name; `undefined` if there is none. */
+  /** Returns a link by its index, name or alternative name; `undefined` if there is none. */
   async link(by: LinkSelector): Promise<Link | undefined> {
     return (await this.#readLink(by, decodeLink))[0];
   }
 
   /**
-   * Returns a PF's settings for its VFs, in their order. Empty if the link no longer exists or is not a PF. A missing VF is
-   * unknown, not absent: drivers leave VFs out. The kernel cannot be asked for one VF, and a list above 64 KiB (some 270
-   * VFs) is broken.
+   * Returns a PF's settings for its VFs, in order; an empty list if the link no longer exists or is not a PF. A missing VF is
+   * unknown, not absent: drivers leave VFs out. The kernel cannot be asked for a single VF, and truncates a list of more than
+   * 64 KiB (some 270 VFs).
    */
   async vfInfos(pfIndex: number): Promise<VfInfo[]> {
     const subject = this.#requests.subject('read the VFs of link', pfIndex);
@@ -122,8 +125,8 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
   }
 
   /**
-   * Returns a PF's counters for its VFs, except VFs that it does not report. The list is a third longer than that of the
-   * settings, and ends at 64 KiB, too. Some drivers ask the card's firmware for each VF.
+   * Returns a PF's counters for the VFs that it reports. The list is a third longer than the list of settings, and also ends
+   * at 64 KiB. Some drivers ask the card's firmware for each VF.
    */
   async vfTraffic(pfIndex: number): Promise<VfTraffic[]> {
     const subject = this.#requests.subject('read the counters of the VFs of link', pfIndex);
@@ -132,7 +135,7 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
     return decodeAll(messages, MessageType.newLink, decodeVfTraffic, subject).flat();
   }
 
-  /** Returns a link's own counters; `undefined` if it no longer exists. */
+  /** Returns the counters of a link itself; `undefined` if the link no longer exists. */
   async linkTraffic(index: number): Promise<LinkTraffic | undefined> {
     const subject = this.#requests.subject('read the counters of link', index);
     const messages = await this.#requests.readLink(encodeLink(assertIndex(index), []), subject);
@@ -140,8 +143,8 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
   }
 
   /**
-   * Changes a PF's settings for one of its VFs, property by property.
-   * @throws NetlinkError `netlink-refused` with the property in `operation`; `EOPNOTSUPP` if the card cannot do it
+   * Changes a PF's settings for one of its VFs, one property after the other.
+   * @throws NetlinkError `netlink-refused` with the property in `operation`; `EOPNOTSUPP` if the card does not support it
    */
   async setVf(pfIndex: number, vfIndex: number, change: VfChange): Promise<void> {
     assertIndex(pfIndex);
@@ -151,7 +154,9 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
     }
   }
 
-  /** @throws NetlinkError `netlink-refused` with `EEXIST` if any link of the namespace has that name */
+  /**
+   * Adds an alternative name. @throws NetlinkError `netlink-refused` with `EEXIST` if any link of the namespace has the name
+   */
   async addAltName(index: number, name: string): Promise<void> {
     const hints = { EEXIST: `the name ${name} is taken` };
     const subject = this.#requests.subject(`add alternative name ${name} to link`, index, hints);
@@ -159,8 +164,8 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
   }
 
   /**
-   * Removes all alternative names except those to keep, including names that are not UTF-8.
-   * @throws NetlinkError the first failure, after all of them were tried
+   * Removes all alternative names except those in `keep`, including names that are not UTF-8.
+   * @throws NetlinkError the first failure, after all names were tried
    */
   async removeAltNames(index: number, keep: readonly string[] = []): Promise<void> {
     const kept = keep.map((name) => Buffer.from(name));
@@ -174,38 +179,38 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
     if (errors.length > 0) throw errors[0];
   }
 
-  /** Returns the kind of a link's qdisc; `undefined` for the kernel's default, or none. */
+  /** Returns the kind of a link's qdisc; `undefined` for the kernel's default, or if there is none. */
   async qdisc(index: number, place: QdiscPlace): Promise<string | undefined> {
     const subject = this.#requests.subject(`read the ${place} qdisc of link`, index);
-    // Without the flag the kernel answers only processes that listen for changes. ENOENT: there is none; EINVAL: one that the
-    // kernel does not show, such as noqueue.
+    // Without the flag, the kernel answers only processes that listen for changes. ENOENT: there is no qdisc; EINVAL: the
+    // kernel does not show it, such as noqueue.
     const answer = { flags: Flags.ECHO, absent: ['ENOENT', 'EINVAL'] };
     const request = { type: MessageType.getQdisc, payload: encodeQdisc(index, place), ...answer };
     const messages = await this.#requests.send(request, subject);
     return decodeAll(messages, MessageType.newQdisc, decodeQdisc, subject)[0];
   }
 
-  /** Adds a qdisc with the defaults of its kind. */
+  /** Adds a qdisc with the default settings of its kind. */
   async addQdisc(index: number, place: QdiscPlace, kind: string): Promise<void> {
     const subject = this.#requests.subject(`add ${place} qdisc ${kind} to link`, index);
     await this.#requests.create(MessageType.newQdisc, encodeQdisc(index, place, kind), subject);
   }
 
-  /** Restores the kernel's default and removes all filters and classes. */
+  /** Removes a qdisc with all filters and classes, so that the kernel's default applies. */
   async removeQdisc(index: number, place: QdiscPlace): Promise<void> {
     const subject = this.#requests.subject(`remove the ${place} qdisc of link`, index);
     await this.#requests.change(MessageType.delQdisc, encodeQdisc(index, place), subject);
   }
 
-  /** Returns IPv4 and IPv6 addresses, of one link or of all; at most 1024 of one link, since a pod can add any number. */
+  /** Returns the IPv4 and IPv6 addresses of one link or of all links. Of one link, at most 1024: a pod can add any number. */
   async addresses(index?: number): Promise<Address[]> {
     const { messages, subject } = await this.#dumpAddresses(index);
     return decodeAll(messages, MessageType.newAddress, decodeAddress, subject);
   }
 
   /**
-   * Returns the addresses of all links that other hosts can reach. Addresses of link scope, which every link that is up
-   * has, are not kept.
+   * Returns the addresses of all links that other hosts can reach. Addresses of link scope are dropped as they arrive: every
+   * link that is up has some.
    */
   async reachableAddresses(): Promise<Address[]> {
     const { messages, subject } = await this.#dumpAddresses(undefined, (data) => isReachable(scopeOf(data)));
@@ -213,8 +218,8 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
   }
 
   /**
-   * Finds for each wanted route of a link, of any table, the one that keeps the kernel from adding it.
-   * @returns also whether routes were not read: at most 1024 are, since a pod can add any number
+   * Returns, for each wanted route of a link in any table, the route that keeps the kernel from adding it. `isCut` is set if
+   * some routes were not read: at most 1024 are read, since a pod can add any number.
    */
   async findRoutes(
     index: number,
@@ -223,12 +228,12 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
     return await readRoutes(this.#requests, index, wanted);
   }
 
-  /** Returns the default routes of all tables. Other routes, of which a node can have any number, are not kept. */
+  /** Returns the default routes of all tables. Other routes are dropped as they arrive: a node can have any number. */
   async defaultRoutes(): Promise<Route[]> {
     return await readDefaultRoutes(this.#requests);
   }
 
-  /** @throws NetlinkError `netlink-refused` with `EEXIST` for a name that is taken, `ENODEV` if the link is gone */
+  /** Changes a link. @throws NetlinkError `netlink-refused` with `EEXIST` for a taken name, `ENODEV` if the link is gone */
   async setLink(index: number, change: LinkChange): Promise<void> {
     if (change.netns === undefined) return await this.#setLink(index, change);
     await this.#requests.changeInto(change.netns, (netns) => this.#setLink(index, { ...change, netns }));
@@ -245,9 +250,9 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
   }
 
   /**
-   * @param cidr `192.0.2.7/24`
-   * @param detection of duplicates, for IPv6
-   * @throws NetlinkError `netlink-refused` with `EEXIST` if the link has it already
+   * Adds an address. @param cidr address such as `192.0.2.7/24`
+   * @param detection duplicate address detection, for IPv6
+   * @throws NetlinkError `netlink-refused` with `EEXIST` if the link has the address already
    */
   async addAddress(index: number, cidr: string, detection?: DuplicateDetection): Promise<void> {
     const payload = encodeAddress(index, cidr, detection);
@@ -258,33 +263,36 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
     );
   }
 
-  /** @throws NetlinkError `netlink-refused` with `EADDRNOTAVAIL` if the link does not have it */
+  /** Removes an address. @throws NetlinkError `netlink-refused` with `EADDRNOTAVAIL` if the link does not have it */
   async removeAddress(index: number, cidr: string): Promise<void> {
     const subject = this.#requests.subject(`remove address ${cidr} from link`, index);
     await this.#requests.change(MessageType.delAddress, encodeAddress(index, cidr), subject);
   }
 
-  /** @throws NetlinkError `netlink-refused` with `EEXIST`, or `ENETUNREACH` if the gateway is in no network of the link */
+  /**
+   * Adds a route. @throws NetlinkError `netlink-refused` with `EEXIST`; `ENETUNREACH` if no network of the link has the
+   * gateway
+   */
   async addRoute(route: NewRoute): Promise<void> {
     const subject = this.#requests.subject(`add route to ${formatRoute(route)} by link`, route.index, routeHints);
     await this.#requests.create(MessageType.newRoute, encodeRoute(route), subject);
   }
 
   /**
-   * Returns rules, or permanent neighbors of a link.
-   * @param most limit for the number of messages read
+   * Returns the entries of a table, of a link if they belong to links.
+   * @param most maximum number of messages to read
    * @returns `undefined` if there are as many or more
    */
   async entries<Entry>(table: EntryTable<Entry>, index: number, most: number): Promise<Entry[] | undefined> {
     return await readEntries(this.#requests, table, index, most);
   }
 
-  /** @throws NetlinkError `netlink-refused` with `EEXIST` for a rule that is there */
+  /** Adds an entry. @throws NetlinkError `netlink-refused` with `EEXIST` for a rule, address or route that exists */
   async addEntry<Entry>(table: EntryTable<Entry>, index: number, entry: Entry): Promise<void> {
     await addEntry(this.#requests, table, index, entry);
   }
 
-  /** Creates both ends in this namespace. */
+  /** Creates a veth pair with both ends in this namespace. */
   async createVeth({ peer, ...end }: NewVeth): Promise<void> {
     await this.#createLink(end, 'veth', encodeVethPeer(peer), `create veth pair with ${peer.name}`);
   }
@@ -293,17 +301,17 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
     await this.#createLink(bridge, 'bridge');
   }
 
-  /** @throws NetlinkError `netlink-refused` with `ENOTSUP` if the kernel has no bonding */
+  /** Creates a bond. @throws NetlinkError `netlink-refused` with `ENOTSUP` if the kernel has no bonding */
   async createBond(bond: NewBond): Promise<void> {
     await this.#createLink(bond, 'bond', encodeBond(bond));
   }
 
-  /** @throws NetlinkError `netlink-refused` with `ENOTSUP` if the kernel has no VRFs */
+  /** Creates a VRF. @throws NetlinkError `netlink-refused` with `ENOTSUP` if the kernel has no VRFs */
   async createVrf(vrf: NewVrf): Promise<void> {
     await this.#createLink(vrf, 'vrf', encodeVrf(vrf.table));
   }
 
-  /** Deleting a veth end also deletes its other end; deleting a bond frees its members. */
+  /** Deletes a link. Deleting one end of a veth pair also deletes the other end; deleting a bond frees its members. */
   async deleteLink(index: number): Promise<void> {
     const payload = encodeLink(assertIndex(index), []);
     await this.#requests.change(MessageType.delLink, payload, this.#requests.subject('delete link', index));
@@ -323,14 +331,14 @@ export class RtnlConnection implements LinkFinder, LinkWriter, VfInfoAccess, Dis
 
   async #dumpAddresses(index?: number, keeps?: NetlinkRequest['keeps']) {
     const subject = this.#requests.subject('list addresses');
-    // Source: Linux if_addr.h `struct ifaddrmsg`, in which the kernel filters by `ifa_index` for sockets with strict checks.
+    // `struct ifaddrmsg` of Linux if_addr.h. For sockets with strict checks, the kernel filters by its `ifa_index`.
     const header = Buffer.alloc(8);
     header.writeUInt32LE(index ?? 0, 4);
     const request = { type: MessageType.getAddress, payload: [header], ...defined({ keeps }) };
     const limit = index === undefined ? Infinity : maxAddresses;
     const { messages } = await this.#requests.dumpOf(index, request, subject, limit);
     if (index === undefined) return { messages, subject };
-    // Filtered again, for kernels before 4.20, which return the addresses of all links.
+    // Kernels before 4.20 return the addresses of all links, so they are filtered here, too.
     const own = messages.filter(({ data }) => data.length >= 8 && data.readUInt32LE(4) === index);
     return { messages: own, subject };
   }

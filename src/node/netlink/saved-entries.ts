@@ -17,22 +17,28 @@ import {
 import { MessageType } from './rtnl-requests.ts';
 
 /**
- * Payload of the kernel's message about an address or a route of a link, in hexadecimal: it has settings that a claim
- * cannot ask for, too. Without a lifetime.
+ * Payload of the kernel's message about an address or a route of a link, in hexadecimal. It also has settings that a claim
+ * cannot request, but no lifetime.
  */
 export type SavedEntry = string;
 
-/** `struct ifaddrmsg`, and `IFA_*` of Linux `if_addr.h`: address, local, label, broadcast, flags, metric, protocol. */
+/**
+ * Size of `struct ifaddrmsg`, and attributes that are saved, `IFA_*` of Linux `if_addr.h`: address, local, label, broadcast,
+ * flags, metric, protocol.
+ */
 const addressHeaderBytes = 8;
 const savedOfAddress = [1, 2, 3, 4, 8, 9, 11];
 const addressFlags = 8;
 const addressLabel = 3;
-/** `IFA_F_*`: of IPv6 only, since IPv4 has another meaning for the first one. */
+/** `IFA_F_*` of Linux `if_addr.h`, for IPv6: the first one has another meaning for IPv4. */
 const temporary = 0x01;
 const noDad = 0x02;
 const noPrefixRoute = 0x200;
 
-/** Addresses that were assigned to a link. Leaves out those that the kernel makes itself: temporary and link-local IPv6 ones. */
+/**
+ * Addresses that were assigned to a link. Addresses that the kernel itself adds are left out: temporary and link-local IPv6
+ * addresses.
+ */
 export const savedAddressTable: EntryTable<SavedEntry, 'addresses'> = {
   name: 'addresses',
   newType: MessageType.newAddress,
@@ -51,11 +57,12 @@ export const savedAddressTable: EntryTable<SavedEntry, 'addresses'> = {
     const flags = wide === undefined ? message.readUInt8(2) : getU32(wide);
     if (isIpv6 && (flags & temporary) !== 0) return undefined;
     const header = Buffer.from(message.subarray(0, addressHeaderBytes));
-    // The link had the address until now: no other host is looked for, unless that had not ended or has found one.
+    // Duplicate address detection is switched off, since the link has had the address, unless it was still running or has
+    // found another host.
     const isOwn = isIpv6 && !address.tentative && !address.dadFailed;
     const kept = (flags & noPrefixRoute) | (isOwn ? noDad : 0);
     header[2] = kept & 0xff;
-    // A label without a colon is the name of the link, which is another one in the pod.
+    // A label without a colon is the name of the link, which differs in the pod.
     const saved = listAttributes(message.subarray(addressHeaderBytes))
       .filter(({ type, data }) => savedOfAddress.includes(type) && (type !== addressLabel || data.includes(':')))
       .map(({ type, data }) => ({ type, value: type === addressFlags ? putU32(kept) : data }));
@@ -75,11 +82,11 @@ function withIndex(message: Buffer, index: number): Buffer {
 }
 
 const { outInterface, multipath } = RouteAttribute;
-/** `RTA_*` of Linux `rtnetlink.h` that describe a route: not its lifetime, nor a next hop object. */
+/** Attributes that describe a route, `RTA_*` of Linux `rtnetlink.h`; its lifetime and next hop objects are left out. */
 const savedOfRoute = [1, 2, outInterface, 5, 6, 7, 8, multipath, 11, 15, 18, 20, 21, 22, 26];
-/** `RTM_F_CLONED`. */
+/** `RTM_F_CLONED` of Linux `rtnetlink.h`. */
 const cloned = 0x200;
-/** Networks for which the kernel has routes on each link with IPv6. */
+/** Destinations of routes that the kernel itself adds to each link with IPv6. */
 const everyLinkHas = /^(fe[89ab]|ff)/;
 
 /** Unicast routes through a link, in all tables. */
@@ -106,7 +113,7 @@ export const savedRouteTable: EntryTable<SavedEntry, 'routes'> = {
     if (route === undefined || !route.isUnicast || route.table === localTable) return undefined;
     if (everyLinkHas.test(route.destination) || (message.readUInt32LE(8) & cloned) !== 0) return undefined;
     const header = Buffer.from(message.subarray(0, routeHeaderBytes));
-    // The only flag that a request can have.
+    // `flagOnLink` is the only flag that a request can have.
     header.writeUInt32LE(header.readUInt32LE(8) & flagOnLink, 8);
     const saved = listAttributes(message.subarray(routeHeaderBytes))
       .filter(({ type }) => savedOfRoute.includes(type))
@@ -125,7 +132,7 @@ export function routeOf(entry: SavedEntry): Route {
   return route;
 }
 
-/** Gives each `struct rtnexthop` of a list the link. */
+/** Returns a list of `struct rtnexthop` with the index of the link in each of them. */
 function withLink(hops: Buffer, index: number): Buffer {
   const list = Buffer.from(hops);
   for (let at = 0; at + 8 <= list.length; ) {

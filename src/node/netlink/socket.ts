@@ -27,18 +27,24 @@ export interface NetlinkRequest {
   /** Flags besides `NLM_F_REQUEST` and `NLM_F_ACK`. */
   flags?: number;
   payload: Uint8Array[];
-  /** Whether the answer can have tens of kilobytes: the kernel drops what does not fit into the socket's buffer. */
+  /**
+   * Whether the answer can have tens of kilobytes. The kernel drops the part of an answer that does not fit into the socket's
+   * buffer.
+   */
   isLarge?: boolean;
   /**
-   * Names of errors by which the kernel says that there is nothing: the answer is then empty. An error takes longer than the
-   * request, and a pod's links have six queues and groups of settings that do not exist.
+   * Names of errors with which the kernel reports that nothing exists: the answer is then empty. Creating an error takes
+   * longer than the request, and a pod's links have six qdiscs and groups of settings that do not exist.
    */
   absent?: readonly string[];
-  /** Of a table: whether a message is kept. The others are dropped as they arrive; a node can have a million routes. */
+  /**
+   * Returns whether a message of a table is kept. Other messages are dropped as they arrive: a node can have a million
+   * routes.
+   */
   keeps?: (data: Buffer) => boolean;
 }
 
-/** How much of a table is wanted: up to so many messages, and no further one after so many bytes. */
+/** Limit for reading a table: a maximum number of messages, and a number of bytes after which no further message is kept. */
 export interface DumpLimit {
   messages: number;
   bytes: number;
@@ -49,7 +55,7 @@ const noLimit: DumpLimit = { messages: Infinity, bytes: Infinity };
 interface Pending {
   seq: number;
   message: Buffer;
-  /** Whether the request is sent without others. */
+  /** Whether the request is sent without other requests. */
   isAlone: boolean;
   limit: DumpLimit;
   absent: readonly string[];
@@ -63,17 +69,17 @@ interface Pending {
 }
 
 const dumpAttempts = 5;
-/** Maximum number of requests sent together: their answers must all fit into the socket's buffer. */
+/** Maximum number of requests sent together: their answers must fit into the socket's buffer. */
 const maxTogether = 16;
-/** Length of an `NLMSG_DONE` with its errno. */
+/** Length of an `NLMSG_DONE` with its errno, in bytes. */
 const doneBytes = header.bytes + 4;
 
 type SocketCalls = Pick<KernelSocket, 'exchange' | 'ended' | 'close'>;
 
 /**
- * Sends requests over a netlink socket, in the order of the calls, and returns the complete answer to each. Waiting
- * requests are sent together; the kernel executes one after the other, even if an earlier one fails. A request for a table,
- * or with a large answer, is sent alone.
+ * Sends requests over a netlink socket, in the order of the calls, and returns the complete answer to each. Waiting requests
+ * are sent together; the kernel executes them one after the other, even if one of them fails. A request for a table, or with
+ * a large answer, is sent alone.
  */
 export class RequestSocket implements Disposable {
   readonly #socket: SocketCalls;
@@ -90,14 +96,14 @@ export class RequestSocket implements Disposable {
     this.#clock = clock;
   }
 
-  /** @param netns default: the process's own @throws NetlinkError `netns-refused`, `netlink-lost` */
+  /** Opens a socket. @param netns default: the process's own namespace @throws NetlinkError `netns-refused`, `netlink-lost` */
   static open(protocol: Protocol, netns?: NetnsHandle): RequestSocket {
     const create = () => new KernelSocket(protocol);
     return new RequestSocket(netns === undefined ? create() : openInNetns(netns, create));
   }
 
   /**
-   * Makes a request, and repeats it for a second while the kernel is busy.
+   * Makes a request. While the kernel is busy, repeats it for a second.
    * @returns the messages of the answer, without the acknowledgement
    * @throws NetlinkError `netlink-refused`, `netlink-lost`, `netlink-closed`, `netlink-malformed`
    */
@@ -107,8 +113,8 @@ export class RequestSocket implements Disposable {
   }
 
   /**
-   * Reads a whole table. Starts over when the kernel reports that it changed meanwhile, up to five times.
-   * @param limit a longer table is cut off there and is not read again: see {@link isCutOff}
+   * Reads a whole table. Starts over when the kernel reports that the table has changed during the read, up to five times.
+   * @param limit limit at which a longer table is cut off, and not read again: see {@link isCutOff}
    * @throws NetlinkError as {@link request}, and `netlink-interrupted`
    */
   async dump(request: NetlinkRequest, subject: RequestSubject, limit = noLimit): Promise<NetlinkMessage[]> {
@@ -122,7 +128,10 @@ export class RequestSocket implements Disposable {
     throw new NetlinkError('netlink-interrupted', message, { ...factsOf(subject), retriable: true });
   }
 
-  /** Resolves when the kernel has finished all requests that were sent before, also those that have failed here. */
+  /**
+   * Resolves when the kernel has finished all requests that were sent before, including requests that have already failed
+   * here.
+   */
   ended(): Promise<void> {
     return this.#socket.ended();
   }
@@ -135,7 +144,7 @@ export class RequestSocket implements Disposable {
     this.#socket.close();
   }
 
-  /** @param limit present for a dump */
+  /** Queues a request. @param limit limit for a table; absent for other requests */
   #enqueue(
     { type, flags = 0, payload, isLarge = false, absent = [], keeps }: NetlinkRequest,
     subject: RequestSubject,
@@ -160,7 +169,7 @@ export class RequestSocket implements Disposable {
         reject,
       };
       this.#queue.push(pending);
-      // Deferred, so that requests made at the same time are sent together.
+      // Sending is deferred, so that requests made at the same time are sent together.
       if (!this.#isBusy && this.#queue.length === 1) queueMicrotask(() => void this.#ask());
     });
   }
@@ -173,7 +182,7 @@ export class RequestSocket implements Disposable {
     this.#isBusy = false;
   }
 
-  /** Returns the requests to send next. */
+  /** Returns the requests to send together next. */
   #next(): Pending[] {
     const [first] = this.#queue;
     if (first?.isAlone) return this.#queue.splice(0, 1);
@@ -182,7 +191,7 @@ export class RequestSocket implements Disposable {
     return this.#queue.splice(0, Math.min(count, maxTogether));
   }
 
-  /** Resolves when each request has its answer or has failed. */
+  /** Sends requests. Resolves when each of them has its answer or has failed. */
   async #exchange(together: readonly Pending[]): Promise<void> {
     for (const pending of together) this.#pending.set(pending.seq, pending);
     const [first, ...others] = together.map(({ message }) => message);
@@ -196,13 +205,13 @@ export class RequestSocket implements Disposable {
   }
 
   #receive(datagram: Buffer): void {
-    // A dump runs alone. Messages beyond its limit are not even parsed, except where the dump may end.
+    // A dump runs alone. Messages beyond its limit are not even parsed, unless the dump may end with them.
     const [first] = this.#pending.values();
     if (first !== undefined && isFull(first) && !mayEndDump(datagram)) return;
     try {
-      // Copied: decoded values may keep parts of it.
+      // The datagram is copied, since decoded values may refer to it.
       for (const message of decodeMessages(Buffer.from(datagram))) {
-        // An unknown number belongs to the late answer to an abandoned request.
+        // An unknown number belongs to a late answer to an abandoned request.
         const pending = this.#pending.get(message.seq);
         if (pending !== undefined) this.#accept(pending, message);
       }
@@ -217,7 +226,7 @@ export class RequestSocket implements Disposable {
     if (message.type !== MessageType.ERROR && message.type !== MessageType.DONE) {
       if (isFull(pending)) return;
       if (pending.keeps?.(message.data) === false) return;
-      // Copied, so that a message that is kept of a large table does not keep its datagram.
+      // The message is copied, so that one kept message of a large table does not keep its whole datagram.
       pending.parts.push(pending.keeps === undefined ? message : { ...message, data: Buffer.from(message.data) });
       pending.partBytes += message.data.length;
       return;
@@ -237,7 +246,7 @@ export class RequestSocket implements Disposable {
   }
 }
 
-/** Returns whether messages of a table reach its limit, so that others may be missing. */
+/** Returns whether messages of a table reach a limit, so that further messages may be missing. */
 export function isCutOff(messages: readonly NetlinkMessage[], { messages: most, bytes }: DumpLimit): boolean {
   return messages.length >= most || messages.reduce((sum, { data }) => sum + data.length, 0) >= bytes;
 }
@@ -247,8 +256,8 @@ function isFull({ parts, partBytes, limit }: Pending): boolean {
 }
 
 /**
- * Returns whether a dump may end with a datagram: an error is the only message in its datagram, an `NLMSG_DONE` the last
- * one.
+ * Returns whether a dump may end with a datagram. An error is the only message in its datagram, and an `NLMSG_DONE` is the
+ * last message.
  * Source: Linux `netlink_dump` and `netlink_ack`.
  */
 function mayEndDump(datagram: Buffer): boolean {
@@ -259,7 +268,7 @@ function mayEndDump(datagram: Buffer): boolean {
   return isDone || u16At(datagram, header.type) === MessageType.ERROR;
 }
 
-/** Returns the errno of an `NLMSG_DONE`: a dump that fails half-way ends with a negative one. */
+/** Returns the errno of an `NLMSG_DONE`. It is negative if the dump has failed half-way. */
 function doneErrno(data: Buffer): number {
   return data.length >= 4 ? Math.min(0, data.readInt32LE(0)) : 0;
 }

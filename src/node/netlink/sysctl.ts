@@ -9,14 +9,14 @@ import { NetlinkError, otherHint } from './errors.ts';
 import { type NetnsHandle, openInNetns } from './netns.ts';
 import { takeThread } from './threads.ts';
 
-/** Sysctl keys that affect only one interface. IFNAME stands for its name, as in the CNI plugin tuning. */
+/** Keys of sysctls that affect only one interface. IFNAME stands for its name, as in the CNI plugin tuning. */
 export const interfaceSysctlPattern = /^net\.(ipv[46])\.(conf|neigh)\.IFNAME\.([a-z0-9_]+)$/;
 
-/** Kernel settings of an interface by key: `net.ipv4.conf.IFNAME.arp_ignore`. */
+/** Sysctls of an interface by key, such as `net.ipv4.conf.IFNAME.arp_ignore`. */
 export type InterfaceSysctls = Record<string, string | number>;
 
 /**
- * Sysctls that every pod gets, and that the kernel sets without a lock, by `proc_dointvec`.
+ * Sysctls that every pod gets and that the kernel sets without a lock (`proc_dointvec`).
  * Source: Linux `net/ipv6/addrconf.c`, `net/ipv4/devinet.c`.
  */
 const keysWithoutLock = new Set([
@@ -28,18 +28,18 @@ const keysWithoutLock = new Set([
 ]);
 
 export interface SysctlOptions {
-  /** Path of the host's `/proc/sys`; a container's own is read-only unless it is mounted elsewhere. */
+  /** Path of the host's `/proc/sys`. The `/proc/sys` of a container is read-only, so it must be mounted elsewhere. */
   procSysDir?: string;
-  /** Skips keys that the kernel does not have for this interface, such as those of IPv6 on a node without it. */
+  /** Whether to skip keys that the kernel does not have for this interface, such as IPv6 keys on a node without IPv6. */
   skipMissing?: boolean;
   /** Time limit for one key, ms. Default: 10 s. */
   timeoutMs?: number;
 }
 
-/** Fewer than there are threads for calls that wait for the kernel's lock, so that writes leave one to netlink requests. */
+/** Lock for two writes at a time. They wait for the kernel's lock in threads, of which one is left to netlink requests. */
 const turns = new KeyedMutex(2);
 
-/** A key, and the open file that sets it. */
+/** A sysctl to set, with its open file. */
 interface Setting {
   key: string;
   value: string | number;
@@ -47,12 +47,11 @@ interface Setting {
 }
 
 /**
- * Sets kernel settings of an interface, in their order. The kernel assigns a file below `/proc/sys/net` to the namespace of
- * the thread that opens it, so that all are opened inside the namespace, in one synchronous step. Other threads write them,
- * except for {@link keysWithoutLock}: for some keys the kernel waits for its lock of all links, which others may hold for
- * seconds.
+ * Sets sysctls of an interface, in order. The kernel assigns a file below `/proc/sys/net` to the namespace of the thread that
+ * opens it, so all files are opened inside the namespace, in one synchronous step. They are written in other threads, except
+ * for {@link keysWithoutLock}: for some keys, the kernel waits for its lock of all links, which others may hold for seconds.
  * @returns the keys that were skipped
- * @throws NetlinkError `sysctl-refused` with the key; earlier keys are already set then, unless this one cannot be opened
+ * @throws NetlinkError `sysctl-refused` with the key. Earlier keys are already set then, unless a file cannot be opened
  */
 export async function writeInterfaceSysctls(
   netns: NetnsHandle,
@@ -70,7 +69,7 @@ export async function writeInterfaceSysctls(
     openInNetns(netns, () => {
       for (const { key, value, path } of files) {
         try {
-          // Never created: a missing file is a key that the kernel does not know.
+          // The file is never created: if it is missing, the kernel does not know the key.
           settings.push({ key, value, fd: openSync(path, 'r+') });
         } catch (cause) {
           if (!skipMissing || errnoCode(cause) !== 'ENOENT') throw refused(key, value, netns, cause);
@@ -98,7 +97,7 @@ function writeAtOnce({ key, value, fd }: Setting, netns: NetnsHandle): void {
   }
 }
 
-/** Writes a setting and closes the file when the kernel has finished, which may be after the time limit. */
+/** Writes a sysctl. Closes the file when the kernel has finished, which may be after the time limit. */
 async function writeSetting({ key, value, fd }: Setting, netns: NetnsHandle, timeoutMs: number): Promise<void> {
   using deadline = systemClock.deadline(timeoutMs);
   const turn = await takeTurn(deadline.signal).catch(() => {
@@ -115,7 +114,7 @@ async function writeSetting({ key, value, fd }: Setting, netns: NetnsHandle, tim
   if (!isDone) throw late(key, value, netns, `the kernel has not finished within ${timeoutMs} ms`);
 }
 
-/** Waits for a free writer. @throws the signal's reason if it fires before */
+/** Waits until a write may begin. @throws the signal's reason if it fires before */
 async function takeTurn(signal: AbortSignal): Promise<Disposable> {
   using turn = new DisposableStack();
   turn.use(await turns.acquire('', signal));
@@ -124,8 +123,8 @@ async function takeTurn(signal: AbortSignal): Promise<Disposable> {
 }
 
 /**
- * Reads kernel settings of an interface, in the form that {@link writeInterfaceSysctls} takes.
- * @returns values by key, without unreadable ones: the kernel does not have them, or not for this interface any more
+ * Reads sysctls of an interface, in the form that {@link writeInterfaceSysctls} accepts.
+ * @returns values by key, without unreadable keys: the kernel does not have them, or the interface is gone
  */
 export function readInterfaceSysctls(
   netns: NetnsHandle,

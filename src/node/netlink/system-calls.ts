@@ -3,7 +3,7 @@ import { enterThread, leaveThread } from './threads.ts';
 
 /** Linux `AF_NETLINK`. */
 export const netlinkFamily = 16;
-/** Layout of a `struct sockaddr_nl`, in bytes: its size, and where its fields begin. */
+/** Offsets in `struct sockaddr_nl`, and its size, in bytes. */
 export const addressLayout = { bytes: 12, family: 0, port: 4 } as const;
 /** Linux `SOL_NETLINK`. */
 const netlinkLevel = 270;
@@ -19,16 +19,16 @@ interface SystemCalls {
   setsockopt: (descriptor: number, level: number, option: number, value: Buffer, bytes: number) => number;
   send: (descriptor: number, message: Buffer, bytes: number, flags: number) => number;
   recv: (descriptor: number, buffer: Buffer, bytes: number, flags: number) => number;
-  /** Runs in a thread. @param isWanted asked when a thread is free: `false` makes the call fail before it is made */
+  /** Sends a message in a thread. @param isWanted called when a thread is free: if it returns `false`, nothing is sent */
   sendAsync: (descriptor: number, message: Buffer, isWanted: () => boolean) => Promise<number>;
-  /** Runs in a thread. */
+  /** Receives a message in a thread. */
   recvAsync: (descriptor: number, buffer: Buffer, flags: number) => Promise<number>;
   errno: () => number;
 }
 
 let resolved: SystemCalls | undefined;
 
-/** System calls for sockets and namespaces. Resolved once: each koffi lookup costs memory for good. */
+/** Returns the system calls for sockets and namespaces. They are looked up once: koffi never frees the memory of a lookup. */
 export function loadSystemCalls(): SystemCalls {
   if (resolved !== undefined) return resolved;
   const library = koffi.load(null);
@@ -50,7 +50,7 @@ export function loadSystemCalls(): SystemCalls {
   return resolved;
 }
 
-/** Sets an option of a netlink socket. @returns whether the kernel knows it */
+/** Switches on an option of a netlink socket. @returns whether the kernel supports the option */
 export function switchOn(descriptor: number, option: number): boolean {
   const on = Buffer.from([1, 0, 0, 0]);
   return loadSystemCalls().setsockopt(descriptor, netlinkLevel, option, on, on.length) === 0;

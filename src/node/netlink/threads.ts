@@ -1,15 +1,15 @@
 import { onAbort } from '../../lib/abort.ts';
 
 /**
- * Limit for libuv's four threads that may wait in the kernel for its lock of all links, in netlink requests and settings of
- * interfaces. The fourth remains for files, such as that of the health check, unless an access to sysfs waits for the
- * kernel too. koffi itself refuses more than 256 calls at once.
+ * Maximum number of libuv's four threads that may wait for the kernel's lock of all links, in netlink requests and sysctls.
+ * The fourth thread remains for files, such as the file of the health check, unless an access to sysfs also waits for the
+ * kernel. koffi itself refuses more than 256 calls at once.
  */
 const mostCalls = 3;
 let running = 0;
 const waiting = new Set<() => void>();
 
-/** Runs `start` when a thread is free for its call; the call ends with {@link leaveThread}. */
+/** Calls `start` when a thread is free. The call that it begins must end with {@link leaveThread}. */
 export function enterThread(start: () => void): void {
   if (running < mostCalls) {
     running++;
@@ -17,7 +17,7 @@ export function enterThread(start: () => void): void {
   } else waiting.add(start);
 }
 
-/** Passes the place of an ended call to the call that has waited longest. */
+/** Frees the thread of a call that has ended, for the call that has waited longest. */
 export function leaveThread(): void {
   const [next] = waiting;
   if (next === undefined) running--;
@@ -28,7 +28,7 @@ export function leaveThread(): void {
 }
 
 /**
- * Waits until a thread is free for a call, which ends when the result is disposed. @throws the signal's reason if it fires
+ * Waits until a thread is free. Dispose of the result to free the thread again. @throws the signal's reason if it fires
  * before
  */
 export async function takeThread(signal: AbortSignal): Promise<Disposable> {

@@ -7,19 +7,19 @@ import { parseOctets } from './checks.ts';
 export const infoListType = 22;
 const infoType = 1;
 const vlanInfoType = 1;
-/** `IFLA_VF_*`. Every value is a struct that starts with the number of the VF. */
+/** `IFLA_VF_*` of Linux `if_link.h`. Every value is a struct that begins with the number of the VF. */
 const VfAttribute = { mac: 1, vlan: 2, spoofCheck: 4, linkState: 5, rate: 6, trust: 9, vlanList: 12 } as const;
 const linkHeaderBytes = 16;
 const ethernetBytes = 6;
-/** `MAX_ADDR_LEN`. */
+/** `MAX_ADDR_LEN` of Linux `netdevice.h`. */
 const maxAddressBytes = 32;
-/** Value that drivers report for unknown settings. */
+/** Value that drivers report for an unknown setting. */
 const unknown = 0xffffffff;
-/** In the order of `IFLA_VF_LINK_STATE_*`. */
+/** Link states. The position of a state is its number: `IFLA_VF_LINK_STATE_*` of Linux `if_link.h`. */
 const linkStates = ['auto', 'enable', 'disable'] as const;
 const etherTypes = { '802.1q': 0x8100, '802.1ad': 0x88a8 } as const;
 const vlanProtocols = Object.keys(etherTypes) as VlanProtocol[];
-/** Bytes of `struct ifla_vf_vlan_info` before the protocol, which is in network order. */
+/** Offset of the protocol in `struct ifla_vf_vlan_info`, in bytes. The protocol is in network byte order. */
 const vlanProtocolOffset = 12;
 
 type VlanProtocol = keyof typeof etherTypes;
@@ -31,45 +31,45 @@ interface VfSwitches {
   linkState?: (typeof linkStates)[number];
 }
 
-/** Settings of a PF for one of its VFs; absent ones stay unchanged. */
+/** Changes of a PF's settings for one of its VFs. Absent settings stay unchanged. */
 export interface VfChange extends VfSwitches {
-  /** Administrative MAC address. All zeros lets the VF choose again. */
+  /** Administrative MAC address. All zeros remove it, so that the VF may choose its address again. */
   hardwareAddress?: string;
   /** VLAN tag; `id` 0 removes it. */
   vlan?: { id: number; priority?: number; protocol?: VlanProtocol };
-  /** Both rates at once: the kernel has one attribute for them. 0 is no limit. */
+  /** Minimum and maximum rate, which the kernel has in one attribute. 0 means none. */
   rate?: { minMbps: number; maxMbps: number };
 }
 
-/** A PF's settings for one of its VFs: all that can be known of a VF without an interface. */
+/** Settings of a PF for one of its VFs. If the VF has no interface, nothing else is known about it. */
 export interface AdminSettings extends VfSwitches {
   /** Administrative MAC address; absent if none was set. */
   hardwareAddress?: string;
-  /** VLAN tag; absent if frames are not tagged. */
+  /** VLAN tag that the PF adds to frames; absent if it adds none. */
   vlan?: { id: number; priority: number; protocol?: VlanProtocol };
-  /** Guaranteed rate; 0 is no limit. */
+  /** Guaranteed rate; 0: none. */
   minTxRateMbps?: number;
   maxTxRateMbps?: number;
 }
 
-/** A PF's settings for the VF with index `vfIndex`. */
+/** Settings of a PF for the VF with index `vfIndex`. */
 export interface VfInfo extends AdminSettings {
   vfIndex: number;
 }
 
-/** Reads and sets what PFs of one network namespace enforce for their VFs: see `RtnlConnection`. */
+/** Access to the settings that PFs in one network namespace enforce for their VFs: see `RtnlConnection`. */
 export interface VfInfoAccess {
   vfInfos(pfIndex: number): Promise<VfInfo[]>;
   setVf(pfIndex: number, vfIndex: number, change: VfChange): Promise<void>;
 }
 
-/** One property as the attributes of a link message. */
+/** A property, as attributes of a link message. */
 interface EncodedVfProperty {
   property: keyof VfChange;
   attributes: Attribute[];
 }
 
-/** Encodes each property separately: if a driver answers EOPNOTSUPP for one, the others must not be lost. */
+/** Encodes each property separately: if a driver refuses one with EOPNOTSUPP, the others must not be lost. */
 export function encodeVfChange(vfIndex: number, change: VfChange): EncodedVfProperty[] {
   const words = (...values: number[]) => Buffer.concat([vfIndex, ...values].map((value) => putU32(value)));
   const encoders: { [K in keyof VfChange]-?: (value: NonNullable<VfChange[K]>) => Attribute } = {
@@ -97,9 +97,9 @@ export function encodeVfChange(vfIndex: number, change: VfChange): EncodedVfProp
 }
 
 /**
- * Returns the VFs in a PF's link message, if they were requested; drivers may leave some out.
- * @param options.whole leaves out VFs without MAC or VLAN, which the kernel always sends: a missing setting would otherwise
- * look as if it were not set
+ * Returns the settings of VFs in a PF's link message, if they were requested. Drivers may leave VFs out.
+ * @param options.whole whether to skip VFs without MAC or VLAN, which the kernel normally sends for each VF: the missing
+ * setting would look as if it were not set
  */
 export function decodeVfInfos(message: Buffer, { whole = false }: { whole?: boolean } = {}): VfInfo[] {
   const list = new Attributes(message.subarray(linkHeaderBytes)).get(infoListType);
@@ -139,7 +139,7 @@ function decodeAdminAddress(value: Buffer | undefined): string | undefined {
   return octets?.every((octet) => octet === 0) ? undefined : decodeHardwareAddress(octets);
 }
 
-/** @param list with one element; newer kernels also send it, for the protocol */
+/** Decodes a VLAN tag. @param list list with one element, which has the protocol; only newer kernels send it */
 function decodeVlan(id = 0, priority = 0, list?: Buffer): VfInfo['vlan'] {
   if (id === 0) return undefined;
   const info = list && listAttributes(list)[0]?.data;

@@ -4,7 +4,7 @@ import { type Attribute, Attributes } from './attributes.ts';
 /** `IFLA_VRF_TABLE` of Linux `if_link.h`. */
 const tableAttribute = 1;
 
-/** Encodes `IFLA_INFO_DATA` of a new VRF. @param table that its members use */
+/** Encodes `IFLA_INFO_DATA` of a new VRF. @param table routing table of its members */
 export function encodeVrf(table: number): Attribute[] {
   return [{ type: tableAttribute, value: putU32(table) }];
 }

@@ -1,13 +1,15 @@
-/** Above the largest CPU and memory node of every kernel. Source: `NR_CPUS` (8192 on x86) and `NODES_SHIFT` (10) in Kconfig. */
+/**
+ * Maximum number in a list, above the largest CPU and memory node of every kernel. Source: `NR_CPUS` (8192 on x86) and
+ * `NODES_SHIFT` (10) in Kconfig.
+ */
 const largest = 8191;
-/** More than the longest list up to the largest number, which has every second one. */
+/** Maximum length of a list. The longest one contains every second number. */
 const longestText = 32_768;
 
 /**
- * Parses a list such as `0-3,8`, the kernel's form for CPUs and memory nodes. An empty text is an empty list. Merges
- * overlapping ranges first, so that the work depends on the length of the text and the number of different CPUs, whatever
- * the ranges repeat.
- * @returns `undefined` if it is not such a list, or longer than a kernel's can be
+ * Parses a list such as `0-3,8`, in the kernel's format for CPUs and memory nodes. An empty text is an empty list.
+ * Overlapping ranges are merged first, so that repeated ranges cost no more time than their text.
+ * @returns `undefined` if the text is not such a list, or longer than a kernel's list can be
  */
 export function parseCpuList(text: string): Set<number> | undefined {
   if (text.length > longestText) return undefined;
@@ -26,7 +28,7 @@ export function parseCpuList(text: string): Set<number> | undefined {
   return numbers;
 }
 
-/** Formats numbers as the shortest list. */
+/** Formats numbers as the shortest list, such as `0-3,8`. */
 export function cpuList(numbers: Iterable<number>): string {
   const ranges: [from: number, to: number][] = [];
   for (const number of [...numbers].sort((one, other) => one - other)) {

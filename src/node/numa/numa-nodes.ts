@@ -3,13 +3,13 @@ import { join } from 'node:path';
 import { errnoCode } from '../../lib/errors.ts';
 import { parseCpuList } from './cpu-list.ts';
 
-/** Online CPUs of each NUMA node, by its number. A memory-only node has none. */
+/** Online CPUs of each NUMA node, by node number. A memory-only node has an empty set. */
 export type NumaNodes = ReadonlyMap<number, ReadonlySet<number>>;
 
 /**
- * Reads the NUMA nodes of this machine, synchronously: the kernel has the files in memory.
+ * Reads the NUMA nodes of this machine, synchronously, since the kernel has the files in memory.
  * @param root mount point of sysfs
- * @returns empty if the kernel knows no NUMA nodes
+ * @returns an empty map if the kernel has no NUMA nodes
  * @throws Error for files that cannot be read
  */
 export function readNumaNodes(root = '/sys'): NumaNodes {
@@ -28,7 +28,7 @@ export function readNumaNodes(root = '/sys'): NumaNodes {
 }
 
 /**
- * Returns a NUMA node, and then the nearest nodes of the same socket, where a socket has several. Leaves out nodes without
+ * Returns a NUMA node, followed by the nearest nodes of the same socket, if the socket has several. Leaves out nodes without
  * CPUs.
  * @param root mount point of sysfs
  * @returns only the node itself if the kernel does not know it or its socket
@@ -56,7 +56,7 @@ export function readNearNodes(node: number, root = '/sys'): number[] {
   return [node, ...near.map(({ number }) => number)];
 }
 
-/** Returns `undefined` on kernels without NUMA, which lack these files and directories. */
+/** Returns `undefined` if the file or directory is missing, as on kernels without NUMA. */
 function unlessMissing<T>(read: () => T): T | undefined {
   try {
     return read();
