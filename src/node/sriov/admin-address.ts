@@ -12,9 +12,9 @@ interface Parts {
 }
 
 /**
- * Restores an administrative address. The address that the PF reports may be the VF's own, to which its interface can
- * return: setting it through the PF would make it administrative, and no later pod could choose another. If it is
- * administrative, the interface accepts no other address.
+ * Restores the administrative address of a VF. If the PF reports an address, that may be the VF's own, which its interface
+ * can take again: setting it through the PF would make it administrative, and no later pod could choose another address. So
+ * the interface is tried first; it refuses if the address is administrative.
  * @returns the address that stays administrative, if the PF refuses to remove it
  * @throws as `VfProperties.set`
  */
@@ -37,19 +37,19 @@ export async function restoreAdminAddress(
   } catch (error) {
     if (wanted !== noAddress || !isRemovalRefused(error)) throw error;
   }
-  // The next pod must not have the one that the claim set, or that a trusted pod chose.
+  // The VF gets another address, so that the next pod does not get an address that the claim set or a trusted pod chose.
   const own = before?.hardwareAddress ?? randomAddress();
   await properties.set(address, { hardwareAddress: own });
   return own;
 }
 
-/** Returns whether a PF has refused an address as invalid: octeontx2, qede and others do so with zeros. */
+/** Returns whether a PF has refused an address as invalid. The PFs of octeontx2, qede and other drivers refuse zeros. */
 function isRemovalRefused(error: unknown): boolean {
   const { cause } = error instanceof SriovError ? error : {};
   return cause instanceof NetlinkError && ['EINVAL', 'EADDRNOTAVAIL'].includes(cause.errno ?? '');
 }
 
-/** Returns a random address, locally administered and for one host, as the kernel's drivers give one to a VF. */
+/** Returns a random, locally administered unicast address, like those that kernel drivers give VFs. */
 function randomAddress(): string {
   const octets = randomBytes(6);
   octets[0] = (octets[0]! & 0xfe) | 0x02;

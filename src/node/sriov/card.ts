@@ -6,12 +6,12 @@ import { Sysfs } from './sysfs.ts';
 /** Time for firmware to enable VFs, ms. */
 const vfsOnMs = 120_000;
 
-/** Reads and changes the PCI functions of a node. */
+/** Access to the PCI functions of a node. */
 export interface Card {
   sysfs: Sysfs;
   binding: DriverBinding;
   nodes: DeviceNodes;
-  /** Writes from which the kernel may never return. */
+  /** Writer of sysfs files, whose writes may never return. */
   writes: Disposable & { readonly hung: readonly HungWrite[] };
 }
 

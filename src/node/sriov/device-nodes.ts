@@ -4,32 +4,29 @@ import { SriovError } from './errors.ts';
 import { readRdmaNetnsMode } from './rdma-mode.ts';
 import { linkTarget, listOptionalDir, readOptionalText } from './sysfs-files.ts';
 
-/** How a program in user space accesses a VF that is bound to vfio-pci or a variant of it. */
+/** Access from user space to a VF that is bound to vfio-pci or a variant of it. */
 export interface VfioAccess {
-  /**
-   * VFIO device file: `/dev/vfio/42`, `/dev/vfio/noiommu-0`; on a kernel that supports only devices,
-   * `/dev/vfio/devices/vfio0`.
-   */
+  /** VFIO device file: `/dev/vfio/42`, `/dev/vfio/noiommu-0`; on a kernel without group files, `/dev/vfio/devices/vfio0`. */
   device: string;
   /** Number of the IOMMU group. */
   iommuGroup: string;
-  /** Device files that a container needs for VFIO, by groups and by iommufd. */
+  /** Device files that a container needs for VFIO: those for groups, and those for iommufd. */
   nodes: string[];
 }
 
 /** RDMA access of a VF that has a kernel driver. */
 export interface RdmaAccess {
-  /** RDMA device: `mlx5_3`. */
+  /** Name of the RDMA device, such as `mlx5_3`. */
   device: string;
   nodes: string[];
 }
 
-/** The kernel's name for the group of a device without an IOMMU; set by its vfio.c. */
+/** Name of the group of a device without an IOMMU, from the kernel's vfio.c. */
 const noIommuGroupName = 'vfio-noiommu';
 
 /**
- * Finds the character devices that a VF's users need. Reads them from sysfs (`uevent`), not from `/dev`, which in the
- * driver's container is not the host's.
+ * Finds the character devices that users of a VF need. Reads their names from sysfs (`uevent`), since `/dev` in the driver's
+ * container is not the host's.
  */
 export class DeviceNodes {
   readonly #root: string;
@@ -40,7 +37,7 @@ export class DeviceNodes {
   }
 
   /**
-   * @param pciAddress of a function that is bound to a vfio driver
+   * Returns the VFIO files of a function. @param pciAddress PCI address of a function that is bound to a vfio driver
    * @throws SriovError `device-node-missing`
    */
   async vfio(pciAddress: string): Promise<VfioAccess> {
@@ -59,10 +56,10 @@ export class DeviceNodes {
   }
 
   /**
-   * Returns verbs of the function, and the connection manager if the kernel has it. Not `umadN`, whose datagrams can manage
-   * a fabric.
-   * @throws SriovError `device-node-missing`, retriable: the RDMA device may appear after the driver was bound;
-   * `rdma-unusable`
+   * Returns the verbs files of a function, and the file of the connection manager if the kernel has it. Leaves out `umadN`,
+   * through which a program could manage a fabric.
+   * @throws SriovError `device-node-missing`, retriable, since the RDMA device may appear some time after the driver was
+   * bound; `rdma-unusable`
    */
   async rdma(pciAddress: string): Promise<RdmaAccess> {
     const device = await this.rdmaDevice(pciAddress);
@@ -77,13 +74,16 @@ export class DeviceNodes {
     return { device, nodes: [...verbs, ...(manager === undefined ? [] : [manager])] };
   }
 
-  /** Returns the name of the function's RDMA device, which udev may change after it appears; `undefined` if it has none. */
+  /**
+   * Returns the name of the function's RDMA device; `undefined` if it has none. udev may change the name after the device has
+   * appeared.
+   */
   async rdmaDevice(pciAddress: string): Promise<string | undefined> {
     return (await listOptionalDir(join(this.#deviceDir(pciAddress), 'infiniband')))?.[0];
   }
 
   /**
-   * Returns the nodes that a container needs for a virtio device whose other side is in the kernel.
+   * Returns the device files that a container needs for a virtio device whose other side is in the kernel.
    * @throws SriovError `device-node-missing` with the module to load
    */
   async vhost(): Promise<string[]> {
@@ -91,7 +91,7 @@ export class DeviceNodes {
     const found = await Promise.all(names.map((name) => this.#classNode('misc', name)));
     const lacking = names.filter((_, index) => found[index] === undefined);
     if (lacking.length > 0) {
-      // Each module has the name of its device, with `_` for `-`.
+      // The name of a module is the name of its device, with `_` for `-`.
       const hint = `modprobe ${lacking.join(' ').replaceAll('-', '_')}`;
       throw missing(undefined, `this node has no device file for ${lacking.join(' and ')}`, hint);
     }
@@ -99,8 +99,8 @@ export class DeviceNodes {
   }
 
   /**
-   * Checks that a pod can use the RDMA device. In exclusive mode verbs find it only in its own network namespace. Without a
-   * node GUID the connection manager skips it, and an InfiniBand port does not become active.
+   * Checks that a pod can use the RDMA device. In exclusive mode, verbs find the device only in its own network namespace.
+   * Without a node GUID, the connection manager skips the device, and an InfiniBand port does not become active.
    */
   async #checkUsable(device: string, name: string): Promise<void> {
     const unusable = (why: string, hint: string) =>
@@ -140,7 +140,10 @@ export class DeviceNodes {
   }
 }
 
-/** Returns the path below `/dev`; `undefined` for a device without a file, such as `vfio-dev` without iommufd. */
+/**
+ * Returns the path of a device file below `/dev`; `undefined` for a device without a file, such as `vfio-dev` without
+ * iommufd.
+ */
 async function nodeOf(dir: string): Promise<string | undefined> {
   const [, name] = /^DEVNAME=(.+)$/m.exec((await readOptionalText(join(dir, 'uevent'))) ?? '') ?? [];
   return name === undefined ? undefined : `/dev/${name}`;

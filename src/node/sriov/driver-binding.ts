@@ -8,35 +8,35 @@ import { SriovError } from './errors.ts';
 import { attempt, linkTarget, listOptionalDir, readOptionalText, readText } from './sysfs-files.ts';
 import { isBusy, writeHint } from './write-hints.ts';
 
-/** PCI base class of bridges, which are members of the group but need no vfio driver. */
+/** PCI base class of bridges: they can be members of an IOMMU group, but need no vfio driver. */
 const bridgeClass = /^0x06/;
-/** Time for a bound driver to become visible. */
+/** Time for a bound driver to become visible, and interval of checks, ms. */
 const shows = { forMs: 1_000, everyMs: 50 };
-/** Clears `driver_override`. */
+/** Text that clears `driver_override`. */
 const noOverride = '\n';
 
 /**
- * @param device PCI address of the device that the write is for
+ * Writes a file. @param device PCI address of the device that the write is for
  * @throws the Node.js error of a write that the kernel refuses; SriovError `device-hangs`
  */
 export type WriteFile = (path: string, text: string, device: string) => Promise<void>;
 
-/** File of a PF: whether the kernel chooses drivers for its VFs. */
+/** File of a PF that controls whether the kernel chooses drivers for its VFs. */
 const autoprobe = 'sriov_drivers_autoprobe';
 
-/** An IOMMU group from the point of view of one of its devices. */
+/** An IOMMU group, as seen by one of its devices. */
 export interface IommuGroup {
-  /** Number of the group; absent: the device has none. */
+  /** Number of the group; `undefined` if the device has none. */
   group: string | undefined;
-  /** The other members, without bridges. */
+  /** Other members of the group, without bridges. */
   others: string[];
-  /** Those of them that the kernel uses, or may use: the group cannot be assigned to user space. */
+  /** Other members that the kernel uses, or may use: the group cannot be assigned to user space then. */
   foreign: string[];
 }
 
 /**
- * Reads and changes the kernel driver of a PCI function, by `driver_override`, so that no other device with the same
- * ids is affected. All methods throw SriovError `sysfs-unreadable`.
+ * Reads and changes the kernel driver of a PCI function. Uses `driver_override`, so that no other device with the same IDs is
+ * affected. All methods throw SriovError `sysfs-unreadable`.
  * Source: kernel Documentation/ABI/testing/sysfs-bus-pci.
  */
 export class DriverBinding {
@@ -45,8 +45,8 @@ export class DriverBinding {
   readonly #clock: Clock;
 
   /**
-   * @param root writable mount point of sysfs
-   * @param write writes files on which the kernel acts
+   * @param root mount point of sysfs, which must be writable
+   * @param write function for files on whose content the kernel acts
    */
   constructor(root = '/sys', write: WriteFile = (path, text) => writeFile(path, text), clock: Clock = systemClock) {
     this.#root = root;
@@ -54,7 +54,7 @@ export class DriverBinding {
     this.#clock = clock;
   }
 
-  /** Returns whether the function exists: VFs can be switched off, and cards can be unplugged. */
+  /** Returns whether the function exists: VFs can be disabled, and cards unplugged. */
   async isPresent(pciAddress: string): Promise<boolean> {
     return (await listOptionalDir(this.#deviceDir(pciAddress))) !== undefined;
   }
@@ -65,12 +65,15 @@ export class DriverBinding {
     return target && basename(target);
   }
 
-  /** Returns whether the function has an interface, in any network namespace: its directory is visible from all of them. */
+  /** Returns whether the function has an interface in any network namespace: its directory `net` is visible in all of them. */
   async hasInterface(pciAddress: string): Promise<boolean> {
     return (await listOptionalDir(join(this.#deviceDir(pciAddress), 'net'))) !== undefined;
   }
 
-  /** Returns the driver that an administrator has set for the function, for example with driverctl; `undefined`: none. */
+  /**
+   * Returns the content of `driver_override`, which an administrator may have set, for example with driverctl; `undefined` if
+   * it is empty.
+   */
   async overrideOf(pciAddress: string): Promise<string | undefined> {
     const text = await readOptionalText(join(this.#deviceDir(pciAddress), 'driver_override'));
     return text === undefined || ['', '(null)'].includes(text) ? undefined : text;
@@ -81,15 +84,15 @@ export class DriverBinding {
   }
 
   /**
-   * Binds the function to a driver, or to none, unless it already is. Afterwards `driver_override` is empty: after a reboot
-   * or a new bind the kernel should choose.
-   * @throws SriovError `binding-failed` with what to do about it
+   * Binds the function to a driver, or to none, unless it already is. Clears `driver_override` afterwards, so that the kernel
+   * chooses after a reboot or a new bind.
+   * @throws SriovError `binding-failed` with a remedy
    */
   async bind(pciAddress: string, driver: string | undefined): Promise<void> {
     const current = await this.driverOf(pciAddress);
     if (current === driver) return;
     if (driver !== undefined) await this.#checkLoaded(pciAddress, driver);
-    // Set before the unbind, so that no other driver takes the function in between.
+    // The override is set before the unbind, so that no other driver takes the function in between.
     await this.setOverride(pciAddress, driver);
     await this.#unbind(pciAddress, current);
     if (driver === undefined) return;
@@ -102,9 +105,10 @@ export class DriverBinding {
   }
 
   /**
-   * Lets the kernel choose the driver, as for a new function. Does nothing if the bound driver creates interfaces.
-   * @throws SriovError `interface-missing` if the kernel chooses none, or one that creates no interfaces; `binding-failed` if
-   * the kernel chooses none for any VF of the PF, and then the function is left alone
+   * Binds the function to the driver that the kernel chooses, as for a new function. Does nothing if the bound driver creates
+   * interfaces.
+   * @throws SriovError `interface-missing` if the kernel chooses no driver, or a driver that creates no interfaces;
+   * `binding-failed` if the kernel chooses no driver for any VF of the PF, and the function is then left alone
    */
   async bindDefault(pciAddress: string): Promise<void> {
     const current = await this.driverOf(pciAddress);
@@ -128,16 +132,16 @@ export class DriverBinding {
   }
 
   /**
-   * Unbinds the driver and binds it again, which resets the function. The content of `driver_override` stays. If no driver
-   * is bound, binds the one that the kernel chooses.
-   * @throws SriovError `binding-failed`; `function-in-use` for a PF whose VFs are on, since they would vanish
+   * Unbinds the driver and binds it again, which resets the function. Keeps the content of `driver_override`. If no driver is
+   * bound, binds the driver that the kernel chooses.
+   * @throws SriovError `binding-failed`; `function-in-use` for a PF that has VFs, since they would vanish
    */
   async rebind(pciAddress: string): Promise<void> {
     const driver = await this.driverOf(pciAddress);
     if (driver === undefined) return await this.bindDefault(pciAddress);
     await this.#checkNoVfs(pciAddress);
     const override = await this.overrideOf(pciAddress);
-    // Set before the unbind, so that no other driver takes the function in between.
+    // The override is set before the unbind, so that no other driver takes the function in between.
     await this.setOverride(pciAddress, driver);
     await this.#unbind(pciAddress, driver);
     await this.bind(pciAddress, driver);
@@ -145,8 +149,8 @@ export class DriverBinding {
   }
 
   /**
-   * Resets a function by a method that the kernel chooses, for drivers that do not reset it when they are bound.
-   * @returns `false` if the function has no such method
+   * Resets a function by a method that the kernel chooses. Some drivers do not reset a function when they are bound.
+   * @returns `false` if the function has no reset method
    * @throws SriovError `binding-failed`
    * Source: kernel Documentation/ABI/testing/sysfs-bus-pci, `reset`.
    */
@@ -159,7 +163,7 @@ export class DriverBinding {
   }
 
   /**
-   * Returns the IOMMU group of a function; a group is assigned to user space as a whole.
+   * Returns the IOMMU group of a function. A group can only be assigned to user space as a whole.
    * @throws SriovError `sysfs-unreadable` if its members cannot be listed
    */
   async iommuGroup(pciAddress: string): Promise<IommuGroup> {
@@ -179,7 +183,7 @@ export class DriverBinding {
     return { group: basename(target), others, foreign };
   }
 
-  /** @throws SriovError `iommu-group-shared`, or `binding-failed` if vfio cannot take the function */
+  /** Checks that a function can be assigned to user space. @throws SriovError `iommu-group-shared`, `binding-failed` */
   async assertGroupUsable(pciAddress: string): Promise<void> {
     const { group, foreign } = await this.iommuGroup(pciAddress);
     if (foreign.length > 0) {
@@ -189,7 +193,7 @@ export class DriverBinding {
         hint: 'a group goes to user space as a whole: enable ACS in the firmware, or use this card in kernel mode',
       });
     }
-    // Without an IOMMU, vfio creates a group of its own when the device is bound, if the administrator allows it.
+    // Without an IOMMU, vfio creates a group when the device is bound, if the administrator has allowed that.
     const noIommuMode = join(this.#root, 'module/vfio/parameters/enable_unsafe_noiommu_mode');
     if (group !== undefined || (await readOptionalText(noIommuMode)) === 'Y') return;
     throw new SriovError('binding-failed', `${pciAddress} has no IOMMU group, which vfio needs`, {
@@ -199,13 +203,13 @@ export class DriverBinding {
   }
 
   /**
-   * Returns how a member is used. pci-stub reserves devices that must not be used, which counts like vfio. A member that is
-   * no PCI function, or unreadable, may be in use.
+   * Returns the use of a group member. pci-stub reserves devices that must not be used, so it counts like vfio. A member that
+   * is unreadable, or not a PCI function, may be in use.
    */
   async #useOf(member: string): Promise<'bridge' | 'kernel' | 'none'> {
     try {
       const driver = await this.driverOf(member);
-      // Read last: it proves that the member existed when it had no driver.
+      // The class is read last: it proves that the member existed when it had no driver.
       const classCode = await readText(join(this.#deviceDir(member), 'class'));
       if (bridgeClass.test(classCode)) return 'bridge';
       return driver === undefined || driver === 'pci-stub' || isVfio(driver) ? 'none' : 'kernel';
@@ -214,7 +218,7 @@ export class DriverBinding {
     }
   }
 
-  /** Source: Linux `pci_device_can_probe`, which lets the kernel bind such a VF only by its `driver_override`. */
+  /** Returns whether the kernel binds VFs of this PF only by `driver_override`. Source: Linux `pci_device_can_probe`. */
   async #isNeverProbed(pciAddress: string): Promise<boolean> {
     return (await readOptionalText(join(this.#deviceDir(pciAddress), 'physfn', autoprobe)))?.trim() === '0';
   }
@@ -253,8 +257,8 @@ export class DriverBinding {
   }
 
   /**
-   * Returns the driver after a probe, which may become visible a moment later. @returns the last one seen if none is right
-   * in time
+   * Waits until the right driver is bound, which may become visible a moment after the probe. @returns the last driver that
+   * was seen
    */
   async #boundTo(pciAddress: string, isRight: (driver: string | undefined) => boolean): Promise<string | undefined> {
     return await poll(this.#clock, shows, () => this.driverOf(pciAddress), isRight);
@@ -283,8 +287,8 @@ export function isVfio(driver: string | undefined): boolean {
 }
 
 /**
- * Returns whether a function with this driver cannot have an interface: without a driver, and with drivers that assign it
- * to user space (vfio-pci, igb_uio, uio_pci_generic) or reserve it (pci-stub, xen-pciback).
+ * Returns whether a function with this driver cannot have an interface: it has no driver, or a driver that assigns it to user
+ * space (vfio-pci, igb_uio, uio_pci_generic) or reserves it (pci-stub, xen-pciback).
  */
 export function hasNoInterface(driver: string | undefined): boolean {
   return driver === undefined || /vfio|uio|^pci-stub$|pciback/.test(driver);

@@ -15,12 +15,12 @@ import { errnoCode } from '../../lib/errors.ts';
 
 type FileEntry = { text: string } | { target: string };
 
-/** Paths below a directory: files with their text, and symbolic links with their target. */
+/** Content of a directory by path: files with their texts, and symbolic links with their targets. */
 export type FileTree = Map<string, FileEntry>;
 
 /**
- * Makes a directory contain exactly these files. Leaves correct entries alone and replaces changed ones atomically, so that
- * a concurrent reader sees either the old or the new one.
+ * Makes a directory contain exactly these files. Leaves correct entries alone and replaces others atomically, so that a
+ * concurrent reader sees either the old or the new entry.
  * @throws the Node.js error of the operation that failed
  */
 export function writeFileTree(dir: string, tree: FileTree): void {
@@ -32,7 +32,7 @@ export function writeFileTree(dir: string, tree: FileTree): void {
   mkdirSync(dir, { recursive: true });
   removeOthers(dir, files, dirs);
   for (const path of dirs) mkdirSync(path, { recursive: true });
-  // Beside the tree: another instance that does the same must not remove it as a superfluous file.
+  // Temporary files are outside of the tree: another instance that writes the tree at the same time would remove them.
   const workshop = mkdtempSync(`${dir}-`);
   try {
     for (const [path, entry] of tree) writeEntry(join(dir, path), entry, join(workshop, 'entry'));

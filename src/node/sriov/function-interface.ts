@@ -14,11 +14,11 @@ import {
 import type { DriverBinding } from './driver-binding.ts';
 import { SriovError } from './errors.ts';
 
-/** Time for an interface, or an RDMA device, to appear after its driver was bound. */
+/** Time for an interface, or an RDMA device, to appear after its driver was bound, and interval of checks, ms. */
 export const appears = { forMs: 5_000, everyMs: 20 };
-/** Longest pause between two lists of the host's links. */
+/** Longest pause between two lists of the host's links, ms. */
 const mostPauseMs = 500;
-/** Time for an interface to take a new value. */
+/** Time for an interface to take a new value, and interval of checks, ms. */
 const takesEffect = { forMs: 2_000, everyMs: 20 };
 
 interface InterfaceFinder {
@@ -28,16 +28,17 @@ interface InterfaceFinder {
 }
 
 interface HostInterfaces extends InterfaceFinder {
-  /** Connection to the host's namespace. */
+  /** Netlink connection in the host's network namespace. */
   host: LinkStateConnection;
-  /** Ethtool in the same namespace; absent: its settings are not restored. */
+  /** Ethtool in the host's network namespace; absent: ethtool settings are not restored. */
   ethtool?: LinkEthtool;
 }
 
 /**
- * Waits for the interface of a function in the host's namespace. Lists the links of the host once, then only while sysfs
- * shows an interface, and less and less often: many VFs may be waited for at a time, and their interfaces may be elsewhere.
- * @returns `undefined` if there is none in time
+ * Waits for the interface of a function in the host's network namespace. Lists the host's links once, and then at growing
+ * intervals, only while sysfs shows that the function has an interface: the driver may wait for many VFs at a time, whose
+ * interfaces may be in other namespaces.
+ * @returns `undefined` if no interface appears in time
  */
 export async function awaitInterface(
   { binding, links, clock }: InterfaceFinder,
@@ -51,10 +52,10 @@ export async function awaitInterface(
 }
 
 /**
- * Restores the interface of a function once it exists. After a driver was bound, the interface has a name of the kernel's
- * choice, which other code may not know yet.
+ * Restores the interface of a function once it exists. After a driver was bound, the interface has a name that the kernel
+ * chooses, so it is found by the PCI address.
  * @returns properties that could not be restored
- * @throws SriovError `vf-missing` if there is none
+ * @throws SriovError `vf-missing` if no interface appears
  */
 export async function restoreInterface(
   { binding, links, host, ethtool, clock }: HostInterfaces,
@@ -71,7 +72,7 @@ export async function restoreInterface(
   const failures = await restoreLinkState(host, index, wanted, ethtool);
   const known = new Set(failures.map(({ property }) => property));
   if (known.has('link')) return failures;
-  // Some drivers, such as older iavf, pass a change on to the PF and do not wait for its answer.
+  // Some drivers, such as older iavf, pass a change on to the PF without waiting for its answer, so the values are read back.
   const withoutEffect = async () => {
     const now = await host.link({ index });
     return (['hardwareAddress', 'mtuBytes'] as const).filter((property) => {

@@ -4,7 +4,9 @@ import { type DriverBinding, hasNoInterface } from './driver-binding.ts';
 import { SriovError } from './errors.ts';
 import { awaitInterface } from './function-interface.ts';
 
-/** Time for VFs to return, ms: the kernel tears an unused namespace down in the background, and only then returns its VFs. */
+/**
+ * Time for VFs to return, ms: the kernel removes an unused namespace in the background, and returns its VFs only at the end.
+ */
 const comesBackMs = 3_000;
 /** Time for an interface to appear after its driver was bound, ms. */
 const appearsMs = 5_000;
@@ -12,12 +14,12 @@ const everyMs = 50;
 
 interface HostLinksOptions {
   binding: DriverBinding;
-  /** Connection into the host's network namespace. */
+  /** Netlink connection in the host's network namespace. */
   host: LinkFinder;
   clock: Clock;
 }
 
-/** Ensures that the interfaces of PCI functions are in the host's network namespace. */
+/** Makes sure that the interfaces of PCI functions are in the host's network namespace. */
 export class HostLinks {
   readonly #options: HostLinksOptions;
   readonly #links: FunctionLinks;
@@ -29,7 +31,7 @@ export class HostLinks {
 
   /**
    * Waits for an interface that the kernel is returning. Returns at once for a function whose driver creates no interfaces.
-   * @param withinMs time limit; default 3 s
+   * @param withinMs time limit, ms; default: 3 s
    * @returns the interface, if the driver creates one
    * @throws SriovError `vf-missing` if an interface that should exist does not appear
    */
@@ -54,16 +56,17 @@ export class HostLinks {
   }
 
   /**
-   * Like {@link ensure} for a function whose interface the driver moved away: one that does not return is recreated by
-   * binding the kernel driver again. Unbinding removes the interface from any namespace, so that no path to it is needed.
-   * @returns whether the interface was recreated; it then has the name and the settings of a new one
+   * Works like {@link ensure} for a function whose interface netdra has moved away. If the interface does not return,
+   * recreates it by binding the kernel driver again. Unbinding removes an interface from any namespace, so no path of the
+   * namespace is needed.
+   * @returns whether the interface was recreated; it then has the name and the settings of a new interface
    * @throws SriovError `binding-failed`, `vf-missing`
    */
   async recreate(pciAddress: string): Promise<boolean> {
     const { binding } = this.#options;
     if (!(await binding.isPresent(pciAddress))) return false;
     const driver = await binding.driverOf(pciAddress);
-    // It had an interface, so a missing driver means that an earlier attempt was interrupted.
+    // The function had an interface, so a missing driver means that an earlier attempt was interrupted.
     if (driver !== undefined && (hasNoInterface(driver) || (await this.#appears(pciAddress, comesBackMs))))
       return false;
     await binding.rebind(pciAddress);

@@ -5,7 +5,7 @@ import { defined } from '../../lib/defined.ts';
 import { SriovError } from './errors.ts';
 import { WriterProcess } from './writer-process.ts';
 
-/** A write that the kernel has not finished within its deadline. */
+/** A write that the kernel did not finish within its time limit. */
 export interface HungWrite {
   /** PCI address of the device. */
   device: string;
@@ -14,31 +14,31 @@ export interface HungWrite {
 }
 
 export interface KernelWriterOptions {
-  /** Ends a process in which writes hang: see `WriterProcessOptions`. */
+  /** Ends a process whose writes hang: see `WriterProcessOptions`. */
   end?: (process: ChildProcess) => void;
   clock: Clock;
-  /** Time limit of a write, ms. Default: 20 s, less than the kubelet waits for a prepare. */
+  /** Time limit for a write, ms. Default: 20 s, which is less than the kubelet waits for a prepare. */
   timeoutMs?: number;
-  /** Called when a device begins to hang, and when it no longer hangs. */
+  /** Called when a device begins to hang, and when it has recovered. */
   onChange?: (hung: readonly HungWrite[]) => void;
 }
 
-/** What an administrator can do about a write that hangs. */
+/** Remedy for a write that hangs. */
 export const hungWriteHint =
   'end the process that has the device open, such as one with /dev/vfio; if no process has, the kernel log shows what blocks the write, and only a reboot helps';
 
 /**
- * Writes to sysfs files that make the kernel act: the kernel may wait there for a process that has the device open, or for
- * firmware, without limit, and nothing can interrupt it. So such writes are made in another process: a thread of libuv's
- * pool, of which there are four, would be lost to the whole driver, and a worker would keep it from ending. One process
- * makes the writes of many devices at once, since each process takes some 10 MB, until a write hangs; then another process
- * takes over. A device whose write does not return in time gets no further writes until it does. Decision:
+ * Writes sysfs files on whose content the kernel acts. The kernel may wait for a process that has the device open, or for
+ * firmware, without limit, and nothing can interrupt it. So the files are written in another process: one of the four threads
+ * of libuv's pool would be lost to the whole driver, and a worker thread would keep the driver from ending. One process makes
+ * the writes of many devices, since each process takes some 10 MB; when a write hangs, another process takes over. A device
+ * whose write does not return in time gets no further writes until it does. Decision:
  * docs/decisions/0022-hung-devices-are-tainted.md
  */
 export class KernelWriter implements Disposable {
   readonly #options: KernelWriterOptions;
   #process: WriterProcess | undefined;
-  /** Processes that have not ended: the current one, and those that are full, or in which writes hang. */
+  /** Processes that have not ended: the current one, full ones, and those in which writes hang. */
   readonly #processes = new Set<WriterProcess>();
   readonly #hung = new Map<string, HungWrite>();
 
@@ -46,13 +46,13 @@ export class KernelWriter implements Disposable {
     this.#options = options;
   }
 
-  /** Returns the writes that have not returned, one for each device. */
+  /** Writes that have not returned, one for each device. */
   get hung(): readonly HungWrite[] {
     return [...this.#hung.values()];
   }
 
   /**
-   * @param device PCI address of the device that the write is for
+   * Writes a file. @param device PCI address of the device that the write is for
    * @throws SriovError `device-hangs`; the error of the write itself, with its `code`
    */
   async write(

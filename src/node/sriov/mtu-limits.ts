@@ -1,15 +1,15 @@
 import { isEthernetAddress, type Link } from '../netlink/index.ts';
 
-/** Limits for a VF's MTU, from one interface. */
+/** Limits of a VF's MTU that come from one interface. */
 export interface MtuLimit {
   minBytes: number;
   maxBytes: number;
-  /** Owner of the limit: `its PF ens1f0`. */
+  /** Interface that sets the limits, as text: `its PF ens1f0`. */
   of: string;
 }
 
 /**
- * Returns the MTU limits of a VF. Drivers of Ethernet cards refuse a VF more than its PF has, unless the VF has it already.
+ * Returns the MTU limits of a VF. Drivers of Ethernet cards refuse an MTU above the PF's, unless the VF has it already.
  * @param own the VF's interface, if it is on the host
  */
 export function limitsOf(own: Link | undefined, pf: Link | undefined): MtuLimit[] {

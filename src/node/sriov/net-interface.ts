@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { defined } from '../../lib/defined.ts';
 import { listOptionalDir, parseCount, readInterfaceText } from './sysfs-files.ts';
 
-/** Facts of sysfs about a network interface of a PCI function. */
+/** Facts from sysfs about a network interface of a PCI function. */
 export interface NetInterface {
   name: string;
   /** MAC address, lower case with colons; 20 octets for InfiniBand. */
@@ -15,7 +15,7 @@ export type LinkType = 'ethernet' | 'infiniband';
 /** Type and speed of an interface's port. */
 export interface Port {
   linkType?: LinkType;
-  /** Mbit/s; absent while the link is down and where the driver does not report it. */
+  /** Speed in Mbit/s; absent while the link is down, or if the driver does not report it. */
   linkSpeedMbps?: number;
 }
 
@@ -26,9 +26,9 @@ const linkTypes = new Map<string, LinkType>([
 ]);
 
 /**
- * Returns a function's interfaces by name, as far as they are in the network namespace in which sysfs was mounted. Leaves
- * out one that disappears between two reads.
- * @param dir the function's directory
+ * Returns a function's interfaces by name, if they are in the network namespace in which sysfs was mounted. Leaves out an
+ * interface that disappears between two reads.
+ * @param dir directory of the function
  */
 export async function readNetInterfaces(dir: string): Promise<NetInterface[]> {
   const names = (await listOptionalDir(join(dir, 'net'))) ?? [];
@@ -46,7 +46,7 @@ export async function readNetInterfaces(dir: string): Promise<NetInterface[]> {
   return found.flat();
 }
 
-/** @param dir the function's directory */
+/** Reads the port of an interface. @param dir directory of the function */
 export async function readPort(dir: string, interfaceName: string): Promise<Port> {
   const file = (attribute: string) => join(dir, 'net', interfaceName, attribute);
   const [type, speed] = await Promise.all([
@@ -58,13 +58,13 @@ export async function readPort(dir: string, interfaceName: string): Promise<Port
   return defined({ linkType: linkTypes.get(type ?? ''), linkSpeedMbps: parseSpeed(speed) });
 }
 
-/** Reads `IFF_UP`. Source: kernel Documentation/ABI/testing/sysfs-class-net, `flags`. @param dir the function's directory */
+/** Reads `IFF_UP`. Source: kernel Documentation/ABI/testing/sysfs-class-net, `flags`. @param dir directory of the function */
 export async function readIsUp(dir: string, interfaceName: string): Promise<boolean | undefined> {
   const flags = await readInterfaceText(join(dir, 'net', interfaceName, 'flags'));
   return flags === undefined ? undefined : (Number(flags) & 1) === 1;
 }
 
-/** Parses a speed. Unknown is -1, and on some kernels the same as an unsigned number. */
+/** Parses a speed; `undefined` if it is unknown: the kernel then writes -1, on some versions as an unsigned number. */
 function parseSpeed(text: string | undefined): number | undefined {
   if (text === undefined || !/^\d{1,9}$/.test(text)) return undefined;
   return Number(text) || undefined;

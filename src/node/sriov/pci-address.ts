@@ -1,4 +1,4 @@
-/** Domains have four digits, or up to eight behind Intel VMD and on hypervisors. */
+/** PCI domain: four digits, or up to eight behind Intel VMD and on hypervisors. */
 const domain = '[0-9a-f]{4,8}';
 export const pciAddressPattern = new RegExp(`^${domain}:[0-9a-f]{2}:[0-9a-f]{2}\\.[0-7]$`);
 const rootComplex = new RegExp(`^pci${domain}:[0-9a-f]{2}$`);
@@ -13,15 +13,18 @@ export function isRootComplex(text: string): boolean {
   return rootComplex.test(text);
 }
 
-/** Returns the name of a device in its pool, a DNS label: `0000:3b:02.1` → `0000-3b-02-1`. Independent of interface names. */
+/**
+ * Returns the name of a device in its pool, a DNS label: `0000:3b:02.1` → `0000-3b-02-1`. It does not depend on interface
+ * names.
+ */
 export function formatDeviceName(pciAddress: string): string {
   return pciAddress.replaceAll(/[:.]/g, '-');
 }
 
-/** Default prefix of simulated interfaces' names. */
+/** Default prefix of the names of simulated interfaces. */
 export const simulatedPrefix = 'nsim';
 
-/** Returns the alias on the link of a simulated VF: veth links have no bus address by which they could be found. */
+/** Returns the alias of a simulated VF's link. The link is found by its alias, since veth links have no bus address. */
 export function formatSimulatedAlias(pciAddress: string): string {
   return `netdra:${pciAddress}`;
 }

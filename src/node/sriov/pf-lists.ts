@@ -4,23 +4,23 @@ import { NetlinkError, type VfInfo, type VfInfoAccess } from '../netlink/index.t
 import { UnknownVfStateError } from './errors.ts';
 
 /**
- * How long a VF may be missing in its PF's list, or have an old value there, before that counts: cards reset a VF within a
- * second.
+ * How long a VF may be missing from its PF's list, or have an old value in it, before that counts, ms: cards reset a VF
+ * within a second.
  */
 const settlesMs = 2_000;
 const pollMs = 100;
-/** How long one list serves all VFs of a PF whose metadata is read: in a round, each pod requests its own. */
+/** How long one list is reused for all VFs of a PF whose metadata is read, ms: in a round, each pod requests its own. */
 const recentMs = 200;
-/** Pause after a PF was waited for in vain to report VFs, before it is waited for again, ms. */
+/** Pause after a PF did not report VFs in time, before the driver waits for it again, ms. */
 const silentMs = 30_000;
 
 /** Reads the lists in which PFs report their VFs. */
 export class PfLists {
   readonly #host: VfInfoAccess;
   readonly #clock: Clock;
-  /** Recent lists, by the index of the PF's interface. */
+  /** Recent lists, by index of the PF's interface. */
   readonly #recent = new Map<number, () => Promise<VfInfo[]>>();
-  /** End of the pause of each PF that has stopped reporting its VFs, by its PCI address. */
+  /** End of the pause of each PF that has stopped reporting its VFs, by PCI address. */
   readonly #silentUntilMs = new Map<string, number>();
 
   constructor(host: VfInfoAccess, clock: Clock) {
@@ -29,7 +29,7 @@ export class PfLists {
   }
 
   /**
-   * @param isRecent whether a recently read list suffices: only for callers that decide nothing by it
+   * Reads the list of a PF. @param isRecent whether a recently read list is good enough: only if no decision depends on it
    * @throws UnknownVfStateError
    */
   async read(
@@ -45,13 +45,13 @@ export class PfLists {
     }
   }
 
-  /** Drops recent lists. Call it after a change of a VF. */
+  /** Drops the recent list of a PF. Must be called after a change of a VF. */
   changed(index: number): void {
     this.#recent.delete(index);
   }
 
   /**
-   * Polls until `isDone` accepts the answer, or time is up. A PF that has stopped reporting is waited for once, not for
+   * Polls until `isDone` accepts the answer, or time is up. If a PF has stopped reporting, waits for it only once, not for
    * each of its VFs.
    * @throws UnknownVfStateError
    */

@@ -3,17 +3,17 @@ import type { VfChange, VfInfo } from '../netlink/index.ts';
 import { SriovError } from './errors.ts';
 
 /**
- * Wanted settings of a PF for a VF; absent ones stay unchanged. So does an absent half of the rate, unless the wanted half
- * rules it out.
+ * Wanted settings of a PF for a VF. Absent settings stay unchanged. An absent half of the rate also stays, unless the wanted
+ * half contradicts it.
  */
 export type VfPropertiesWanted = Omit<VfChange, 'rate'> & { rate?: Partial<NonNullable<VfChange['rate']>> };
 
 export type VfProperty = keyof VfChange;
 
-/** Lets a VF choose its address. */
+/** Address that removes an administrative address, so that the VF may choose its own. */
 export const noAddress = '00:00:00:00:00:00';
 
-/** Returns the change that restores what the PF reports now; properties that it does not report are absent. */
+/** Returns the change that restores the settings that the PF reports. Settings that it does not report are absent. */
 export function toChange(info: VfInfo): VfChange {
   const { hardwareAddress = noAddress, vlan = { id: 0, priority: 0 }, spoofCheck, trust, linkState } = info;
   const { minTxRateMbps: minMbps, maxTxRateMbps: maxMbps } = info;
@@ -22,8 +22,8 @@ export function toChange(info: VfInfo): VfChange {
 }
 
 /**
- * Completes a rate: the kernel sets both halves at once, and refuses a minimum above the maximum (`rtnl_set_vf_rate`). An
- * unwanted half that the wanted one rules out becomes 0, none: a guarantee does not hold under a lower limit, nor a limit
+ * Completes a rate: the kernel sets both halves at once, and refuses a minimum above the maximum (`rtnl_set_vf_rate`). If the
+ * present half contradicts the wanted half, it becomes 0 (none): a guarantee does not hold under a lower limit, nor a limit
  * under a higher guarantee.
  */
 export function complete({ rate, ...rest }: VfPropertiesWanted, now: VfChange): VfChange {
@@ -46,7 +46,7 @@ export function difference(now: VfChange, wanted: VfChange): VfChange {
   return Object.fromEntries(changed);
 }
 
-/** Returns properties that a PF left unchanged, although it accepted another value. */
+/** Returns the properties that a PF has left unchanged although it accepted another value. */
 export function withoutEffect(change: VfChange, before: VfChange, now: VfChange): VfProperty[] {
   return propertiesOf(difference(now, change)).filter((property) => {
     // A VF that may choose its address has one at once, and some PFs report it.
@@ -59,10 +59,13 @@ export function withoutEffect(change: VfChange, before: VfChange, now: VfChange)
   });
 }
 
-/** Rounding of cards, which set rates in steps, such as 50 Mbit/s (i40e), or a hundredth of the port. */
+/** Rounding of cards, which set rates in steps such as 50 Mbit/s (i40e) or a hundredth of the port's speed. */
 const rounding = { mbps: 50, share: 0.1 };
 
-/** Returns whether a card may have rounded the wanted rates to these. None for some, or some for none, is never rounding. */
+/**
+ * Returns whether a card may have rounded the wanted rates to the found ones. A rate that becomes none, or none that becomes
+ * a rate, is never rounding.
+ */
 export function isRounded(wanted: NonNullable<VfChange['rate']>, found: NonNullable<VfChange['rate']>): boolean {
   const isNear = (want: number, is: number) =>
     want === 0 || is === 0 ? want === is : Math.abs(want - is) <= Math.max(rounding.mbps, rounding.share * want);
@@ -70,8 +73,8 @@ export function isRounded(wanted: NonNullable<VfChange['rate']>, found: NonNulla
 }
 
 /**
- * Returns properties that a VF may still have from a claim, since their original values are unknown. Leaves out those that
- * the PF does not report: drivers report what they can set.
+ * Returns the properties that a VF may still have from a claim, since their original values are unknown. Leaves out
+ * properties that the PF does not report: drivers report what they can set.
  */
 export function leftBehind(changed: VfPropertiesWanted, before: VfChange, now: VfChange): VfProperty[] {
   return propertiesOf(changed).filter((property) => {
@@ -93,10 +96,10 @@ function comparable(value: NonNullable<VfChange[VfProperty]>): string {
 }
 
 /**
- * Asserts that a claim for a whole NIC asks for no VF properties: there is no PF to set them. A MAC is allowed if the NIC
- * has an interface, where it is set, in the pod.
- * @param asked the requested properties
- * @throws SriovError `no-vf` with the properties that it cannot have
+ * Checks that a claim for a whole NIC requests no VF properties: there is no PF to set them. A MAC is allowed if the NIC gets
+ * an interface in the pod, where the MAC is set.
+ * @param asked requested properties
+ * @throws SriovError `no-vf` with the properties that the NIC cannot have
  */
 export function assertNoVfProperties(pciAddress: string, asked: object, toUserSpace = false): void {
   const refused = Object.keys(asked).filter((property) => toUserSpace || property !== 'hardwareAddress');

@@ -1,11 +1,11 @@
 import { join } from 'node:path';
 import { readOptionalText } from './sysfs-files.ts';
 
-/** Network namespaces of a node that see an RDMA device: all, or only the one that it belongs to. */
+/** RDMA mode of a node: an RDMA device is visible in all network namespaces (`shared`), or only in its own (`exclusive`). */
 export type RdmaNetnsMode = 'shared' | 'exclusive';
 
 /**
- * Reads the mode of the node. netdra never sets it: the kernel changes it only while there are no other namespaces.
+ * Reads the RDMA mode of the node. netdra never sets it: the kernel changes it only while there are no other namespaces.
  * @param root mount point of sysfs
  * @returns `undefined` if the module `ib_core` is not loaded
  * Source: Linux, drivers/infiniband/core/device.c, `netns_mode`; the same variable as `RDMA_NLDEV_SYS_ATTR_NETNS_MODE`.

@@ -2,7 +2,7 @@ import { NetdraError } from '../../lib/errors.ts';
 import type { RestoreFailure } from '../netlink/index.ts';
 import { SriovError } from './errors.ts';
 
-/** A property that could not be restored, as a path into `VfSnapshot`, and the reason. */
+/** A property that could not be restored, as a path in `VfSnapshot`, with the error. */
 export interface PropertyFailure {
   property: string;
   error: unknown;

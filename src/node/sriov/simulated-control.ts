@@ -5,8 +5,8 @@ import { simulatedDriver } from './simulated-layout.ts';
 import type { AccessWanted, VfAccess, VfAddress, VfSnapshot, VfWanted } from './vf-snapshot.ts';
 
 /**
- * Control of simulated VFs, of which nothing can be changed from the host side. Their MAC is set in the pod. Refuses
- * requests for what only hardware has, since the pod would not get it.
+ * Control of simulated VFs, which have no settings on the host. Their MAC is set in the pod. Requests for anything that only
+ * hardware has are refused, since the pod would not get it.
  */
 export class SimulatedControl {
   readonly #nodes: DeviceNodes;
@@ -39,7 +39,7 @@ export class SimulatedControl {
     throw notSimulated(pciAddress, 'a link state');
   }
 
-  /** The other side of virtio devices is in the kernel, with or without a card. */
+  /** `vhost` works without a card: the other side of virtio devices is in the kernel. */
   async access({ pciAddress }: VfAddress, { vhost, rdma }: AccessWanted): Promise<VfAccess> {
     if (rdma) throw notSimulated(pciAddress, 'an RDMA device');
     return { nodes: vhost ? await this.#nodes.vhost() : [] };

@@ -8,17 +8,20 @@ import { formatSimulatedAlias, simulatedPrefix } from './pci-address.ts';
 export interface SimulationPlan {
   /** Number of PFs: 1 … 16. */
   pfs: number;
-  /** VFs of each PF: 1 … 240. */
+  /** Number of VFs of each PF: 1 … 240. */
   vfsPerPf: number;
-  /** NUMA nodes of the PFs; the last one applies to all further PFs. Absent: PFs report none. */
+  /** NUMA nodes of the PFs, in order; the last one applies to all further PFs. Absent: PFs report no node. */
   numaNodes?: readonly number[];
-  /** Prefix of all interface names; does not end with a digit. Simulations with different ones do not see each other. */
+  /**
+   * Prefix of all interface names, which must not end with a digit. Simulations with different prefixes do not see each
+   * other.
+   */
   namePrefix: string;
-  /** Name of the node, which makes MACs differ: VFs of equal names on two nodes may be on one network. */
+  /** Name of the node. MAC addresses depend on it, since VFs with the same names on two nodes may be in one network. */
   nodeName: string;
 }
 
-/** A link that acts as a function of a card, with names and addresses that follow from the plan. */
+/** A link that acts as a function of a card. Its names and addresses follow from the plan. */
 interface SimulatedFunction {
   pciAddress: string;
   name: string;
@@ -26,7 +29,7 @@ interface SimulatedFunction {
   hardwareAddress: string;
 }
 
-/** One pair of veth ends: the VF, which moves into pods, and its peer at the PF's bridge. */
+/** A veth pair: the VF, which moves into pods, and its peer in the PF's bridge. */
 export interface SimulatedVf extends SimulatedFunction {
   vfIndex: number;
   peerName: string;
@@ -36,27 +39,26 @@ export interface SimulatedVf extends SimulatedFunction {
 /** A bridge that acts as a PF. */
 export interface SimulatedPf extends SimulatedFunction {
   vfs: SimulatedVf[];
-  /** NUMA node; -1: it reports none. */
+  /** NUMA node; -1 if the PF reports none. */
   numaNode: number;
 }
 
 /**
- * No hardware has a PCI domain from this one to ffff: firmware counts from 0000, and domains of hypervisors and VMD start
- * at 10000.
+ * First and last PCI domain of simulated cards. No hardware has these domains: firmware counts from 0000, and domains of
+ * hypervisors and VMD start at 10000.
  */
 const firstDomain = 0xfe00;
 const lastDomain = 0xffff;
 const maxPfs = 16;
-// 32 slots of 8 functions on a bus, without the first two slots, which are the PF's.
+// 32 slots of 8 functions on a bus, without the first two slots, which belong to the PF.
 const maxVfsPerPf = 240;
 const firstVfFunction = 16;
 const mtuBytes = 1500;
-/** The driver that simulated VFs are always bound to. */
+/** Driver that simulated VFs are always bound to. */
 export const simulatedDriver = 'veth';
 
 /**
- * Plans a simulation. Names, addresses and MACs follow from the plan alone, so that a restarted driver finds its own links
- * again.
+ * Plans a simulation. Names, addresses and MACs follow from the plan alone, so that a restarted driver finds its links again.
  * @throws SriovError `simulation-invalid`
  */
 export function planSimulation(plan: SimulationPlan): SimulatedPf[] {
@@ -88,8 +90,8 @@ function planPf({ namePrefix, vfsPerPf, nodeName, numaNodes = [] }: SimulationPl
 }
 
 /**
- * Returns the PCI domain for a prefix: links are found by their alias, which contains the PCI address, and a driver must
- * not find another's.
+ * Returns the PCI domain for a prefix. Different prefixes need different domains: links are found by their alias, which
+ * contains the PCI address, and a driver must not find the links of another one.
  */
 function domainOf(namePrefix: string): number {
   if (namePrefix === simulatedPrefix) return firstDomain;
@@ -100,23 +102,23 @@ function planFunction(name: string, pciAddress: string): SimulatedFunction {
   return { pciAddress, name, alias: formatSimulatedAlias(pciAddress), hardwareAddress: deriveHardwareAddress(name) };
 }
 
-/** Returns whether a link is the host's end of a pair of such a simulation, larger or smaller than the present one. */
+/** Returns whether a link is the host's end of a simulated pair with this prefix, perhaps from a simulation of another size. */
 export function isSimulatedPeer(link: Link, namePrefix: string): boolean {
   return link.kind === 'veth' && isOurs(link, namePrefix, /^\d+p\d+$/);
 }
 
-/** Returns whether a link is the bridge of such a simulation's PF. */
+/** Returns whether a link is the bridge of a simulated PF with this prefix. */
 export function isSimulatedPf(link: Link, namePrefix: string): boolean {
   return link.kind === 'bridge' && isOurs(link, namePrefix, /^\d+$/);
 }
 
-/** Returns whether a link is ours by its address, which is derived from the name in a way that no other program uses. */
+/** Returns whether netdra has created a link: its address is derived from its name in a way that no other program uses. */
 function isOurs({ name, hardwareAddress }: Link, namePrefix: string, rest: RegExp): boolean {
   if (!name.startsWith(namePrefix) || !rest.test(name.slice(namePrefix.length))) return false;
   return hardwareAddress === deriveHardwareAddress(name);
 }
 
-/** Returns the tree that sysfs would have for these cards, seen from the host with all VFs in it. */
+/** Returns the sysfs tree of these cards, as the host would see it with all VFs on the host. */
 export function simulatedSysfs(pfs: SimulatedPf[]): FileTree {
   const tree: FileTree = new Map();
   tree.set(`bus/pci/drivers/${simulatedDriver}/module`, { text: '' });
@@ -166,8 +168,8 @@ function formatAddress(domain: number, bus: number, deviceFunction: number): str
 }
 
 /**
- * Returns a locally administered, unicast address with 40 bits of a hash, so that addresses of nodes on one network hardly
- * ever collide.
+ * Returns a locally administered unicast address with 40 bits of a hash, so that addresses of nodes in one network
+ * practically never collide.
  */
 function deriveHardwareAddress(seed: string): string {
   return ['02', ...hash(seed).toString('hex', 0, 5).match(/../g)!].join(':');

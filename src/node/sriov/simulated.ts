@@ -14,29 +14,29 @@ import {
 import { Sysfs } from './sysfs.ts';
 
 export interface SimulatedNicOptions extends SimulationPlan {
-  /** Directory that holds only the sysfs tree. */
+  /** Directory for the sysfs tree, which contains nothing else. */
   dir: string;
-  /** Connection into the namespace that acts as the host. */
+  /** Netlink connection in the namespace that acts as the host. */
   connection: Pick<RtnlConnection, 'links' | 'link' | 'createBridge' | 'createVeth' | 'deleteLink' | 'setLink'>;
   clock?: Clock;
 }
 
-// Large, so that the MTU of a VF can be chosen as freely as with hardware.
+// The MTU is large, so that the MTU of a VF can be chosen as freely as with hardware.
 const switchMtuBytes = 9216;
-/** Time for an unused namespace to disappear, with the VF in it, ms. */
+/** Time for an unused namespace to disappear together with the VF in it, ms. */
 const netnsTeardownMs = 1_000;
 const pollMs = 50;
 
-/** Place of a VF; `here`: in the network namespace that acts as the host. */
+/** Place of a VF. `here` is the network namespace that acts as the host. */
 export type VfPlace = 'here' | 'elsewhere';
 
 /**
- * Network cards without hardware: for each PF a bridge, for each VF a veth pair, one end of which is the VF while the other
- * stays at the bridge, and a tree that looks like sysfs. Everything, including VFs in pods, is found again after a restart
- * and stays when the driver stops.
+ * Network cards without hardware: a bridge for each PF, a veth pair for each VF (one end is the VF, the other end stays in
+ * the bridge), and a tree that looks like sysfs. After a restart, everything is found again, including VFs in pods.
+ * Everything stays when the driver stops.
  */
 export class SimulatedNic {
-  /** Reads the simulated cards in the way of real ones. */
+  /** Reader of the simulated cards, the same as for real cards. */
   readonly sysfs: Sysfs;
   readonly #options: SimulatedNicOptions;
   readonly #clock: Clock;
@@ -51,7 +51,7 @@ export class SimulatedNic {
   }
 
   /**
-   * Creates what is missing. Pairs left by an earlier, larger simulation are removed unless they are in a pod.
+   * Creates everything that is missing. Removes pairs of an earlier, larger simulation unless they are in a pod.
    * @throws SriovError `simulation-name-taken`; NetlinkError; Node.js errors of the directory
    */
   async start(): Promise<void> {
@@ -65,11 +65,11 @@ export class SimulatedNic {
   }
 
   /**
-   * Ensures that a VF has its link here or in a pod: a pair disappears with the namespace that one end is in. If the link
-   * is elsewhere, waits for that namespace to end, since a dying one looks just like a living one.
-   * @param withinMs time limit; default 1 s
+   * Makes sure that a VF has a link, here or in a pod: a pair disappears with the namespace of either end. If the link is
+   * elsewhere, waits for that namespace to end, since an ending namespace cannot be distinguished from a living one.
+   * @param withinMs time limit, ms; default: 1 s
    * @returns place of the link afterwards
-   * @throws SriovError `vf-missing` if it is not one of ours, `simulation-name-taken`; NetlinkError
+   * @throws SriovError `vf-missing` if it is not a simulated VF, `simulation-name-taken`; NetlinkError
    */
   async ensureVf(pciAddress: string, withinMs = netnsTeardownMs): Promise<VfPlace> {
     const { pf, vf } = this.#find(pciAddress);
@@ -84,9 +84,9 @@ export class SimulatedNic {
   }
 
   /**
-   * Like {@link ensureVf}, but recreates a VF that stays elsewhere: deleting the host's end of the pair deletes the other
-   * one, in any namespace.
-   * @returns whether it was recreated
+   * Works like {@link ensureVf}, but recreates a VF that stays elsewhere. Deleting the host's end of a pair also deletes the
+   * other end, in any namespace.
+   * @returns whether the VF was recreated
    * @throws as {@link ensureVf}
    */
   async recreateVf(pciAddress: string): Promise<boolean> {
@@ -100,10 +100,10 @@ export class SimulatedNic {
     return true;
   }
 
-  /** Returns existing links with these names, looked up one by one: a node has hundreds of links. */
+  /** Returns the existing links with these names. They are looked up one by one, since a node has hundreds of links. */
   async #linksNamed(...names: string[]): Promise<Link[]> {
     const found = await Promise.all(names.map((name) => this.#options.connection.link({ name })));
-    // The lookup also finds links by alternative names: those are not ours.
+    // The lookup also finds links by alternative names, which are not simulated ones.
     return found.filter((link) => link !== undefined).filter(({ name }) => names.includes(name));
   }
 
@@ -123,12 +123,12 @@ export class SimulatedNic {
       bridge = await this.#read(name);
     }
     if (!isSimulatedPf(bridge, this.#options.namePrefix)) throw nameTaken(bridge);
-    // A bridge that is down later was set down, which is how a simulated PF loses its carrier.
+    // The bridge is set up only once: if it is down later, someone has set it down to take the carrier from a simulated PF.
     if (bridge.alias !== alias) await connection.setLink(bridge.index, { alias, up: true });
     return bridge;
   }
 
-  /** Resolves to the place of the VF afterwards: this namespace, or that of a pod. */
+  /** Makes sure that a VF's pair exists. @returns place of the VF afterwards: this namespace, or the namespace of a pod */
   async #ensurePair(vf: SimulatedVf, bridge: Link, links: Link[]): Promise<VfPlace> {
     const { connection } = this.#options;
     const { name, hardwareAddress, peerName, peerAddress } = vf;
@@ -148,7 +148,7 @@ export class SimulatedNic {
     const end = links.find(({ index }) => index === peer.lower) ?? (await connection.link({ index: peer.lower }));
     if (end === undefined) return 'elsewhere';
     if (end.alias !== vf.alias) await connection.setLink(end.index, { alias: vf.alias });
-    // It returned with its name in the pod. Older kernels rename only links that are down.
+    // The VF has returned with its name in the pod. Older kernels rename only links that are down.
     if (end.name !== name) {
       await connection.setLink(end.index, { up: false });
       await connection.setLink(end.index, { name });
@@ -185,7 +185,7 @@ function nameTaken({ name }: Link): SriovError {
   return new SriovError('simulation-name-taken', message, { device: name, hint });
 }
 
-/** Ignores an error of a change that was already made: another instance may start at the same time, and a pod can end. */
+/** Ignores an error of a change that was already made: another instance may start at the same time, or a pod may have ended. */
 async function unlessErrno(errno: 'EEXIST' | 'ENODEV', change: Promise<void>): Promise<void> {
   await change.catch((error: unknown) => {
     if (!(error instanceof NetlinkError && error.errno === errno)) throw error;

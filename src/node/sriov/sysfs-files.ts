@@ -3,37 +3,39 @@ import { readFile } from 'node:fs/promises';
 import { errnoCode } from '../../lib/errors.ts';
 import { SriovError } from './errors.ts';
 
-// All of these functions throw SriovError `sysfs-unreadable`, and `sysfs-malformed` for what the kernel does not document.
+// All of these functions throw SriovError `sysfs-unreadable`, and `sysfs-malformed` for content that the kernel does not
+// document.
 
-/** Errors of missing files, and of attributes that the driver does not have for this device or not now. */
+/** Errors for missing files, and for attributes that a driver does not have for this device, or not at the moment. */
 const absent = ['ENOENT', 'EOPNOTSUPP', 'ENOTSUP'];
 
 export async function readText(path: string): Promise<string> {
   return (await attempt(path, () => readAttribute(path))).trim();
 }
 
-/** Reads a text; `undefined` if the kernel has no such value. */
+/** Reads a file as text; `undefined` if it is missing or the driver has no such attribute. */
 export async function readOptionalText(path: string): Promise<string | undefined> {
   return (await unlessAbsent(path, () => readAttribute(path)))?.trim();
 }
 
 /**
- * Reads a text of an interface, which can disappear at any moment: the kernel answers EINVAL while it is being
- * unregistered, and ENODEV if that began when the file was open.
+ * Reads a file of an interface as text; `undefined` if the interface disappears. The kernel answers EINVAL while it
+ * unregisters the interface, and ENODEV if that began after the file was opened.
  */
 export async function readInterfaceText(path: string): Promise<string | undefined> {
   return (await unlessAbsent(path, () => readAttribute(path), [...absent, 'EINVAL', 'ENODEV']))?.trim();
 }
 
 /**
- * Reads an attribute synchronously if it is in memory, as PCI attributes are: a trip to the thread pool for each file took
- * a third of a processor with 256 VFs. Attributes of interfaces may have to wait while another process changes interfaces.
+ * Reads an attribute. PCI attributes are read synchronously, since they are in memory: with 256 VFs, a trip to the thread
+ * pool for each file took a third of a processor. Attributes of interfaces may have to wait while another process changes
+ * interfaces.
  */
 function readAttribute(path: string): string | Promise<string> {
   return path.includes('/net/') ? readFile(path, 'utf8') : readFileSync(path, 'utf8');
 }
 
-/** Reads four hexadecimal digits, without the prefix that the kernel writes. */
+/** Reads an ID of four hexadecimal digits. @returns the digits, without the prefix `0x` */
 export async function readId(path: string): Promise<string> {
   const text = await readText(path);
   const [, digits] = /^0x([0-9a-f]{4})$/.exec(text) ?? [];
@@ -41,7 +43,7 @@ export async function readId(path: string): Promise<string> {
   return digits;
 }
 
-/** Returns the target of a symbolic link, as written; `undefined` if there is no link. */
+/** Returns the target of a symbolic link, unresolved; `undefined` if there is no link. */
 export async function linkTarget(path: string): Promise<string | undefined> {
   return await unlessAbsent(path, () => readlinkSync(path));
 }
@@ -56,7 +58,7 @@ export function parseCount(path: string, text: string): number {
   return Number(text);
 }
 
-/** Translates errors of the file system. */
+/** Runs a read, and translates errors of the file system. */
 export async function attempt<T>(path: string, read: () => T | Promise<T>): Promise<T> {
   try {
     return await read();

@@ -30,11 +30,11 @@ interface FixedFacts {
   device: string;
   /** NUMA node; absent on machines with one node, and where the firmware does not report it. */
   numaNode?: number;
-  /** Root complex, which devices share if they have the same one: `pci0000:3a`. */
+  /** Root complex, such as `pci0000:3a`. Several devices can share one. */
   pcieRoot?: string;
 }
 
-/** Facts of sysfs about a PCI function. */
+/** Facts from sysfs about a PCI function. */
 export interface PciFunction extends FixedFacts {
   /** PCI address with domain: `0000:3b:02.1`. */
   pciAddress: string;
@@ -42,16 +42,16 @@ export interface PciFunction extends FixedFacts {
   driver?: string;
   /** Number of the IOMMU group; absent without an IOMMU. */
   iommuGroup?: string;
-  /** Other members of that group, without bridges: all of them are assigned to user space together. */
+  /** Other members of the IOMMU group, without bridges: all of them are assigned to user space together. */
   iommuPeers: string[];
-  /** Set while a program has the function open through vfio. */
+  /** Set if a program has the function open through vfio. */
   isOpen?: true;
 }
 
-/** A network card's function that can have VFs. */
+/** Function of a network card that can have VFs. */
 export interface Pf extends PciFunction {
   totalVfs: number;
-  /** VFs that are switched on, in the order of their numbers. */
+  /** VFs that are enabled, in the order of their numbers. */
   vfs: { pciAddress: string; vfIndex: number }[];
 }
 
@@ -61,18 +61,18 @@ export interface Vf extends PciFunction {
   vfIndex: number;
 }
 
-/** PCI addresses of network functions, in order. VFs are found through their PFs. */
+/** PCI addresses of network functions, in order. VFs are left out: they are found through their PFs. */
 export interface NetworkFunctions {
   /** Functions that can have VFs. */
   pfs: string[];
-  /** Functions that cannot have VFs and are not VFs. */
+  /** Functions that are not VFs and cannot have VFs. */
   others: string[];
-  /** Why the kind of some functions is unknown; absent: all are known. */
+  /** Errors for functions of unknown kind; absent if all kinds are known. */
   problems?: SriovError[];
 }
 
 interface Known {
-  /** Changes when the function is recreated. */
+  /** Identity of the function's directory, which changes when the function is recreated. */
   identity: string;
   driver: string | undefined;
   iommuGroup: string | undefined;
@@ -82,23 +82,23 @@ interface Known {
 type FunctionKind = 'pf' | 'vf' | 'other' | 'bridge' | 'no-network';
 
 /**
- * Reads PCI functions and their virtual functions. Designed for repeated calls: facts that cannot change while a function
- * exists are read once. Reading throws SriovError `sysfs-unreadable` (`retriable` if the function no longer exists) or
- * `sysfs-malformed`.
+ * Reads PCI functions and their virtual functions. Facts that cannot change while a function exists are read only once, since
+ * the methods are called again and again. Reading throws SriovError `sysfs-unreadable` (`retriable` if the function no longer
+ * exists) or `sysfs-malformed`.
  * Source: kernel Documentation/ABI/testing/sysfs-bus-pci, sysfs-class-net, sysfs-class-infiniband.
  */
 export class Sysfs {
   readonly #root: string;
   readonly #kinds = new Map<string, FunctionKind>();
   readonly #known = new Map<string, Known>();
-  /** Members of IOMMU groups. A group is read once until a device appears, vanishes or changes its driver. */
+  /** Members of IOMMU groups by group number. Cleared when a device appears, vanishes or changes its driver. */
   readonly #groups = new Map<string, string[]>();
   readonly #writeFile: WriteFile;
   readonly #clock: Clock;
 
   /**
    * @param root mount point of sysfs
-   * @param write writes files on which the kernel acts
+   * @param write function for files on whose content the kernel acts
    */
   constructor(root = '/sys', write: WriteFile = (path, text) => writeFile(path, text), clock: Clock = systemClock) {
     this.#root = root;
@@ -125,7 +125,7 @@ export class Sysfs {
     };
   }
 
-  /** @param pciAddress one of the `pfs` of {@link networkFunctions} */
+  /** Reads a PF. @param pciAddress address among the `pfs` of {@link networkFunctions} */
   async pf(pciAddress: string): Promise<Pf> {
     const dir = this.#dirOf(pciAddress);
     const totalVfs = parseCount(join(dir, 'sriov_totalvfs'), await readText(join(dir, 'sriov_totalvfs')));
@@ -135,7 +135,7 @@ export class Sysfs {
       .filter((match) => match !== null)
       .map(async ([name, index]) => {
         const target = await linkTarget(join(dir, name));
-        // The link disappears when VFs are switched off meanwhile.
+        // The link disappears if the VFs are disabled in between.
         return target === undefined ? [] : [{ pciAddress: basename(target), vfIndex: Number(index) }];
       });
     const ordered = (await Promise.all(vfs)).flat().sort((a, b) => a.vfIndex - b.vfIndex);
@@ -167,7 +167,7 @@ export class Sysfs {
     };
   }
 
-  /** Returns whether a program has a function open through vfio now. */
+  /** Returns whether a program has a function open through vfio at the moment. */
   async isOpen(pciAddress: string): Promise<boolean> {
     const dir = this.#dirOf(pciAddress);
     const driver = await linkTarget(join(dir, 'driver'));
@@ -175,8 +175,9 @@ export class Sysfs {
   }
 
   /**
-   * vfio enables a function when it is opened, and disables it when it is closed or bound. Others cannot look into `/proc` or
-   * open the group, which one program may do at a time.
+   * Returns whether a program has a function open through vfio. vfio enables a function when it is opened, and disables it
+   * when it is closed or bound. Other ways do not work: programs may be invisible in `/proc`, and only one program at a time
+   * may open the group.
    * Source: Linux drivers/vfio/pci/vfio_pci_core.c, `vfio_pci_core_enable`.
    */
   async #isOpen(dir: string, driver: string | undefined): Promise<boolean> {
@@ -191,14 +192,14 @@ export class Sysfs {
   }
 
   /**
-   * Returns the names of these interfaces; `undefined` if the function has none in any network namespace: their directory,
-   * unlike them, is always visible.
+   * Returns the names of the function's interfaces in that namespace; `undefined` if it has none in any network namespace:
+   * unlike interfaces, their directory is visible in all of them.
    */
   async interfaceNames(pciAddress: string): Promise<string[] | undefined> {
     return await listOptionalDir(join(this.#dirOf(pciAddress), 'net'));
   }
 
-  /** Returns these names without representors, which drivers register below their PF. */
+  /** Returns the names of the function's interfaces without representors, which drivers register below their PF. */
   async portNames(pciAddress: string): Promise<string[]> {
     const names = (await this.interfaceNames(pciAddress)) ?? [];
     const ports = names.map((name) => readInterfaceText(join(this.#dirOf(pciAddress), 'net', name, 'phys_port_name')));
@@ -206,35 +207,35 @@ export class Sysfs {
     return names.filter((_, index) => !isRepresentor(defined({ portName: portNames[index] })));
   }
 
-  /** Returns whether one of these interfaces is administratively up; `undefined` if it disappeared. */
+  /** Returns whether an interface of the function is administratively up; `undefined` if it has disappeared. */
   async isUp(pciAddress: string, interfaceName: string): Promise<boolean | undefined> {
     return await readIsUp(this.#dirOf(pciAddress), interfaceName);
   }
 
-  /** Reads the port of one of these interfaces. */
+  /** Reads the port of an interface of the function. */
   async port(pciAddress: string, interfaceName: string): Promise<Port> {
     return await readPort(this.#dirOf(pciAddress), interfaceName);
   }
 
-  /** Returns the names of RDMA devices, such as `mlx5_2`, by the PCI address of their function. */
+  /** Returns the names of RDMA devices, such as `mlx5_2`, by PCI address of their function. */
   async rdmaDevices(): Promise<Map<string, string[]>> {
     const dir = join(this.#root, 'class/infiniband');
     const devices = new Map<string, string[]>();
     for (const name of (await listOptionalDir(dir)) ?? []) {
-      // RDMA devices without hardware, such as rxe, are below no PCI function.
+      // RDMA devices without hardware, such as rxe, belong to no PCI function.
       const pciAddress = (await linkTarget(join(dir, name)))?.split(sep).findLast(isPciAddress);
       if (pciAddress !== undefined) devices.set(pciAddress, [...(devices.get(pciAddress) ?? []), name]);
     }
     return devices;
   }
 
-  /** See {@link readRdmaNetnsMode}. */
+  /** Reads the RDMA mode of the node: see {@link readRdmaNetnsMode}. */
   async rdmaNetnsMode(): Promise<RdmaNetnsMode | undefined> {
     return await readRdmaNetnsMode(this.#root);
   }
 
   /**
-   * Switches VFs on or, with 0, off. The kernel does not go from one number to another without 0 in between.
+   * Enables a number of VFs; 0 disables all. To change the number, it must be set to 0 first.
    * @throws SriovError `sysfs-unwritable`
    */
   async setNumVfs(pf: Pf, numVfs: number): Promise<void> {
@@ -254,7 +255,7 @@ export class Sysfs {
   }
 
   /**
-   * Returns the other members of a group, without bridges, which need no vfio driver for a group to be assigned to user
+   * Returns the other members of an IOMMU group, without bridges: they need no vfio driver when a group is assigned to user
    * space.
    */
   async #peers(group: string, pciAddress: string): Promise<string[]> {
@@ -274,12 +275,13 @@ export class Sysfs {
   }
 
   /**
-   * Returns the kind of a function, which never changes for an address, even if the function is recreated: it follows from
+   * Returns the kind of a function. The kind of an address never changes, even if the function is recreated: it follows from
    * the card.
    */
   async #kindOf(pciAddress: string): Promise<FunctionKind> {
     const known = this.#kinds.get(pciAddress);
-    // A VF looks like another function for the moment between its registration and that of its link to the PF.
+    // `other` is not final: between the registration of a VF and that of its link to the PF, the VF looks like another
+    // function.
     if (known !== undefined && known !== 'other') return known;
     const kind = await readKind(this.#dirOf(pciAddress));
     if (kind === known) return kind;
@@ -298,7 +300,7 @@ export class Sysfs {
     return { vendor, device, ...defined({ numaNode, pcieRoot }) };
   }
 
-  /** Returns the root complex, the first part of the path that a device's link points to. */
+  /** Returns the root complex of a device: the first part of the path that the device's link points to. */
   async #pcieRoot(dir: string): Promise<string | undefined> {
     const path = await attempt(dir, async () => relative(realpathSync.native(this.#root), realpathSync.native(dir)));
     return path.split(sep).find(isRootComplex);
@@ -310,15 +312,15 @@ export class Sysfs {
 }
 
 /**
- * Identifies a directory: sysfs never reuses its number; other file systems do, but with another birth time. Read
- * synchronously, like the attributes of a function: there are many, and the kernel has them in memory.
+ * Returns the identity of a directory. sysfs never reuses an inode number; other file systems do, but with another birth
+ * time. The directory is read synchronously, like the attributes of a function: the kernel has it in memory.
  */
 async function readIdentity(dir: string): Promise<string> {
   const { ino, birthtimeNs } = await attempt(dir, () => statSync(dir, { bigint: true }));
   return `${ino} ${birthtimeNs}`;
 }
 
-/** Reads the kind from the PCI base class in the file `class`: 02 is network controllers, 06 bridges. */
+/** Reads the kind of a function from its PCI base class (file `class`): 02 is network controllers, 06 bridges. */
 async function readKind(dir: string): Promise<FunctionKind> {
   const [, baseClass] = /^0x([0-9a-f]{2})[0-9a-f]{4}$/.exec(await readText(join(dir, 'class'))) ?? [];
   if (baseClass === '06') return 'bridge';
@@ -327,7 +329,10 @@ async function readKind(dir: string): Promise<FunctionKind> {
   return (await readOptionalText(join(dir, 'sriov_totalvfs'))) === undefined ? 'other' : 'pf';
 }
 
-/** Reads the NUMA node. Kernels without NUMA have no such file; -1 means that the firmware does not report it. */
+/**
+ * Reads the NUMA node; `undefined` if it is unknown: kernels without NUMA have no such file, and -1 means that the firmware
+ * does not report it.
+ */
 async function readNumaNode(path: string): Promise<number | undefined> {
   const text = await readOptionalText(path);
   if (text === undefined || text === '-1') return undefined;

@@ -5,17 +5,17 @@ import { isRepresentor, type Link, type RtnlConnection } from '../netlink/index.
 import { SriovError } from './errors.ts';
 import type { Pf, Sysfs } from './sysfs.ts';
 
-/** Time for VFs to appear before the caller continues, ms: most cards need a few seconds. */
+/** How long the caller waits for VFs to appear before it continues, ms: most cards need a few seconds. */
 const waitMs = 10_000;
-/** Time for the VFs to appear after the kernel has accepted their number. */
+/** Time for the VFs to appear after the kernel has accepted their number, and interval of checks, ms. */
 const appear = { forMs: 2_000, everyMs: 100 };
-/** Each attempt can interrupt the card. */
+/** Pauses between attempts, ms: each attempt can interrupt the card. */
 const pauses = { firstMs: 30_000, longestMs: 1_800_000 };
 
 /** A PF with its links on the host. */
 export type LinkedPf = Pf & { links: Link[] };
 
-/** The VFs of a PF, and why they are not those requested. */
+/** VFs of a PF, and the reason why they are not the requested ones. */
 export interface VfsOfPf {
   vfs: Pf['vfs'];
   problem?: SriovError;
@@ -23,7 +23,7 @@ export interface VfsOfPf {
 
 export interface VfActivationOptions {
   sysfs: Pick<Sysfs, 'pf' | 'setNumVfs'>;
-  /** Connection into the namespace that the PFs' interfaces are in. */
+  /** Netlink connection in the namespace that the PFs' interfaces are in. */
   connection: Pick<RtnlConnection, 'setLink'>;
   clock: Clock;
 }
@@ -37,13 +37,13 @@ interface FailedAttempt {
 }
 
 /**
- * Sets PFs up, switches their VFs on, and checks the effect. A card may take minutes, or hang: after some time the caller
- * continues without its VFs, and learns the outcome at a later call. A card that fails is left alone for a time that
- * doubles with each failure; its problem stays the same meanwhile.
+ * Sets PFs up, enables their VFs, and checks the result. A card may take minutes, or hang: after some time the caller
+ * continues without its VFs, and gets the result at a later call. After a failure, a card is left alone for a time that
+ * doubles with each failure; until then, calls return the same problem.
  */
 export class VfActivation {
   readonly #options: VfActivationOptions;
-  /** PFs in progress, by PCI address, and whether they had VFs before. */
+  /** Whether a PF with a running attempt had VFs before the attempt, by PCI address. */
   readonly #pending = new Map<string, boolean>();
   /** Failures by PCI address. */
   readonly #failures = new Map<string, FailedAttempt>();
@@ -53,15 +53,15 @@ export class VfActivation {
   }
 
   /**
-   * Ensures that a PF has VFs.
-   * @param numVfs how many are switched on if it has none; 0: none are
+   * Makes sure that a PF has VFs.
+   * @param numVfs number of VFs to enable if the PF has none; 0: none
    * @throws SriovError if the PF cannot be read
    */
   async ensure(pf: LinkedPf, numVfs: number): Promise<VfsOfPf> {
     const { sysfs, clock } = this.#options;
     const { pciAddress } = pf;
     const hadVfs = this.#pending.get(pciAddress);
-    // VFs that are being switched on are there when all of them are.
+    // VFs that are being enabled do not count until all of them are there.
     if (hadVfs !== undefined) return { vfs: hadVfs ? pf.vfs : [] };
     if (numVfs === 0 || (pf.vfs.length > 0 && downPorts(pf).length === 0)) {
       this.#failures.delete(pciAddress);
@@ -76,7 +76,7 @@ export class VfActivation {
     return problem === undefined ? { vfs } : { vfs, problem };
   }
 
-  /** Never rejects: the caller may have gone on. */
+  /** Sets up a PF and enables its VFs. Never rejects: the caller may no longer wait for it. */
   async #attempt(pf: LinkedPf, numVfs: number): Promise<void> {
     const { pciAddress } = pf;
     const count = (this.#failures.get(pciAddress)?.count ?? 0) + 1;
@@ -96,7 +96,7 @@ export class VfActivation {
 
   async #switchOn(pf: LinkedPf, numVfs: number): Promise<void> {
     const { sysfs, connection } = this.#options;
-    // Some drivers make no VFs while the PF is down, and VFs have no carrier then.
+    // While the PF is down, some drivers create no VFs, and VFs have no carrier.
     for (const { index } of downPorts(pf)) await connection.setLink(index, { up: true });
     if (pf.vfs.length > 0) return;
     await sysfs.setNumVfs(pf, numVfs);

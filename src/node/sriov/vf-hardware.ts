@@ -37,13 +37,13 @@ import {
 
 export interface VfHardwareOptions {
   binding: DriverBinding;
-  /** Connection into the namespace that the PFs' interfaces are in. */
+  /** Netlink connection in the namespace that the PFs' interfaces are in. */
   host: LinkFinder & VfInfoAccess & LinkStateConnection;
-  /** Ethtool in the same namespace; absent: its settings are neither read nor restored. */
+  /** Ethtool in the namespace of `host`; absent: ethtool settings are neither read nor restored. */
   ethtool?: LinkEthtool;
   clock: Clock;
   nodes?: DeviceNodes;
-  /** Called for a VF that keeps a user-space driver and cannot be reset between two claims. */
+  /** Called for a VF with a user-space driver that cannot be reset between two claims. */
   onNotReset?: (pciAddress: string, driver: string) => void;
   /** Called for a VF whose PF refuses to remove its administrative address. */
   onAddressKept?: (pciAddress: string, hardwareAddress: string) => void;
@@ -69,16 +69,17 @@ export class VfHardware {
   }
 
   /**
-   * Takes the snapshot, whatever the claim requests: the VF's pod, or its CNI plugin, may change all of it. Leaves out what
-   * the PF does not report, unless it is about to be changed.
-   * @throws SriovError `vf-state-unknown`, `property-unsupported`, `vf-missing` if the snapshot lacks what is changed
+   * Returns a snapshot of everything that a pod or its CNI plugin may change, whatever the claim requests. Properties that
+   * the PF does not report are left out, unless they are about to be changed.
+   * @throws SriovError `vf-state-unknown`, `property-unsupported`, `vf-missing` if a property that is about to be changed is
+   * unknown
    */
   async snapshot(address: VfAddress, options: SnapshotOptions = {}): Promise<VfSnapshot> {
     const { wanted = {}, byOthers = false, withHostConfig = false } = options;
     const driver = await this.#binding.driverOf(address.pciAddress);
     const driverOverride = await this.#binding.overrideOf(address.pciAddress);
     let problem: UnknownVfStateError | undefined;
-    // First, since it waits for a VF that is being reset, whose interface may be missing until then.
+    // The PF is read first, since that waits for a VF that is being reset; until then, its interface may be missing.
     const vf = await this.#properties.read(address).catch((error: unknown): VfChange => {
       if (!(error instanceof UnknownVfStateError)) throw error;
       problem = error;
@@ -96,9 +97,9 @@ export class VfHardware {
   }
 
   /**
-   * Sets what is requested and leaves the rest; the VF's interface keeps its name. Afterwards the VF is with vfio or has an
-   * interface. First checks whatever rules out the whole request. Decides by the VF's current state, so that it finishes
-   * what an earlier attempt began.
+   * Sets the requested properties and leaves the others alone; the VF's interface keeps its name. Afterwards the VF is bound
+   * to vfio or has an interface. Checks first whether anything rules out the whole request. Each step depends on the VF's
+   * current state, so that an interrupted attempt is completed.
    * @throws SriovError `binding-failed`, `interface-missing`, `iommu-group-shared`, `property-unsupported`,
    * `property-refused`, `vf-missing`, `vf-state-unknown`, `restore-incomplete` if the interface could not be restored after
    * the driver was bound
@@ -114,7 +115,7 @@ export class VfHardware {
     const isNewAddress = await this.#properties.set(address, vf, before.vf);
     const kept = vf.hardwareAddress ?? addressToKeep(before);
     if (toUserSpace && kept !== undefined && !isNewAddress) await this.#properties.pinAddress(address, kept);
-    // An interrupted attempt may have left it without a driver.
+    // An interrupted attempt may have left the function without a driver.
     await this.#bind(pciAddress, driver ?? current ?? before.driver);
     const isSame = (await this.#binding.driverOf(pciAddress)) === current;
     if (isSame && address.pfAddress !== undefined) await this.#rebindForAddress(pciAddress, vf.hardwareAddress);
@@ -123,17 +124,17 @@ export class VfHardware {
     if (before.link === undefined || isLeft) return;
     const { hardwareAddress: _new, ...link } = before.link;
     const failures = await this.#restoreLink(pciAddress, link);
-    // The pod does not care about a name that another link has taken.
+    // A name that another link has taken does not matter to the pod.
     const grave = failures.filter(({ property }) => property !== 'name');
     if (grave.length > 0) throw incomplete(pciAddress, linkFailures(grave));
   }
 
   /**
-   * Restores the VF, whatever changed it and whether its interface was moved back or returned by itself. Can be repeated,
-   * and finishes an earlier attempt. A failed step does not stop the others; the failures are thrown at the end. Finally
-   * reads the PF's settings back. They belong to the PF and survive the function: of a VF that no longer exists but that
-   * its PF still reports they are restored, too, and the rest is new when the VF returns. What the host had on a NIC that is
-   * missing is not restored until it returns.
+   * Restores the VF, whatever has changed it, and whether its interface was moved back or returned by itself. Can be
+   * repeated, and completes an interrupted attempt. A failed step does not stop the others; all failures are thrown at the
+   * end. Finally reads the PF's settings back. These belong to the PF and survive the function: if the VF no longer exists
+   * but its PF still reports it, they are restored, and everything else is new when the VF returns. A missing NIC with a
+   * configuration by the host is not restored until it returns.
    * @throws SriovError `restore-incomplete` with the properties; `vf` if the PF does not report the VF
    */
   async restore(
@@ -180,8 +181,8 @@ export class VfHardware {
   }
 
   /**
-   * Returns what containers need to access the VF in its present state.
-   * @throws SriovError `device-node-missing`, `rdma-unusable` with what to do
+   * Returns the files and drivers through which containers access the VF in its present state.
+   * @throws SriovError `device-node-missing`, `rdma-unusable` with a remedy
    */
   async access({ pciAddress }: VfAddress, { vhost, rdma }: AccessWanted): Promise<VfAccess> {
     const nodes = this.#nodes;
@@ -196,34 +197,34 @@ export class VfHardware {
     };
   }
 
-  /** Returns the present name of its RDMA device: udev renames it some time after it appears. */
+  /** Returns the current name of the VF's RDMA device: udev renames it some time after it appears. */
   async rdmaDevice({ pciAddress }: VfAddress): Promise<string | undefined> {
     return await this.#nodes.rdmaDevice(pciAddress);
   }
 
-  /** See {@link limitsOf}. */
+  /** Returns the MTU limits of a VF: see {@link limitsOf}. */
   async mtuLimits({ pciAddress, pfAddress }: VfAddress): Promise<MtuLimit[]> {
     const pf = pfAddress === undefined ? undefined : await this.#links.find(pfAddress);
     return limitsOf(await this.#links.find(pciAddress), pf);
   }
 
-  /** Returns the devices that are assigned to user space together with this one: those of its IOMMU group, without bridges. */
+  /** Returns the other devices of the VF's IOMMU group, without bridges: all are assigned to user space together. */
   async groupMembers({ pciAddress }: VfAddress): Promise<string[]> {
     return (await this.#binding.iommuGroup(pciAddress)).others;
   }
 
-  /** Returns the PF's settings: all that can be known of a VF without an interface. @throws UnknownVfStateError */
+  /** Returns the PF's settings for a VF. Nothing else is known about a VF without an interface. @throws UnknownVfStateError */
   async info(address: VfAddress): Promise<VfInfo | undefined> {
     return await this.#properties.info(address);
   }
 
-  /** Reads the PF's settings of all its VFs, by VF index, with one request. @throws UnknownVfStateError */
+  /** Reads the PF's settings for all its VFs, by VF index, with one request. @throws UnknownVfStateError */
   async settingsOf(pfAddress: string): Promise<ReadonlyMap<number, VfChange>> {
     return await this.#properties.readAll(pfAddress);
   }
 
   /**
-   * Restores those properties of a VF that its PF has lost. The VF may be in a pod.
+   * Restores the properties of a VF that its PF has lost. The VF may be in a pod.
    * @param before snapshot from before the claim
    * @throws as `VfProperties.set`
    */
@@ -239,7 +240,10 @@ export class VfHardware {
     await this.#properties.set(address, { linkState });
   }
 
-  /** Binds a driver. User-space drivers other than vfio are replaced by the kernel's choice: pods get no access through them. */
+  /**
+   * Binds a driver. User-space drivers other than vfio are replaced by the kernel's choice, since pods get no access through
+   * them.
+   */
   async #bind(pciAddress: string, driver: string | undefined): Promise<void> {
     if (driver !== 'default' && (isVfio(driver) || !hasNoInterface(driver)))
       return await this.#binding.bind(pciAddress, driver);
@@ -247,9 +251,9 @@ export class VfHardware {
   }
 
   /**
-   * Waits for the interface of a function that is not with vfio: some drivers create it only after their probe. A driver
-   * that creates none is bound once more.
-   * @returns whether it was bound again
+   * Waits for the interface of a function that is not bound to vfio: some drivers create it only some time after their probe.
+   * If the driver creates none, binds it once more.
+   * @returns whether the driver was bound again
    * @throws SriovError `interface-missing`
    */
   async #ensureInterface(pciAddress: string): Promise<boolean> {
@@ -266,7 +270,7 @@ export class VfHardware {
     return await poll(this.#options.clock, appears, () => this.#binding.hasInterface(pciAddress));
   }
 
-  /** Rebinds drivers that learn the VF's address only when they are bound, such as igbvf. */
+  /** Rebinds drivers that read the VF's address only when they are bound, such as igbvf. */
   async #rebindForAddress(pciAddress: string, hardwareAddress: string | undefined): Promise<void> {
     const driver = await this.#binding.driverOf(pciAddress);
     if (hardwareAddress === undefined || hasNoInterface(driver)) return;
@@ -274,10 +278,10 @@ export class VfHardware {
     if (link?.hardwareAddress !== hardwareAddress.toLowerCase()) await this.#binding.rebind(pciAddress);
   }
 
-  /** Returns whether the PF has settings for the VF, or cannot be asked. */
+  /** Returns whether the PF has settings for the VF; `true` also if the PF cannot be asked. */
   async #isReported({ pfAddress, vfIndex }: VfAddress): Promise<boolean> {
     if (pfAddress === undefined || vfIndex === undefined) return false;
-    // A PF without an interface keeps them until it can be asked.
+    // A PF without an interface keeps the settings until it can be asked.
     if ((await this.#links.find(pfAddress)) === undefined) return await this.#binding.isPresent(pfAddress);
     try {
       return (await this.#properties.readAll(pfAddress)).has(vfIndex);
@@ -298,12 +302,12 @@ export class VfHardware {
     }
     if (reset) return await this.#binding.rebind(pciAddress);
     const { hardwareAddress } = before.vf;
-    // If the interface had the PF's address, its driver must learn of it again.
+    // If the interface had the PF's address, its driver must read that address again.
     const wasKnown = hardwareAddress === before.link?.hardwareAddress;
     if (wasKnown) await this.#rebindForAddress(pciAddress, hardwareAddress);
   }
 
-  /** Returns whether the VF's interface has the address that its PF has set, and so cannot have any other. */
+  /** Returns whether the VF's interface has the address that its PF has set, so that it cannot have another. */
   async #hasAdminAddress(address: VfAddress): Promise<boolean> {
     const { hardwareAddress } = await this.#properties.read(address);
     if (hardwareAddress === undefined) return false;
@@ -317,7 +321,7 @@ export class VfHardware {
       : await restoreInterface({ ...this.#options, links: this.#links }, pciAddress, wanted);
   }
 
-  /** Waits for the RDMA device, which drivers add later than the interface. */
+  /** Waits for the RDMA device, which drivers create later than the interface. */
   async #awaitRdma(pciAddress: string): Promise<RdmaAccess> {
     const { clock } = this.#options;
     for (const endsAt = clock.nowMs() + appears.forMs; ; await clock.sleep(appears.everyMs)) {

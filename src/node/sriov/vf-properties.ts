@@ -28,14 +28,14 @@ import type { PropertyFailure } from './restore-failures.ts';
 import type { VfAddress } from './vf-snapshot.ts';
 
 interface VfPropertiesOptions {
-  /** Connection into the namespace that the PFs' interfaces are in. */
+  /** Netlink connection in the namespace that the PFs' interfaces are in. */
   host: VfInfoAccess;
   links: FunctionLinks;
   binding: DriverBinding;
   clock: Clock;
 }
 
-/** Field of VFConfig for each property. */
+/** Fields of VFConfig for each property, for messages. */
 const fieldsOf: Readonly<Record<VfProperty, string>> = {
   hardwareAddress: 'macAddress',
   vlan: 'vf.vlan, vf.qos and vf.vlanProto',
@@ -45,7 +45,7 @@ const fieldsOf: Readonly<Record<VfProperty, string>> = {
   rate: 'vf.minTxRate and vf.maxTxRate',
 };
 
-/** A property that could not be set, and the reason. */
+/** A property that could not be set, with the error. */
 type Failed = PropertyFailure & { property: VfProperty };
 
 /** Reads and sets the PFs' settings for their VFs. */
@@ -59,10 +59,9 @@ export class VfProperties {
   }
 
   /**
-   * Returns all that can be known of a VF without an interface; `undefined` for plain NICs, and for VFs whose PF has no
-   * interface either (it may be in user space itself). Includes only Ethernet addresses: an InfiniBand PF reports the
-   * beginning of a longer one, which nothing here can set. It has no VLANs either, so that a VF which it does not report
-   * lacks nothing. Waits for a VF that is being reset.
+   * Returns the PF's settings for a VF; `undefined` for whole NICs, and for VFs whose PF has no interface (it may itself be
+   * in user space). Leaves out addresses of InfiniBand, of which the PF reports only the beginning. An InfiniBand PF has no
+   * VLANs either, so a VF that it does not report is `undefined`, too. Waits for a VF that is being reset.
    * @throws UnknownVfStateError if the PF does not report the VF
    */
   async info(address: VfAddress): Promise<VfInfo | undefined> {
@@ -70,8 +69,8 @@ export class VfProperties {
   }
 
   /**
-   * Returns the current properties, in the form in which they can be set again; none if there is no PF that could set them.
-   * Waits for a VF that is being reset.
+   * Returns the current properties, in the form in which they can be set again; an empty object if there is no PF. Waits for
+   * a VF that is being reset.
    * @throws UnknownVfStateError if the PF does not report the VF
    */
   async read(address: VfAddress): Promise<VfChange> {
@@ -79,8 +78,8 @@ export class VfProperties {
   }
 
   /**
-   * Reads the current properties of all VFs that a PF reports, by VF index, with one request. Does not wait for VFs that are being
-   * reset.
+   * Reads the current properties of all VFs that a PF reports, by VF index, with one request. Does not wait for VFs that are
+   * being reset.
    * @throws UnknownVfStateError if the PF cannot be asked
    */
   async readAll(pfAddress: string): Promise<Map<number, VfChange>> {
@@ -95,12 +94,12 @@ export class VfProperties {
   }
 
   /**
-   * Sets the properties that differ: many drivers refuse to set what they do not support, even to its present value. Sets
-   * each property separately, and a failure does not stop the others. Reads the result back.
+   * Sets the properties that differ: many drivers refuse to set an unsupported property, even to its present value. Sets each
+   * property separately; a failure does not stop the others. Reads the result back.
    * @param before snapshot with each property that is changed; absent when `wanted` is a snapshot to be restored
    * @returns whether the VF has another administrative address than before
    * @throws SriovError `property-unsupported` and `property-refused` with the properties, `no-vf`, `vf-missing`;
-   * UnknownVfStateError if the PF does not report the VF, or the snapshot lacks something: nothing was changed then
+   * UnknownVfStateError if the PF does not report the VF, or the snapshot lacks a property: nothing was changed then
    */
   async set(address: VfAddress, wanted: VfPropertiesWanted, before?: VfChange): Promise<boolean> {
     const { pciAddress, pfAddress, vfIndex } = address;
@@ -127,8 +126,8 @@ export class VfProperties {
   }
 
   /**
-   * Makes an address administrative, even if the PF already reports it: some, such as igb, report the address that the VF
-   * has chosen itself, which is lost at its next reset. Leaves a PF alone that cannot set addresses.
+   * Makes an address administrative, even if the PF already reports it: some PFs, such as igb, report the address that the VF
+   * has chosen itself, which is lost at its next reset. Does nothing if the PF cannot set addresses.
    * @throws SriovError `property-refused`, `vf-missing`; UnknownVfStateError
    */
   async pinAddress(address: VfAddress, hardwareAddress: string): Promise<void> {
@@ -145,8 +144,9 @@ export class VfProperties {
   }
 
   /**
-   * Asserts that a snapshot has the properties that a claim changes, so that they can be restored.
-   * @throws SriovError `property-unsupported` for one that the PF does not report, `vf-missing` if it has no interface
+   * Checks that a snapshot has the properties that a claim changes, so that they can be restored.
+   * @throws SriovError `property-unsupported` for a property that the PF does not report, `vf-missing` if the PF has no
+   * interface
    */
   async assertComplete(address: VfAddress, properties: readonly VfProperty[], before: VfChange): Promise<void> {
     if (address.pfAddress === undefined || properties.length === 0) return;
@@ -155,7 +155,7 @@ export class VfProperties {
   }
 
   /**
-   * Asserts that the MAC which a VF keeps in user space is known, if its PF could set one.
+   * Checks that the MAC which a VF keeps in user space is known, if its PF could set a MAC.
    * @throws UnknownVfStateError
    */
   async assertAddressKnown(address: VfAddress, before: VfChange): Promise<void> {
@@ -165,8 +165,8 @@ export class VfProperties {
   }
 
   /**
-   * Asserts that a VF is restored, as its PF reports it.
-   * @param changed settings of the claim: those that the snapshot lacks must have other values now
+   * Checks that a VF is restored, as its PF reports it.
+   * @param changed settings of the claim: if the snapshot lacks one of them, it must have another value now
    * @param except properties to ignore
    * @throws SriovError `restore-incomplete` with the properties; UnknownVfStateError if the PF does not report the VF
    */
@@ -206,13 +206,13 @@ export class VfProperties {
     return pfAddress === undefined ? undefined : await this.#options.links.find(pfAddress);
   }
 
-  /** @throws UnknownVfStateError */
+  /** Returns the settings that a PF reports for a VF. @throws UnknownVfStateError */
   async #ask(address: VfAddress, pf: Link, isRecent = false): Promise<VfInfo> {
     const { pciAddress, pfAddress, vfIndex } = address;
     const place = { device: pciAddress, subject: `VF ${vfIndex} (${pciAddress})`, pf: `PF ${pf.name} (${pfAddress})` };
     const infos = await this.#lists.read(pf, place, isRecent);
     const info = infos.find((each) => each.vfIndex === vfIndex);
-    // The card may report the VF again by now.
+    // The list may be old: by now, the card may report the VF again.
     if (info === undefined && isRecent) return await this.#ask(address, pf);
     if (info === undefined) throw UnknownVfStateError.leftOut(place, infos.length === 0);
     return info;
@@ -240,7 +240,7 @@ export class VfProperties {
     }
   }
 
-  /** Returns the PF, if it has an interface, and the properties that it reports of the VF. */
+  /** Returns the PF, if it has an interface, and the properties that it reports for the VF. */
   async #poll(address: VfAddress, isDone: (now: VfChange) => boolean = () => true) {
     const ask = async () => {
       const pf = await this.#findPf(address);
@@ -249,13 +249,13 @@ export class VfProperties {
     return await this.#lists.poll(address, ask, ({ pf, now }) => pf === undefined || isDone(now));
   }
 
-  /** Asserts that a change had an effect: drivers report success for what the card's firmware ignores. */
+  /** Checks that a change has had an effect: drivers report success even if the card's firmware ignores a change. */
   async #assertEffect(address: VfAddress, change: VfChange, before: VfChange): Promise<void> {
     if (propertiesOf(change).length === 0) return;
     const missing = (now: VfChange) => withoutEffect(change, before, now);
     const { now } = await this.#poll(address, (each) => missing(each).length === 0);
     const remaining = missing(now);
-    // A VF that may choose its address can choose the one that it had.
+    // A VF that may choose its address can choose the same one again.
     const properties = remaining.filter((each) => each !== 'hardwareAddress' || change.hardwareAddress !== noAddress);
     if (properties.length === 0) return;
     const error = new NetdraError('no-effect', 'the PF accepted the value but reports another one', {
@@ -265,7 +265,7 @@ export class VfProperties {
     throw await this.#explainFailure(address, failed);
   }
 
-  /** @param now what the PF reports */
+  /** Checks that the changed properties are in the snapshot. @param now properties that the PF reports */
   async #assertKnown(
     address: VfAddress,
     properties: readonly VfProperty[],
@@ -328,7 +328,9 @@ function fieldsOfAll(properties: readonly VfProperty[]): string {
   return properties.map((property) => fieldsOf[property]).join(', ');
 }
 
-/** Returns the change that restores reported settings. Omits the address of an InfiniBand PF, the beginning of a longer one. */
+/**
+ * Returns the change that restores reported settings. Omits InfiniBand addresses, of which the PF reports only the beginning.
+ */
 function changeOf(info: VfInfo, pf: Link): VfChange {
   const { hardwareAddress, ...rest } = toChange(info);
   return hardwareAddress === undefined || isInfiniBand(pf) ? rest : { hardwareAddress, ...rest };

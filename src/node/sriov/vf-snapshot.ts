@@ -2,74 +2,74 @@ import { isEthernetAddress, type LinkState, type VfChange } from '../netlink/ind
 import { isVfio } from './driver-binding.ts';
 import { noAddress, type VfPropertiesWanted } from './property-values.ts';
 
-/** Identifies a VF, and its PF. A plain NIC has neither PF nor index. */
+/** Identity of a VF and its PF. A whole NIC has neither a PF nor an index. */
 export interface VfAddress {
   pciAddress: string;
   pfAddress?: string;
   vfIndex?: number;
 }
 
-/** Snapshot of a VF, restored when its claim is unprepared. Plain data, to be stored. */
+/** State of a VF before its claim, which is restored at unprepare. Plain data that can be stored. */
 export interface VfSnapshot {
-  /** Kernel driver; absent: none was bound. */
+  /** Kernel driver; absent if none was bound. */
   driver?: string;
-  /** Content of `driver_override`; absent: empty. */
+  /** Content of `driver_override`; absent if it was empty. */
   driverOverride?: string;
-  /** The PF's settings for it; absent ones are unknown and must not be changed. */
+  /** Settings of the PF for the VF. Absent settings are unknown and must not be changed. */
   vf: VfChange;
-  /** Its interface in the host's namespace; absent if it had none. */
+  /** State of the VF's interface on the host; absent if it had no interface there. */
   link?: LinkState;
 }
 
-/** Purpose of a snapshot. */
+/** Purpose of a snapshot, which decides what it must contain. */
 export interface SnapshotOptions {
-  /** Changes that will be made. */
+  /** Changes that will be made after the snapshot. */
   wanted?: VfWanted;
   /** Whether another component, such as a CNI plugin, may change the PF's settings. */
   byOthers?: boolean;
-  /** Whether to take the addresses and routes that the host has configured on its interface, too. */
+  /** Whether to include the addresses and routes that the host has configured on the interface. */
   withHostConfig?: boolean;
 }
 
 export interface RestoreOptions {
-  /** Settings of the claim that were made through the PF: a snapshot may lack the original values. */
+  /** Settings of the claim that were made through the PF. The snapshot may lack their original values. */
   changed?: VfPropertiesWanted;
   /**
-   * Whether the function is reset even if it has the right driver, by binding that again; with vfio by the `reset` of
-   * sysfs: that undoes settings that cannot be read, such as RSS tables, flow rules and BPF programs. Default true. Never
-   * done with plain NICs and PFs.
+   * Whether to reset the function even if it has the right driver: a kernel driver is bound again, and with vfio the file
+   * `reset` of sysfs is used. A reset undoes settings that cannot be read, such as RSS tables, flow rules and BPF programs.
+   * Default: true. Whole NICs and PFs are never reset.
    */
   reset?: boolean;
 }
 
-/** Wanted configuration of a VF; absent properties stay unchanged. */
+/** Wanted configuration of a VF. Absent properties stay unchanged. */
 export interface VfWanted {
-  /** Name of a kernel driver, or `default` for the one that the kernel chooses. */
+  /** Name of a kernel driver; `default` for the driver that the kernel chooses. */
   driver?: string;
   vf?: VfPropertiesWanted;
 }
 
-/** What containers get besides the VF itself. */
+/** Files that containers get besides those of the VF itself. */
 export interface AccessWanted {
   vhost: boolean;
   rdma: boolean;
 }
 
-/** How containers reach a VF other than by a network interface. */
+/** Access of containers to a VF, other than by a network interface. */
 export interface VfAccess {
-  /** Its present kernel driver. */
+  /** Present kernel driver of the VF. */
   driver?: string;
-  /** VFIO access; absent: the VF has an interface, or no driver at all. */
+  /** VFIO access; absent if the VF has an interface, or no driver at all. */
   vfio?: { device: string; iommuGroup: string };
   rdmaDevice?: string;
-  /** Paths of character devices, the same on the host and in containers. */
+  /** Paths of character devices, which are the same on the host and in containers. */
   nodes: string[];
 }
 
 /**
- * Returns the address to make administrative for user space: without one, a VF takes another address at every reset, and
- * user space resets it. If the interface has the address that the PF reports, it is unknown whether that address is
- * administrative.
+ * Returns the address to make administrative for a VF in user space. Without an administrative address, a VF takes another
+ * address at every reset, and programs in user space reset it. If the interface has the address that the PF reports, it is
+ * unknown whether that address is administrative, so it is returned, too.
  */
 export function addressToKeep({ vf, link }: VfSnapshot): string | undefined {
   const { hardwareAddress } = link ?? {};
@@ -77,7 +77,9 @@ export function addressToKeep({ vf, link }: VfSnapshot): string | undefined {
   return [noAddress, hardwareAddress].includes(vf.hardwareAddress ?? '') ? hardwareAddress : undefined;
 }
 
-/** Returns whether a VF for user space keeps the MAC of its interface, or another that its PF may have set. */
+/**
+ * Returns whether a VF for user space keeps its MAC address: that of its interface, or another one that its PF may have set.
+ */
 export function keepsAddress({ driver, vf }: VfWanted, { link }: VfSnapshot): boolean {
   const { hardwareAddress } = link ?? {};
   const isOwn = hardwareAddress !== undefined && isEthernetAddress(hardwareAddress);

@@ -3,7 +3,7 @@ import { errnoCode } from '../../lib/errors.ts';
 const mount = 'sysfs must be mounted writable, and the driver must run as root';
 const gone = 'the device was removed, or its driver is bound anew: the driver of the node retries';
 
-/** What the kernel's refusals mean for any file of sysfs. */
+/** Hints for errors of writes to any file of sysfs. */
 const common: Readonly<Record<string, string>> = {
   EROFS: mount,
   EACCES: mount,
@@ -15,16 +15,16 @@ const common: Readonly<Record<string, string>> = {
 };
 
 /**
- * Returns whether a write was refused only temporarily: the driver or the card's firmware may be busy, with a reset for
- * example.
+ * Returns whether a write was refused for a temporary reason: the driver or the card's firmware may be busy, for example with
+ * a reset.
  */
 export function isBusy(cause: unknown): boolean {
   return ['EAGAIN', 'EBUSY'].includes(errnoCode(cause) ?? '');
 }
 
 /**
- * Returns what to do about a failed write into sysfs.
- * @param own hints by errno for this file, before the common ones
+ * Returns the hint for a failed write to sysfs.
+ * @param own hints by errno for this file, which come before the common ones
  */
 export function writeHint(cause: unknown, own: Readonly<Record<string, string>> = {}): string {
   const code = errnoCode(cause) ?? '';
@@ -32,8 +32,8 @@ export function writeHint(cause: unknown, own: Readonly<Record<string, string>> 
 }
 
 /**
- * Returns the hint for `sriov_numvfs`, by what the kernel's `sriov_numvfs_store` and `sriov_enable` return, and the drivers
- * that they call.
+ * Returns the hint for a failed write to `sriov_numvfs`, by the errors of the kernel's `sriov_numvfs_store` and
+ * `sriov_enable`, and of the drivers that they call.
  */
 export function numVfsHint(cause: unknown, totalVfs: number): string {
   const limit =

@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 
 export interface WriterProcessOptions {
-  /** Ends the process while writes hang in it. Default: SIGKILL, which takes effect when the kernel returns from them. */
+  /** Ends the process while writes hang in it. Default: SIGKILL, which takes effect when the kernel returns from the writes. */
   end?: (process: ChildProcess) => void;
   /** Called when the process has ended. */
   onExit: () => void;
@@ -13,22 +13,25 @@ export interface WriteResult {
 }
 
 export interface RunningWrite {
-  /** Resolves also if the process ends first. */
+  /** Result of the write. Also resolves, with an error, if the process ends first. */
   result: Promise<WriteResult>;
-  /** Reports that the write hangs: the process gets no more writes, and is ended when no other ones are left in it. */
+  /** Records that the write hangs: the process gets no more writes, and is ended when only hung writes are left in it. */
   abandon(): void;
 }
 
 /** Time after which a process without writes ends, ms. */
 const idleMs = 30_000;
-/** Limit for concurrent writes. None waits behind others, which may hang. A thread without a write takes some kilobytes. */
+/**
+ * Maximum number of concurrent writes in a process. No write waits for another one, which may hang. A thread without a write
+ * takes some kilobytes.
+ */
 const threads = 64;
 /** ID of the message that reports readiness. */
 const readyId = 0;
 
 /**
- * The program, passed on the command line, so that the image needs no file for it. It creates and reads nothing: the kernel
- * lets no process read `unbind`, not even one of root.
+ * Program of the process. It is passed on the command line, so that the image needs no file for it. It opens files only for
+ * writing and never creates any: the kernel lets no process read `unbind`, not even as root.
  */
 const program = `
 const { constants, writeFile } = require('node:fs');
@@ -40,19 +43,19 @@ process.on('message', ({ id, path, text }) => {
 process.on('disconnect', () => process.exit());
 process.send({ id: ${readyId} });`;
 
-/** A process that writes files for this one, each in a thread that the kernel may keep. */
+/** A process that writes files for the driver, each in a thread of its own that may hang in the kernel. */
 export class WriterProcess implements Disposable {
   readonly #child: ChildProcess;
   readonly #options: WriterProcessOptions;
-  /** Callbacks of writes that have not ended, by id. */
+  /** Callbacks of writes that have not ended, by ID. */
   readonly #running = new Map<number, (result: WriteResult) => void>();
   readonly #abandoned = new Set<number>();
   #isOpen = true;
   #lastId = readyId;
   #idle: NodeJS.Timeout | undefined;
   /**
-   * Resolves when the process runs, and rejects if it does not start. Starting may take long on a busy machine, which is no
-   * device's fault.
+   * Resolves when the process runs; rejects if it does not start. The start does not count towards the time limit of a write:
+   * it may take long on a busy machine, which is no fault of the device.
    */
   readonly ready: Promise<void>;
 
