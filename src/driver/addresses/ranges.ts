@@ -133,7 +133,7 @@ interface Block extends Interval {
   prefixLength: number;
 }
 
-/** @param text an address, or a network */
+/** Parses an address, or a network: an address with prefix length. */
 function parseBlock(text: string): Block {
   const cidr = text.includes('/') ? text : `${text}/${text.includes(':') ? 128 : 32}`;
   const { family, octets, prefixLength } = parseCidr(cidr);

@@ -2,7 +2,7 @@ import type { AllocatedClaim } from '../../framework/kubeletplugin/index.ts';
 import { refusal } from '../model/index.ts';
 import type { ClassConfig, LabelSelector } from './class-config.ts';
 
-/** Reads labels of namespaces from the API server. */
+/** Reader of namespaces' labels from the API server. */
 export interface NamespaceReader {
   /** Returns the labels of a namespace. @throws KubeError `api-not-found`, `api-forbidden`, … */
   readLabels(namespace: string, signal: AbortSignal): Promise<Record<string, string>>;

@@ -35,7 +35,10 @@ export class ContainerSpecs {
     this.#dialects = new PodDialects({ store: options.store, files: options.dialectFiles });
   }
 
-  /** @throws DriverError `config-invalid` if another claim of the pod gives a variable another value */
+  /**
+   * Checks the variables of a claim's containers. @throws DriverError `config-invalid` if another claim of the pod gives a
+   * variable another value
+   */
   check(claim: AllocatedClaim, devices: StoredDevice[]): void {
     this.#dialects.check(claim, devices);
   }

@@ -30,7 +30,7 @@ import { withGuarantee } from './guarantees.ts';
 import { type NetworkAttachmentReader, resolveNetworkAttachment } from './network-attachments.ts';
 import { checkPodInterfaces } from './pod-interfaces.ts';
 
-/** Finds the node's VFs by their names in the ResourceSlice. */
+/** Lookup of the node's VFs by their names in the ResourceSlice. */
 export interface DeviceFinder {
   /** Name of the node's only pool. */
   pool: string;

@@ -42,7 +42,10 @@ export interface DriverOptions
   withdrawMetadata: (claim: ClaimIdentity) => Promise<void>;
   /** Returns whether the driver can see which containers use a claim: see `ClaimMetadata`. */
   isShownByContainers: (claim: ClaimIdentity) => boolean;
-  /** Called with what a claim shares with another claim of the node although it should not, see `checkPorts`. */
+  /**
+   * Called for each conflict of a claim with another claim of the node that `checkPorts` allows. @param what description of
+   * the conflict
+   */
   onShared: (claim: AllocatedClaim, what: string) => void;
 }
 

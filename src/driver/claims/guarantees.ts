@@ -36,7 +36,7 @@ export function withGuarantee(claim: AllocatedClaim, offered: NetworkDevice, con
 }
 
 /**
- * Checks rates against the port's speed, since kernel drivers refuse rates that are too high without a reason. Skips ports
+ * Checks rates against the port's speed, since kernel drivers refuse excessive rates without giving a reason. Skips ports
  * without a link, whose speed is unknown, and simulated VFs, which have no rates.
  */
 function checkSpeed(claim: AllocatedClaim, { name, linkSpeedMbps = 0, simulated }: NetworkDevice, asked: Rates): void {

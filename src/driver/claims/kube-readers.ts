@@ -14,7 +14,7 @@ export function createKubeNamespaceReader(client: KubeRequests): NamespaceReader
 }
 
 /**
- * Returns a reader of NetworkAttachmentDefinitions without a cache: each claim is read for once.
+ * Returns a reader of NetworkAttachmentDefinitions without a cache: each claim needs only one read.
  * Source: Kubernetes Network Custom Resource Definition De-facto Standard, v1.3, section 3.
  */
 export function createKubeNetworkAttachmentReader(client: KubeRequests): NetworkAttachmentReader {

@@ -15,7 +15,7 @@ export interface NetworkAttachmentDefinition {
   } | null;
 }
 
-/** Reads NetworkAttachmentDefinitions from the API server. */
+/** Reader of NetworkAttachmentDefinitions from the API server. */
 export interface NetworkAttachmentReader {
   /** Returns a NetworkAttachmentDefinition. @throws KubeError `api-not-found`, `api-unserved`, `api-forbidden`, … */
   readNetworkAttachment(namespace: string, name: string, signal: AbortSignal): Promise<NetworkAttachmentDefinition>;

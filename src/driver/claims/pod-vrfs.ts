@@ -20,9 +20,8 @@ interface HeldTables {
 const ofOneInterface = 'net.ipv6.conf.IFNAME.stable_secret';
 
 /**
- * Checks that every VRF of a pod has one table and one set of sysctls, and that only the VRF uses its table. Otherwise the
- * kernel would use the routes of one VRF for other traffic, for which the table's last routes make all other destinations
- * unreachable.
+ * Checks that every VRF of a pod has one table and one set of sysctls, and that only the VRF uses its table. Otherwise other
+ * traffic would follow the routes of the VRF, the last of which refuse all other destinations.
  * @param others the other claims of the claim's pods
  * @throws DriverError `config-invalid` with both interfaces
  */

@@ -19,7 +19,7 @@ export interface PrepareWork {
   /** VFs that the claim had before and that could not be restored. */
   unrestored: UnrestoredVf[];
   devices: StoredDevice[];
-  /** Devices for user space, each with the PCI addresses of its IOMMU group. */
+  /** Devices for user space, each with the PCI addresses of the other members of its IOMMU group. */
   groups: [StoredDevice, string[]][];
   /** Progress of the whole prepare call. */
   readonly progress: DeviceProgress<AllocatedClaim>;

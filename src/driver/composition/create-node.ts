@@ -73,8 +73,8 @@ export async function createNode(ports: NodePorts, settings: NodeSettings): Prom
   return {
     async start() {
       await files.restore();
-      // The runtime registers the driver only when it has answered for every sandbox; sandboxes whose containers wait must be
-      // served first.
+      // The runtime registers the driver only after every sandbox has answered the runtime. A sandbox whose containers wait
+      // does not answer, so such sandboxes are served first.
       await waitingSandboxes.serve();
       runtime.start();
       for (const part of [waitingSandboxes, moving.cniCleanUp, reconciler, deletedPods]) part.start();

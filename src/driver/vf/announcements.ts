@@ -32,7 +32,7 @@ export interface AnnouncementsOptions {
   networks: NamespaceOpener;
   clock: Clock;
   logger: Logger;
-  /** Called when the set of a VF's IPv4 addresses that other hosts have has changed. */
+  /** Called when other hosts begin or cease to have some of a VF's IPv4 addresses. */
   onConflict: (device: StoredDevice) => void;
 }
 

@@ -35,7 +35,7 @@ export interface AttachmentsOptions {
   store: Pick<Store, 'claimsOfPod' | 'setAttachments'>;
   clock: Clock;
   logger: Logger;
-  /** Called when the set of IPv4 addresses that other hosts have has changed for VFs of a pod: the VFs must be read again. */
+  /** Called when other hosts begin or cease to have IPv4 addresses of a pod's VFs: the VFs must be read again. */
   onConflict: (podUid: string) => void;
 }
 
