@@ -37,7 +37,7 @@ export function findFailure(outcome: ExecOutcome, subject: CallSubject): CniErro
   const how = exitCode === null ? `was ended by ${endedBy ?? 'an unknown cause'}` : `ended with exit code ${exitCode}`;
   const output = lastLine(stderr) ?? lastLine(outcome.stdout);
   const message = `${describeCall(subject)}: it ${how}${output === undefined ? ' and printed nothing' : `: ${output}`}`;
-  // The plugin did not send itself the signal; the kernel may have, because it was out of memory.
+  // An end by a signal is retriable: the kernel may have sent the signal because it was out of memory.
   return new CniError('cni-plugin-failed', message, { ...details, retriable: exitCode === null });
 }
 

@@ -3,10 +3,10 @@ import { pciAddressPattern } from '../sriov/pci-address.ts';
 
 const inQuotes = (what: string) => z.string({ error: `${what}, as text: put it in quotes` });
 
-/** Makes a schema that accepts one value or a list, of which one value must match. */
+/** Maker of a schema from the schema of one value. In a list of values, any of them may match. */
 type Values = <T extends z.ZodType>(value: T) => z.ZodType<z.output<T> | z.output<T>[]>;
 const oneOrMore: Values = (value) => z.union([value, z.array(value).min(1)]);
-/** Makes a schema that accepts only lists: in the API, a field can have only one type. */
+/** Makes a schema that accepts only lists: a field of the API can have only one type. */
 const list: Values = (value) => z.array(value).min(1).max(64);
 
 const id = inQuotes('four hexadecimal digits').regex(

@@ -5,7 +5,7 @@ import { AddressFamily, canonicalCidr, formatCidr, formatIpAddress, parseCidr, p
 import { neighborHints, ruleHints } from './request-hints.ts';
 import { decodeAll, type RtnlRequests } from './rtnl-requests.ts';
 
-/** A kind of entries, and its messages. A network namespace can have any number of such entries. */
+/** A kind of entries in a network namespace, such as routing rules or neighbors, with its netlink messages. */
 export interface EntryTable<Entry, Name extends string = string> {
   /** Name of the kind in messages. */
   name: Name;

@@ -50,7 +50,7 @@ export interface SimulatedPf extends SimulatedFunction {
 const firstDomain = 0xfe00;
 const lastDomain = 0xffff;
 const maxPfs = 16;
-// 32 slots of 8 functions on a bus, without the first two slots, which belong to the PF.
+// Maximum number of VFs of a PF: a bus has 32 slots of 8 functions, and the first two slots belong to the PF.
 const maxVfsPerPf = 240;
 const firstVfFunction = 16;
 const mtuBytes = 1500;

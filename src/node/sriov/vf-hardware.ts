@@ -135,7 +135,8 @@ export class VfHardware {
    * end. Finally reads the PF's settings back. These belong to the PF and survive the function: if the VF no longer exists
    * but its PF still reports it, they are restored, and everything else is new when the VF returns. A missing NIC with a
    * configuration by the host is not restored until it returns.
-   * @throws SriovError `restore-incomplete` with the properties; `vf` if the PF does not report the VF
+   * @throws SriovError `restore-incomplete` with the properties that were not restored; the property is `vf` if the PF does
+   * not report the VF
    */
   async restore(
     address: VfAddress,
