@@ -28,7 +28,7 @@ function isVlanRange(text: string): boolean {
   return /^(0|[1-9][0-9]{0,3})(-[1-9][0-9]{0,3})?$/.test(text) && from <= to && to <= 4094;
 }
 
-/** Returns the first and last VLAN of a range, such as `100-199`; those of a single id are the same. */
+/** Returns the first and the last VLAN ID of a range such as `100-199`; for a single ID, both are that ID. */
 export function vlanBounds(range: string): [from: number, to: number] {
   const [from = 0, to = from] = range.split('-').map(Number);
   return [from, to];

@@ -107,7 +107,7 @@ export function checkClaimConfig(
 const unset = 'neither claim nor DeviceClass sets it';
 
 /**
- * Finds fields that class and claim together have to set, and do not.
+ * Returns problems for required fields that neither the class nor the claim sets.
  * @param config merged settings of both
  * @returns problems as `field: what is needed`
  */
@@ -116,9 +116,12 @@ export function findMissing({ addressPool }: VfConfig): string[] {
   return [`addressPool.name: is needed, and ${unset}`];
 }
 
-/** Finds the missing VLAN of a VF as {@link findMissing} does; whole NICs have none. */
+/**
+ * Returns a problem, as {@link findMissing} does, if the class limits VLANs and neither the class nor the claim sets one. Only
+ * for VFs: whole NICs have no VLAN.
+ */
 export function findMissingVlan({ vf }: VfConfig, ofClass: readonly ClassConfig[]): string[] {
-  // The VF would keep what the host has set, which is usually no VLAN: the native network of the port.
+  // Without `vf.vlan`, the VF keeps the VLAN that the host has set: usually none, so the VF is in the port's native network.
   const { vlanRanges } = ofClass.find(({ limits }) => limits?.vlanRanges !== undefined)?.limits ?? {};
   if (vlanRanges === undefined || vf?.vlan !== undefined) return [];
   const allowed = vlanRanges.join(', ') || 'none';
@@ -181,7 +184,7 @@ function isClosed(
  */
 function checkElsewhere(claim: AllocatedClaim, limits: ClassLimits, { field, what }: (typeof chosenElsewhere)[number]) {
   const limit = (['addressRanges', 'maxAddresses', 'routes', 'maxRoutes', 'addressPools'] as const).find(
-    // A pool that the claim names is checked by itself.
+    // `addressPools` allows names of pools, so it does not rule out `addressPool.name`.
     (each) => limits[each] !== undefined && (each !== 'addressPools' || field !== 'addressPool.name'),
   );
   if (limit === undefined) return;

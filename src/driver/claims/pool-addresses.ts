@@ -95,7 +95,10 @@ export function checkKeys(claim: AllocatedClaim, devices: readonly StoredDevice[
 
 const notFromTemplate = 'the claim is not from a template of its pod';
 
-/** Checks a device whose claim is not from a template: it needs a key for addresses of a pool. @throws DriverError `config-invalid` */
+/**
+ * Checks that a device with addresses from a pool has a key, which a claim that is not from a template needs.
+ * @throws DriverError `config-invalid`
+ */
 export function checkKey(claim: AllocatedClaim, { request, config: { addressPool } }: StoredDevice): void {
   if (addressPool !== undefined && addressPool.key === undefined) throw keyRefusal(claim, request, notFromTemplate);
 }

@@ -130,8 +130,9 @@ export class PolicyObjects implements PolicySource, AsyncDisposable {
   }
 
   /**
-   * Returns whether the object in force selects other nodes now, or was deleted. It stays in force if its definition is
-   * deleted: then the API server deletes all objects first, one by one, as a user does.
+   * Returns whether the object in force no longer applies: it selects other nodes now, or was deleted while its
+   * CustomResourceDefinition remained. If the definition is deleted, the object stays in force: the API server then first
+   * deletes all objects one by one, which looks like deletions by a user.
    */
   #isReleased(objects: ReadonlyMap<string, NetworkDevicePolicy>, uid: string | undefined): boolean {
     if (this.#isDeleted || [...objects.values()].some(({ metadata }) => (metadata.uid ?? '') === uid)) return true;
