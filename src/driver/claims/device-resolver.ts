@@ -191,8 +191,8 @@ export class DeviceResolver {
 }
 
 /**
- * Checks rules that apply only to VFs. They cannot have `keepHostConfig`: on VFs that the node offers, the host has no addresses
- * or routes. They need a VLAN if the class has `limits.vlanRanges`; whole NICs have no VLAN.
+ * Checks rules that apply only to VFs. They cannot have `keepHostConfig`: on VFs that the node offers, the host has no
+ * addresses or routes. They need a VLAN if the class has `limits.vlanRanges`; whole NICs have no VLAN.
  * @throws DriverError `config-invalid`
  */
 export function checkKinds(claim: AllocatedClaim, devices: readonly StoredDevice[]): void {
