@@ -1,3 +1,4 @@
+import { findContradictions } from '../../driver/api/config-rules.ts';
 import { mergeVfConfigs } from '../../driver/model/index.ts';
 import { interfaceSysctlPattern } from '../../node/netlink/index.ts';
 import { loseBond } from './bond.ts';
@@ -197,7 +198,7 @@ function addNetwork(estate: Estate, network: Network, rest: readonly FieldReader
   const { overridable = [], reader, field } = context;
   const foreign = rest.find((plugin) => !isTuning(plugin))?.text('type');
   if (rest.every(isTuning)) {
-    const config: NetworkConfig = rest.map(tuningConfig).reduce(mergeVfConfigs, network.config);
+    const config = withSlaac(rest.map(tuningConfig).reduce<NetworkConfig>(mergeVfConfigs, network.config));
     const opened = new Set([...overridable, ...rest.flatMap(openedByTuning)]);
     if (opened.size > 0) config.overridable = [...opened];
     estate.networks.push({ ...network, config });
@@ -242,7 +243,7 @@ function tuningConfig(plugin: FieldReader): NetworkConfig {
   const [sysctls, macAddress, mtu] = [plugin.labels('sysctl'), plugin.text('mac'), plugin.number('mtu')];
   const allMulticast = plugin.isSet('allmulti') ? plugin.flag('allmulti') : undefined;
   return {
-    ...ipv6Config(sysctls),
+    ...(Object.keys(sysctls).length > 0 && { sysctls }),
     ...(macAddress !== undefined && { macAddress }),
     ...(mtu !== undefined && { mtu }),
     ...(allMulticast !== undefined && { allMulticast }),
@@ -252,19 +253,19 @@ function tuningConfig(plugin: FieldReader): NetworkConfig {
 }
 
 /**
- * Converts IPv6 sysctls. Writes `slaac` if the kernel should take addresses from routers: without `slaac`, netdra turns
- * `autoconf` off.
+ * Sets `slaac` if the kernel should take addresses from routers with these sysctls: without `slaac`, netdra turns `autoconf`
+ * off.
  */
-function ipv6Config(sysctls: Record<string, string>): NetworkConfig {
-  const isOff = (key: string) => Number(sysctls[conf6(key)] ?? 1) === 0;
-  const isAsked = ['accept_ra', 'autoconf'].some((key) => sysctls[conf6(key)] !== undefined);
-  const isOpen = isAsked && !['accept_ra', 'accept_ra_pinfo', 'autoconf'].some(isOff);
-  const { [acceptRa]: _, ...others } = sysctls;
-  const kept = isOpen ? others : sysctls;
-  return {
-    ...(isOpen && { slaac: { waitSeconds: 0, ...(!isOff('accept_ra_defrtr') && { defaultRoute: true }) } }),
-    ...(Object.keys(kept).length > 0 && { sysctls: kept }),
-  };
+function withSlaac(config: NetworkConfig): NetworkConfig {
+  const { sysctls = {}, ...rest } = config;
+  const { [acceptRa]: accepted = 1, ...others } = sysctls;
+  const isAsked = [acceptRa, conf6('autoconf')].some((key) => sysctls[key] !== undefined);
+  const takesRoutes = Number(sysctls[conf6('accept_ra_defrtr')] ?? 1) !== 0;
+  const slaac = { waitSeconds: 0, ...(takesRoutes && { defaultRoute: true }) };
+  // The kernel ignores advertisements with what contradicts slaac.
+  const ignored = findContradictions({ slaac, mtu: rest.mtu, sysctls: { ...others, [acceptRa]: accepted } });
+  if (!isAsked || ignored.length > 0) return config;
+  return { ...rest, slaac, ...(Object.keys(others).length > 0 && { sysctls: others }) };
 }
 
 /**

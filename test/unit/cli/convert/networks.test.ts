@@ -54,9 +54,36 @@ describe('netdra convert of a network', () => {
       undefined,
       { 'net.ipv6.conf.IFNAME.accept_ra': '1', 'net.ipv6.conf.IFNAME.autoconf': '0' },
     ],
+    [{ accept_ra: '2', forwarding: '1' }, open, { 'net.ipv6.conf.IFNAME.forwarding': '1' }],
+    [{ accept_ra: '1', forwarding: '0' }, open, { 'net.ipv6.conf.IFNAME.forwarding': '0' }],
+    // The kernel ignores advertisements then.
+    [
+      { accept_ra: '1', forwarding: '1' },
+      undefined,
+      { 'net.ipv6.conf.IFNAME.accept_ra': '1', 'net.ipv6.conf.IFNAME.forwarding': '1' },
+    ],
+    [
+      { autoconf: '1', forwarding: '1' },
+      undefined,
+      { 'net.ipv6.conf.IFNAME.autoconf': '1', 'net.ipv6.conf.IFNAME.forwarding': '1' },
+    ],
+    [
+      { accept_ra: '1', disable_ipv6: '1' },
+      undefined,
+      { 'net.ipv6.conf.IFNAME.accept_ra': '1', 'net.ipv6.conf.IFNAME.disable_ipv6': '1' },
+    ],
   ])('takes addresses from routers as tuning with %j does', async (settings, slaac, sysctls) => {
     const { config } = await convert([sriov, ipv6(settings)]);
     expect({ slaac: config.slaac, sysctls: config.sysctls }).toEqual({ slaac, sysctls });
+  });
+
+  it.each<[string, object]>([
+    ['an MTU that is too small for IPv6', { type: 'tuning', mtu: 1200 }],
+    ['forwarding by another plugin', ipv6({ forwarding: '1' })],
+  ])('takes no addresses from routers with %s', async (_, plugin) => {
+    const { config } = await convert([sriov, ipv6({ accept_ra: '1' }), plugin]);
+    expect(config).toMatchObject({ sysctls: { 'net.ipv6.conf.IFNAME.accept_ra': '1' } });
+    expect(config).not.toHaveProperty('slaac');
   });
 
   it.each<[string, object[], string | undefined]>([
