@@ -23,18 +23,12 @@ export interface FileClass {
   extendedResourceName?: unknown;
 }
 
-export interface ClassFindings {
-  /** Reasons for which the driver refuses all claims of the class, or all claims for its extended resource. */
-  faults: string[];
-  /** Fields that each claim has to set. */
-  needed: string[];
-}
-
 /**
  * Checks a class as the driver checks its claims at prepare, except for settings that a claim can change: `overridable` ones,
  * and those that the class does not set and the driver opens to claims.
+ * @returns reasons for which the driver refuses all claims of the class, or all claims for its extended resource
  */
-export function checkFileClass(file: FileClass, openClaimFields: readonly ClosedField[]): ClassFindings {
+export function checkFileClass(file: FileClass, openClaimFields: readonly ClosedField[]): string[] {
   const settings = file.configs.map(({ opaque }) => opaque?.parameters as ClassConfig);
   const merged = settings.reduce<VfConfig>(mergeVfConfigs, {});
   const open = new Set<ClaimField>([
@@ -49,14 +43,7 @@ export function checkFileClass(file: FileClass, openClaimFields: readonly Closed
   const only = (typeof name === 'string' && name !== '' ? ofResource : []).filter(
     (problem) => !ofClaims.includes(problem),
   );
-  const needed = missing.filter((problem) => !isFinal(open)(problem)).map((problem) => problem.split(':')[0] ?? '');
-  return {
-    faults: [
-      ...ofClaims,
-      ...only.map((problem) => `claims for extended resource ${name} cannot set a field: ${problem}`),
-    ],
-    needed,
-  };
+  return [...ofClaims, ...only.map((problem) => `claims for extended resource ${name} cannot set a field: ${problem}`)];
 }
 
 /** Finds problems that a claim cannot solve, since it can set only the open fields. */

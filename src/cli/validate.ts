@@ -13,7 +13,7 @@ import { findYamlProblem } from '../lib/json-depth.ts';
 import { inventoryPolicySchema } from '../node/inventory/index.ts';
 import { classesInValues } from './chart-values.ts';
 import { checkFileClaim, type FileClaim, isOwnedByPod } from './claim-check.ts';
-import { findUnknownRequests, requestsOf } from './claim-requests.ts';
+import { findUnknownRequests } from './claim-requests.ts';
 import { type ConfigEntry, checkFileClass, type FileClass } from './class-check.ts';
 import { fieldsOf, selectorsOf } from './multus/contract.ts';
 import { MultusFiles } from './multus/files.ts';
@@ -85,8 +85,6 @@ class Validator {
   readonly #options: ValidateOptions;
   readonly #result: Validation = { checked: 0, faults: [], notes: [] };
   readonly #classes = new Map<string, FileClass>();
-  /** Classes with fields that their claims must set. */
-  readonly #unfinished: { document: Document; path: readonly PropertyKey[]; name: string; needed: string[] }[] = [];
   readonly #claims: ClaimToCheck[] = [];
   readonly #multus: MultusFiles<Document>;
   /** Notes that several objects share, each with its first place and the number of further places. */
@@ -108,13 +106,6 @@ class Validator {
       else this.#result.notes.push(`${file}: ${nothing}`);
     }
     for (const claim of this.#claims) await this.#checkWithClasses(claim);
-    const used = new Set(
-      this.#claims.flatMap(({ devices }) => requestsOf(devices).flat()).map((each) => each.className),
-    );
-    for (const { document, path, name, needed } of this.#unfinished) {
-      if (!used.has(name))
-        this.#note(document, path, `each claim of DeviceClass ${name} has to set ${needed.join(', ')}`);
-    }
     for (const { document, isNote, ...fault } of this.#multus.faults()) {
       if (isNote) this.#note(document, fault.path, `${fault.field}: ${fault.message}`);
       else this.#report(document, [fault], []);
@@ -288,10 +279,9 @@ class Validator {
     field = 'parameters',
   ): void {
     this.#classes.set(name, file);
-    const { faults, needed } = checkFileClass(file, this.#options.openClaimFields);
+    const faults = checkFileClass(file, this.#options.openClaimFields);
     const found = faults.map((message) => ({ field, message, path: [] }));
     this.#report(document, found, path);
-    if (needed.length > 0) this.#unfinished.push({ document, path, name, needed });
   }
 
   /** Checks entries of `config`. @returns the configurations for the driver; `undefined` if one is invalid */
