@@ -1,4 +1,4 @@
-import { readdirSync } from 'node:fs';
+import { fstatSync, readdirSync, statSync } from 'node:fs';
 import { describe, expect, it, vi } from 'vitest';
 import { moveLink, NetnsHandle, openInNetns, RtnlConnection } from '../../src/node/netlink/index.ts';
 import { KernelSocket } from '../../src/node/netlink/kernel-socket.ts';
@@ -8,6 +8,15 @@ import { TestNetns } from '../doubles/netns.ts';
 
 const routeProtocol = 0;
 const openDescriptors = () => readdirSync('/proc/self/fd').length;
+
+/** Number of this process's descriptors of the file that one of them has open. */
+function descriptorsOf(fd: number): number {
+  const { dev, ino } = fstatSync(fd);
+  const stats = readdirSync('/proc/self/fd').map((name) =>
+    statSync(`/proc/self/fd/${name}`, { throwIfNoEntry: false }),
+  );
+  return stats.filter((stat) => stat?.dev === dev && stat.ino === ino).length;
+}
 
 describe('KernelSocket', () => {
   it('does not block the event loop while the kernel moves a link', async () => {
@@ -89,7 +98,7 @@ describe('KernelSocket', () => {
     expect(await connection.addresses(999)).toEqual([]);
   });
 
-  it('does not send a request that was given up while it waited', async () => {
+  it('does not send a request that was given up while it waited, and closes its descriptor', async () => {
     using stack = new DisposableStack();
     const host = stack.use(stack.use(new TestNetns('host')).open());
     const pod = stack.use(stack.use(new TestNetns('pod')).open());
@@ -100,8 +109,10 @@ describe('KernelSocket', () => {
     const threads = await Promise.all([1, 2, 3].map(() => takeThread(never)));
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     stack.defer(() => vi.useRealTimers());
+    const before = descriptorsOf(pod.fd);
     // The first waits for a thread, the second for the first.
     const [large, move] = [connection.links(), connection.setLink(index, { netns: pod })];
+    expect(descriptorsOf(pod.fd)).toBe(before + 1);
     const given = Promise.allSettled([large, move]);
     for (let exchange = 0; exchange < 2; exchange++) {
       await new Promise(setImmediate);
@@ -111,7 +122,10 @@ describe('KernelSocket', () => {
       { reason: { code: 'netlink-lost', retriable: true } },
       { reason: { code: 'netlink-lost', retriable: true } },
     ]);
+    const left = descriptorsOf(pod.fd);
     for (const thread of threads) thread[Symbol.dispose]();
+    // A descriptor that stays open keeps the namespace of a pod that is gone, and its VFs with it.
+    expect(left).toBe(before);
     expect((await connection.links()).map(({ name }) => name).sort()).toEqual(['lo', 'peer0', 'vf0']);
   });
 

@@ -44,6 +44,9 @@ export class NetlinkError extends NetdraError<NetlinkErrorCode, NetlinkErrorDeta
   declare readonly netns: string | undefined;
 }
 
+/** Cause of a `netlink-lost` whose request the kernel does not get any more. */
+export class NotSentError extends Error {}
+
 /** Subject of a request, for its errors. */
 export interface RequestSubject {
   operation: string;

@@ -1,6 +1,6 @@
 import { closeSync } from 'node:fs';
 import koffi from 'koffi';
-import { NetlinkError } from './errors.ts';
+import { NetlinkError, NotSentError } from './errors.ts';
 import { endOfMessage, messageHeader as header, u16At, u32At } from './messages.ts';
 import { addressLayout, loadSystemCalls, netlinkFamily, netlinkOptions, switchOn } from './system-calls.ts';
 
@@ -59,19 +59,25 @@ export class KernelSocket {
    * last request; a request for a table must be alone. Exchanges also run one after the other. An exchange that times out
    * before its turn is not sent; a request that has been sent may still be executed after the timeout.
    * @param onDatagram called with each datagram of the answer, whose bytes are overwritten after the call
-   * @throws Error if a system call fails, the answer is cut off, or the kernel has not answered after 10 s
+   * @throws Error if a system call fails, the answer is cut off, or the kernel has not answered after 10 s; NotSentError in
+   * the last case if the requests will not be sent any more
    */
   exchange(requests: Buffer, onDatagram: (datagram: Buffer) => void): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
-    let isLate = false;
+    let [isLate, isStarted] = [false, false];
     // A plain timer is used: all requests pass here, and an AbortSignal and a clock for each would take longer than the
     // kernel's part.
     const timer = setTimeout(() => {
       isLate = true;
-      reject(new Error(`the kernel does not answer within ${kernelTimeoutMs} ms`));
+      const message = `the kernel does not answer within ${kernelTimeoutMs} ms`;
+      reject(isStarted ? new Error(message) : new NotSentError(message));
     }, kernelTimeoutMs);
+    const start = () => {
+      isStarted = !isLate && !this.#isClosed;
+      return isStarted;
+    };
     this.#last = this.#last
-      .then(() => this.#exchange(requests, () => !isLate && !this.#isClosed, onDatagram))
+      .then(() => this.#exchange(requests, start, onDatagram))
       .then(resolve, reject)
       .finally(() => clearTimeout(timer));
     return promise;

@@ -1,5 +1,5 @@
 import { FlagsNew } from 'netlink';
-import { decodeAnswer, type RequestSubject } from './errors.ts';
+import { decodeAnswer, NetlinkError, NotSentError, type RequestSubject } from './errors.ts';
 import type { NetnsReference } from './link.ts';
 import type { NetlinkMessage } from './messages.ts';
 import { NetnsHandle } from './netns.ts';
@@ -92,12 +92,15 @@ export class RtnlRequests implements Disposable {
   /**
    * Makes a change that names a network namespace. The kernel looks up the descriptor when it executes the request. By then
    * the request may have failed in the driver, and the caller may have closed its descriptor. So the request gets a
-   * descriptor of its own, which stays open until then.
+   * descriptor of its own, which stays open until then, and no longer: it keeps the namespace of a pod that is gone.
    */
   async changeInto(netns: NetnsReference, change: (netns: NetnsReference) => Promise<void>): Promise<void> {
     const own = NetnsHandle.open(`/proc/self/fd/${netns.fd}`);
     try {
       await change({ path: netns.path, fd: own.fd });
+    } catch (error) {
+      if (error instanceof NetlinkError && error.cause instanceof NotSentError) own[Symbol.dispose]();
+      throw error;
     } finally {
       void this.#socket.ended().finally(() => own[Symbol.dispose]());
     }
