@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { AllocatedClaim, PreparedDevice } from '../../framework/kubeletplugin/index.ts';
+import type { AllocatedClaim, ClaimObject, PreparedDevice } from '../../framework/kubeletplugin/index.ts';
 import type { DeviceProgress, StoredClaim, StoredDevice, UnrestoredVf } from '../model/index.ts';
 
 /** A claim that is being prepared. */
@@ -33,7 +33,7 @@ export function toWork(
   known: StoredClaim | undefined,
   progress: DeviceProgress<AllocatedClaim>,
 ): PrepareWork {
-  const allocation = fingerprintOf(driver, claim);
+  const allocation = fingerprintOf(driver, claim.object);
   const isAgain = known?.state === 'prepared' && known.allocation === allocation;
   const podUids = isAgain ? nextPods(known, claim) : claim.podUids;
   const isHandedOver = isAgain && !podUids.some((uid) => known.podUids.includes(uid));
@@ -77,9 +77,9 @@ function nextPods(known: StoredClaim, { podUids }: AllocatedClaim): string[] {
  * Returns a fingerprint of the claim's allocation and this driver's configuration, which tells a new allocation from a
  * repeated prepare.
  */
-function fingerprintOf(driver: string, { object }: AllocatedClaim): string {
-  const { results = [], config: all = [] } = object.status?.allocation?.devices ?? {};
-  // Entries for other drivers are left out: those drivers check them.
+export function fingerprintOf(driver: string, { status }: { status?: ClaimObject['status'] }): string {
+  const { results = [], config: all = [] } = status?.allocation?.devices ?? {};
+  // Other drivers check their own entries.
   const config = all.filter(({ opaque }) => opaque?.driver === driver);
   return createHash('sha256')
     .update(JSON.stringify([results, config]))

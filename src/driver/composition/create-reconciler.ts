@@ -56,7 +56,7 @@ export function createReconciler(context: NodeContext, parts: ReconcilerParts): 
   const specs = Object.values(cdiClasses).map((name) => new CdiSpecs({ dir, driver, class: name }));
   const orphans = new OrphanedFiles({ store, metadata, specs, locks, logger });
   const observed = new ObservedVfs({ store, sandboxes: registry, attachments, locks, clock, logger });
-  const leases = new LostLeases({ store, addressPools: parts.addressPools, helper, logger });
+  const leases = new LostLeases({ driver, store, claims: resources, addressPools: parts.addressPools, helper, logger });
   const vfs = { store, attachments, control, locks, logger };
   const settingsOfVfs = new PfDriftSweep({
     store,

@@ -1,16 +1,20 @@
-import type { KubeletPluginHelper } from '../../framework/kubeletplugin/index.ts';
+import { isKubeError } from '../../framework/kube/index.ts';
+import type { ClaimReader, KubeletPluginHelper } from '../../framework/kubeletplugin/index.ts';
 import { claimName } from '../../framework/metadata/index.ts';
 import type { Logger } from '../../lib/logger.ts';
 import type { AddressAllocator } from '../addresses/index.ts';
-import type { StoredClaim } from '../model/index.ts';
+import { fingerprintOf } from '../claims/index.ts';
+import { asOneError, StateError, type StoredClaim } from '../model/index.ts';
 import type { StoredClaims } from '../state/index.ts';
 
 /** Number of sweeps in which all claims have their turn. */
 const sweepsOfAll = 5;
 
 export interface LostLeasesOptions {
+  driver: string;
   store: StoredClaims;
   addressPools: { areLeased: AddressAllocator['areLeased'] };
+  claims: ClaimReader;
   helper: { prepareAgain: KubeletPluginHelper['prepareAgain'] };
   logger: Logger;
 }
@@ -28,31 +32,54 @@ export class LostLeases {
     this.#options = options;
   }
 
-  /** Runs one sweep. Does nothing while the cluster has no address pools. @throws KubeError, StateError */
+  /**
+   * Runs one sweep. Does nothing while the cluster has no address pools. An API server that does not answer ends the sweep.
+   * @throws KubeError, StateError; failures of single claims, after all were tried
+   */
   async sweep(signal: AbortSignal): Promise<void> {
     const { store, helper, logger } = this.#options;
     const hasPool = ({ devices }: StoredClaim) => devices.some(({ config }) => config.addressPool !== undefined);
     const claims = store.claims().filter((claim) => claim.state === 'prepared' && hasPool(claim));
+    const errors: unknown[] = [];
     let toCheck = Math.ceil(claims.length / sweepsOfAll);
     for (let count = 0; count < claims.length && toCheck > 0 && !signal.aborted; count++) {
       const { identity } = claims[this.#next++ % claims.length]!;
-      const areLost = async (turn: AbortSignal) => !(await this.#areLeased(store.claim(identity.uid), turn));
-      const isIntact = !(await areLost(signal));
-      if (isIntact) toCheck--;
-      // `prepareAgain` itself reports a failure in the log and as an event.
-      else if (await helper.prepareAgain(identity, areLost, signal))
-        logger.warn({ claim: claimName(identity) }, 'made lost leases of pool addresses anew');
+      const areDue = async (turn: AbortSignal) => await this.#areDue(store.claim(identity.uid), turn);
+      try {
+        if (!(await areDue(signal))) toCheck--;
+        // `prepareAgain` itself reports a failure in the log and as an event.
+        else if (await helper.prepareAgain(identity, areDue, signal))
+          logger.warn({ claim: claimName(identity) }, 'made lost leases of pool addresses anew');
+      } catch (error) {
+        if (isKubeError(error) || error instanceof StateError) throw error;
+        errors.push(error);
+      }
     }
+    if (errors.length > 0) throw asOneError(errors);
   }
 
-  async #areLeased(claim: StoredClaim | undefined, signal: AbortSignal): Promise<boolean> {
+  /** Returns whether leases of a claim are lost and preparing it again only makes them anew. */
+  async #areDue(claim: StoredClaim | undefined, signal: AbortSignal): Promise<boolean> {
     const { addressPools } = this.#options;
-    for (const { config } of claim?.state === 'prepared' ? claim.devices : []) {
+    if (claim?.state !== 'prepared') return false;
+    for (const { config } of claim.devices) {
       const { addressPool: { name } = {}, addresses = [] } = config;
-      const uid = claim?.identity.uid ?? '';
-      const areLeased = name === undefined || (await addressPools.areLeased(name, addresses, uid, signal));
-      if (!areLeased) return false;
+      const areLeased =
+        name === undefined || (await addressPools.areLeased(name, addresses, claim.identity.uid, signal));
+      if (!areLeased) return await this.#isUnchanged(claim, signal);
     }
-    return true;
+    return false;
+  }
+
+  /** Otherwise preparing it again could take VFs from the containers of a pod that was deleted by force. */
+  async #isUnchanged({ identity, podUids, allocation }: StoredClaim, signal: AbortSignal): Promise<boolean> {
+    const { claims, driver } = this.#options;
+    const reading = claims.readClaim(identity.namespace, identity.name, signal);
+    const object = await reading.catch((error: unknown) => {
+      if (isKubeError(error, 'api-not-found')) return undefined;
+      throw error;
+    });
+    if (object?.metadata?.uid !== identity.uid || fingerprintOf(driver, object) !== allocation) return false;
+    return (object.status?.reservedFor ?? []).some(({ uid }) => podUids.includes(uid));
   }
 }
