@@ -20,7 +20,8 @@ export interface PoolAddressesOptions {
 
 /**
  * Returns the devices with addresses and MAC addresses from their pools. They are assigned at prepare and stored with the
- * claim: attaching does not depend on the API server.
+ * claim: a new sandbox and a restart of the driver do not depend on
+ * the API server.
  * @throws DriverError `address-pool-unusable`, `address-held`, `config-invalid`
  */
 export async function withPoolAddresses(
@@ -42,9 +43,7 @@ export async function withPoolAddresses(
       return await addressPools.assign(toWish(claim, device, pool, stable), signal);
     };
     const { addresses, macAddress } = await assign().catch((cause: unknown) => {
-      if (!isKubeError(cause)) throw cause;
-      const problem = `: request ${device.request} gets no address of NetworkAddressPool ${pool}`;
-      throw refusal(claim, 'address-pool-unusable', problem, { cause, retriable: true, hint: hints[cause.code] });
+      throw unusable(claim, `request ${device.request} gets no address of NetworkAddressPool ${pool}`, cause);
     });
     // The hardware address of an InfiniBand interface cannot be set.
     const isEthernet = (device.offered.linkType ?? 'ethernet') === 'ethernet';
@@ -59,7 +58,7 @@ export async function withPoolAddresses(
 
 /**
  * Renews the leases of a prepared claim's addresses, for the pod that has the claim now.
- * @throws DriverError `address-held`, `config-invalid`; KubeError
+ * @throws DriverError `address-pool-unusable`, `address-held`, `config-invalid`
  */
 export async function renewPoolAddresses(
   claim: AllocatedClaim,
@@ -71,8 +70,21 @@ export async function renewPoolAddresses(
     const { addressPool: { name: pool, key } = {}, addresses = [] } = device.config;
     const stable = key === undefined ? templateKey(claim, device) : { key, name: key };
     if (pool !== undefined && stable !== undefined)
-      await addressPools.renew(toWish(claim, device, pool, stable), addresses, signal);
+      await addressPools.renew(toWish(claim, device, pool, stable), addresses, signal).catch((cause: unknown) => {
+        throw unusable(
+          claim,
+          `request ${device.request} cannot renew its addresses of NetworkAddressPool ${pool}`,
+          cause,
+        );
+      });
   }
+}
+
+/** Returns the error to throw: other errors than those of the API server already say enough. */
+function unusable(claim: AllocatedClaim, problem: string, cause: unknown): unknown {
+  if (!isKubeError(cause)) return cause;
+  const details = { cause, retriable: true, hint: hints[cause.code] };
+  return refusal(claim, 'address-pool-unusable', `: ${problem}`, details);
 }
 
 /**

@@ -108,6 +108,16 @@ describe('Driver with addressPool', () => {
     expect(renewed.at(-1)).toEqual([{ ...wishes[0], pod: { name: 'next', uid: 'next' } }, addresses]);
   });
 
+  it('explains why the API server does not renew the leases of a claim', async () => {
+    const claim = claimWith({ addressPool: { name: 'lan', key: 'db' } });
+    await bench.prepare(claim);
+    failure = new KubeError('api-forbidden', 'no permission');
+    expect((await bench.prepare(claim))?.error).toMatchObject({ code: 'address-pool-unusable', retriable: true });
+    expect(await refused(claim)).toMatch(
+      /request vf cannot renew its addresses of NetworkAddressPool lan: no permission.*permissions of the chart/,
+    );
+  });
+
   it('requests the addresses of an explicit key without an owner, and prefers the MAC of the class', async () => {
     const own = { macAddress: '02:00:00:00:00:99', addressPool: { name: 'lan', key: 'db' } };
     const claim = claimWith(own);
