@@ -72,7 +72,7 @@ export class ClaimGate {
   }
 
   /**
-   * Closes the gate, and blanks or removes the files of requests.
+   * Closes the gate, and blanks the files of requests, or hides them if there is no gate.
    * @param bases base names of the requests; default: all
    * @param endedId ID of the sandbox whose end is the reason: its containers fail at once
    */

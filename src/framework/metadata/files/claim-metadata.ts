@@ -176,10 +176,10 @@ export class ClaimMetadata extends ClaimDirs {
   }
 
   /**
-   * Closes the gate of a claim and blanks its files, or removes them if it has no gate: no container starts before the next
+   * Closes the gate of a claim and blanks its files, and hides them if it has no gate: no container starts before the next
    * update and `openGate`. Call it when a pod gets a new sandbox, which makes the content obsolete. Generations are kept. Files
    * of the layout `attributes-json` stay: their content does not depend on the sandbox.
-   * @param requests requests whose files are blanked or removed, by base name or full reference; default all
+   * @param requests requests whose files are withdrawn, by base name or full reference; default all
    * @param endedId the runtime's ID of a sandbox that is being stopped: its containers fail at once, as after `endGate`
    */
   async withdraw(claim: ClaimIdentity, requests?: readonly string[], endedId?: string): Promise<void> {
