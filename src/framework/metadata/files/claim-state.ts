@@ -202,11 +202,19 @@ export function contentOf(state: ClaimState, base: string, driver: string): Requ
   const identity = { claim, ...defined({ podClaimName }) };
   const document = content && { ...identity, generation, request, devices: content.devices };
   const more = defined({ hasNamesake, podUid, document, versions, extendedResources, readySince: content?.since });
-  const published = devices.map(({ given, attributes, ...device }) => ({
-    ...device,
-    attributes: { ...attributes, ...given },
-  }));
-  return { ...identity, request, driver, published, ...more };
+  return {
+    ...identity,
+    request,
+    driver,
+    ...more,
+    // Not copied at each read: only some layouts show it.
+    get published() {
+      return devices.map(({ given, attributes, ...device }) => ({
+        ...device,
+        attributes: { ...attributes, ...given },
+      }));
+    },
+  };
 }
 
 /**

@@ -2,6 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { RecordFiles } from '../../../../../src/framework/metadata/files/claim-records.ts';
+import { contentOf } from '../../../../../src/framework/metadata/files/claim-state.ts';
 import { ClaimStates } from '../../../../../src/framework/metadata/files/claim-states.ts';
 import { tempDir } from '../../../../doubles/temp-dir.ts';
 
@@ -35,4 +36,23 @@ describe('the record of a claim', () => {
     writeFileSync(files[0]!, text!);
     expect(() => states.read(claim)).toThrow(expect.objectContaining({ code: 'metadata-malformed' }));
   });
+});
+
+it('contentOf copies the attributes of devices only for layouts that show them', () => {
+  let reads = 0;
+  const device = {
+    pool: 'node-1',
+    name: 'dev-1',
+    given: { mtu: { int: 1400 } },
+    get attributes() {
+      reads++;
+      return { mtu: { int: 1500 }, vlan: { int: 5 } };
+    },
+  };
+  const state = { ...stateOf('pod-1'), requests: { vf: { name: 'vf', devices: [device], generation: 0 } } };
+  const content = contentOf(state, 'vf', 'example.com');
+  expect([content.document, reads]).toEqual([undefined, 0]);
+  expect(content.published).toEqual([
+    { pool: 'node-1', name: 'dev-1', attributes: { mtu: { int: 1400 }, vlan: { int: 5 } } },
+  ]);
 });
