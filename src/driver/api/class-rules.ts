@@ -79,7 +79,7 @@ export function checkClaimConfig(
   const opened = new Set<ClaimField>(ofClass.flatMap(({ overridable = [] }) => overridable));
   const merged = ofClass.reduce<VfConfig>(mergeVfConfigs, {});
   const limits = ofClass.flatMap((each) => each.limits ?? []);
-  const refused: string[] = [];
+  const refused: ClaimField[] = [];
   for (const field of claimFields) {
     if (opened.has(field)) continue;
     const value = askedOf(claim, config, field);
@@ -90,9 +90,9 @@ export function checkClaimConfig(
     } else if (isClosed(field, merged, limits, open)) refused.push(field);
   }
   if (refused.length > 0) {
-    throw refusal(claim, 'config-invalid', ` may not set ${refused.join(', ')}`, {
-      hint: 'an administrator can set the field in the DeviceClass, list it in its field `overridable`, or open it to all claims with --open-claim-fields',
-    });
+    const canNamePool = opened.has('addressPool.name') || open.includes('addressPool.name');
+    const hint = hintForClosed(refused, canNamePool && limits.some(({ addressPools }) => addressPools !== undefined));
+    throw refusal(claim, 'config-invalid', ` may not set ${refused.join(', ')}`, { hint });
   }
   const unlimited = chosenElsewhere.filter(({ field, isAsked }) => {
     return isAsked(config) && fieldOf(merged, field) === undefined && !opened.has(field);
@@ -176,6 +176,15 @@ function isClosed(
   // If the class names an IPAM plugin, the plugin decides on the addresses and routes of a VF.
   if (field === 'addresses' || field === 'routes') return ofClass.ipam !== undefined;
   return closedFields.some((each) => each === field && !open.includes(each));
+}
+
+/** @param choosesPool whether the claim may choose a pool of the class */
+function hintForClosed(fields: readonly ClaimField[], choosesPool: boolean): string {
+  const ways = fields.every((field) => closedFields.some((each) => each === field))
+    ? 'list it in its field `overridable`, or open it to all claims with --open-claim-fields'
+    : 'or list it in its field `overridable`';
+  const byPool = choosesPool && fields.includes('addresses') ? 'choose a pool with addressPool.name instead, or ' : '';
+  return `${byPool}an administrator can set the field in the DeviceClass, ${ways}`;
 }
 
 /**

@@ -63,9 +63,15 @@ describe('class limits', () => {
       'claim default/fast-net sets addressPool.name to lan, and limits.addressPools of its DeviceClass is wan, dmz',
     );
     const past = fromClaim({ addresses: ['192.0.2.7/24'] });
-    expect(() => resolve([fromClass({ limits: named, overridable }), past])).toThrow(
-      'claim default/fast-net may not set addresses',
-    );
+    const administrator =
+      'an administrator can set the field in the DeviceClass, or list it in its field `overridable`';
+    const closed = (hint: string) =>
+      expect.objectContaining({ message: 'claim default/fast-net may not set addresses', hint });
+    // The flag does not open addresses.
+    expect(() => resolve([fromClass({ limits: named }), past])).toThrow(closed(administrator));
+    const choice = `choose a pool with addressPool.name instead, or ${administrator}`;
+    expect(() => resolve([fromClass({ limits: named, overridable }), past])).toThrow(closed(choice));
+    expect(() => resolve([fromClass({ limits: named }), past], ['addressPool.name'])).toThrow(closed(choice));
     expect(
       resolve([fromClass({ limits: { addressPools: ['lan'] } }), fromClaim(fields)], ['addressPool.name']),
     ).toEqual(fields);
