@@ -56,8 +56,8 @@ function deviceFiles(x: string): string {
 
 function vlanRange(x: string): string {
   const bound = (at: string) => `int(${x}.split("-")[${at}])`;
-  const last = bound(`${x}.split("-").size() - 1`);
-  return `(${x}.matches("^(0|[1-9][0-9]{0,3})(-[1-9][0-9]{0,3})?$") && ${bound('0')} <= ${last} && ${last} <= 4094)`;
+  const [first, last] = [bound('0'), bound(`${x}.split("-").size() - 1`)];
+  return `(${x}.matches("^(0|[1-9][0-9]{0,3})(-[1-9][0-9]{0,3})?$") && ${first} <= ${last} && ${first} <= 4094)`;
 }
 
 function route(x: string): string {

@@ -310,15 +310,28 @@ describe('admission policy and driver', { tags: 'newest' }, () => {
     expect(bondsByDriver(entries)).toMatch(/all members have to ask for the same|has one member/);
   });
 
-  it.each(['0', '4094', '100-199', '9-10', '7-7', '10-9', '200-100', '100-4095', '5000', '01', '-7', '7-', 'x', ''])(
-    'agree on the VLAN range %j of a class',
-    async (range) => {
-      const parameters = { ...head, limits: { vlanRanges: [range] } };
-      const policy = await classByPolicy(parameters);
-      if (classConfigSchema.safeParse(parameters).success) expect(policy).toBeUndefined();
-      else expect(policy).toMatch(/limits of a VFConfig has a value that is not allowed/);
-    },
-  );
+  it.each([
+    '0',
+    '4094',
+    '100-199',
+    '9-10',
+    '7-7',
+    '10-9',
+    '200-100',
+    '100-4095',
+    '4095-4096',
+    '5000',
+    '01',
+    '-7',
+    '7-',
+    'x',
+    '',
+  ])('agree on the VLAN range %j of a class', async (range) => {
+    const parameters = { ...head, limits: { vlanRanges: [range] } };
+    const policy = await classByPolicy(parameters);
+    if (classConfigSchema.safeParse(parameters).success) expect(policy).toBeUndefined();
+    else expect(policy).toMatch(/limits of a VFConfig has a value that is not allowed/);
+  });
 
   it('accept a class with a bond for DPDK only if claims may set the driver', async () => {
     const parameters = { ...head, bond, driver: 'vfio-pci' };

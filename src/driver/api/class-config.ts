@@ -25,7 +25,7 @@ export type LabelSelector = z.infer<typeof labelSelector>;
 
 function isVlanRange(text: string): boolean {
   const [from, to] = vlanBounds(text);
-  return /^(0|[1-9][0-9]{0,3})(-[1-9][0-9]{0,3})?$/.test(text) && from <= to && to <= 4094;
+  return /^(0|[1-9][0-9]{0,3})(-[1-9][0-9]{0,3})?$/.test(text) && from <= to && from <= 4094;
 }
 
 /** Returns the first and the last VLAN ID of a range such as `100-199`; for a single ID, both are that ID. */
