@@ -133,9 +133,10 @@ class Trimmed {
   }
 
   /**
-   * Overwrites the length of a copied field. The former length took as many bytes or more: the new one is padded to them, as
-   * varints may be.
+   * Overwrites the length of a copied field, in the bytes of its former length. The new length needs as many bytes or fewer;
+   * it is padded if it needs fewer, which the varint encoding allows.
    * @param body offset of the field's content in the copy
+   * @param earlier former length, in bytes
    */
   #setLength(body: number, earlier: number): void {
     let rest = this.#length - body;

@@ -15,9 +15,9 @@ export class Background implements AsyncDisposable {
   }
 
   /**
-   * Starts a run, unless one is running or this object was disposed of.
-   * @param isDue called when a run ends; returns whether to repeat the work. A call of `run` at the very end of a run starts no
-   * new one
+   * Starts a run, unless one with this key is running or this object was disposed of.
+   * @param isDue called when the work ends; returns whether to repeat it. A call of `run` between the last `isDue` and the end
+   * of the run does not start another one, and its `work` is not done
    * @returns the current run
    */
   async run(key: string, work: (signal: AbortSignal) => Promise<void>, isDue?: () => boolean): Promise<void> {

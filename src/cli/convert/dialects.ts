@@ -12,9 +12,9 @@ export interface Dialect {
   className: string | undefined;
   /** Names of netdra's attributes, by the names of the driver's attributes that have an equivalent. */
   attributes: Record<string, string>;
-  /** Settings that classes of the driver imply. */
+  /** Settings that the driver applies to all devices, without a field in its configuration. */
   defaults: VfConfig;
-  /** Returns settings that classes of the driver imply for the devices that they select. */
+  /** Returns settings that the driver applies, without a field in its configuration, to the devices that a class selects. */
   impliedFor?: typeof keptHostConfig;
   readConfig(parameters: FieldReader): VfConfig;
 }

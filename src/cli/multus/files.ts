@@ -32,7 +32,7 @@ export interface MultusFault<Document> {
   path: PropertyKey[];
   field: string;
   message: string;
-  /** Whether an object outside the files could remove the fault. */
+  /** Whether the fault is only a note: an object that is not in the checked files could resolve it. */
   isNote: boolean;
 }
 

@@ -7,7 +7,7 @@ import type { ClassLimits } from './class-config.ts';
 interface AddedRoute {
   network: Cidr;
   destination: string;
-  /** Address that brings the network; absent for an entry of `routes`. */
+  /** Address whose prefix makes the kernel add this route; absent for an entry of `routes`. */
   address?: string;
 }
 

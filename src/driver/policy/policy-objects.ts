@@ -69,7 +69,7 @@ export class PolicyObjects implements PolicySource, AsyncDisposable {
   #choice: StoredChoice | undefined;
   /** Source of the policy while no object is in force. */
   #file: PolicySource | undefined;
-  /** Whether a policy, or the absence of one, was put in force. */
+  /** Whether the first decision is in force: a policy, or that there is none. */
   #isInForce = false;
 
   constructor(options: PolicyObjectsOptions) {

@@ -6,8 +6,8 @@ import type { EthtoolConfig } from '../model/index.ts';
 const groups = ['privateFlags', 'channels', 'rings', 'coalescing', 'features'] as const;
 
 /**
- * Applies the claim's settings for a VF's driver, except for those that are already in effect. On the host, they are restored
- * with the VF's other settings.
+ * Applies the claim's settings for a VF's driver, except for those that are already in effect. The previous values are
+ * restored with the VF's other settings when the VF is back on the host.
  * @throws NetlinkError `netlink-refused` with the names that the driver does not accept
  */
 export async function applyEthtool(ethtool: LinkTuning, index: number, config: EthtoolConfig): Promise<void> {

@@ -98,7 +98,7 @@ export class Teardown {
   }
 }
 
-/** Returns the call of a DEL without a namespace. */
+/** Returns the plugin call of a CNI DEL whose network namespace is gone: its `CNI_NETNS` is empty. */
 function deletionOf(plugin: CniPluginConfig, attachment: CniAttachment, prevResult?: RawCniResult) {
   return { command: 'DEL' as const, plugin, attachment, netnsPath: '', prevResult };
 }

@@ -27,7 +27,10 @@ export interface ClaimMetadataOptions extends Partial<SharedDirs> {
    * another instance may have prepared it.
    */
   layouts: readonly Layout[];
-  /** Versions of the layout `v1`. A claim keeps earlier versions as it keeps layouts. Default: all that this package writes. */
+  /**
+   * Versions of the layout `v1` for claims that are prepared from now on. A claim keeps the versions of earlier prepares, as
+   * it keeps layouts. Default: all that this package writes.
+   */
   versions?: readonly MetadataVersion[];
   /**
    * Whether claims that are prepared from now on get files, CDI specs and mounts. Default: `false`, as for the flag of

@@ -123,9 +123,9 @@ function prepareRequest(
 }
 
 /**
- * Returns the request with this content. Its generation is incremented, unless its files would look the same. Returns the
- * request itself if nothing changes.
- * @param now start time of the content, if there was none before
+ * Returns the request with this content. Increments the request's generation, unless the request's files would look the same.
+ * Returns the request itself if nothing changes.
+ * @param now time since which the request has content, if it had none before
  * @param updated devices as the last update gave them
  */
 export function withContent(
