@@ -35,7 +35,7 @@ describe("the schema of the chart's values", () => {
     expect(checkValues(at(path, null)).success).toBe(optional(path, schema, value));
   });
 
-  it('covers sections and single values of the chart', () => {
+  it('describes both the sections and the single values of values.yaml', () => {
     const paths = values.map(([path]) => path);
     expect(paths).toEqual(
       expect.arrayContaining(['http', 'http.tls', 'image', 'driverName', 'kubeletPlugin.metadataLayouts', 'http.port']),

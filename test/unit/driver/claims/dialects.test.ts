@@ -32,8 +32,8 @@ async function prepared(claim: AllocatedClaim): Promise<string[][]> {
 const dialectId = ({ identity }: AllocatedClaim, request: string) =>
   `${testDriver}/dialects=${identity.uid}_${request}`;
 
-describe('a request whose class enables dialects, that is variables and files of earlier SR-IOV software', () => {
-  it('gets one CDI device with its variables, returned with the first allocated device', async () => {
+describe('a request whose class enables dialects (variables and files of earlier SR-IOV software)', () => {
+  it('gets one CDI device with these variables, which goes with the first allocated device of the request', async () => {
     const claim = allocated('c', [], {
       requests: [
         { name: 'left', devices: ['dev-1', 'dev-2'] },

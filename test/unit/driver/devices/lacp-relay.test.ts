@@ -82,7 +82,7 @@ describe('LacpRelay', () => {
     expect(node.silenced()).toEqual([]);
   });
 
-  it('knows after a restart which VF links it has enabled again, even if the policy changed', async () => {
+  it('after a restart, enables again only the VF links that it had disabled, even if the policy changed', async () => {
     const node = await open([undefined, undefined]);
     await node.follow(node.start().relay, [pfAddress]);
     // Not listed yet: what is unknown is not over.

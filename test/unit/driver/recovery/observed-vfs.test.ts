@@ -86,7 +86,7 @@ describe('a VF that another component left in a lost sandbox', () => {
     expect(takenBack).toEqual(['vf-1', 'vf-1']);
   });
 
-  it('is moved back by the next round, without another waiting time, if the first attempt failed', async () => {
+  it('is moved back by the next round at once if the first attempt failed', async () => {
     const stuck = { ...device, name: 'vf-stuck' };
     const { sweep } = startBench({ ...prepared, devices: [stuck] });
     await sweep();

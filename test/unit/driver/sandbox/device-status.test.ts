@@ -105,7 +105,7 @@ describe('StatusReport', () => {
     expect(written().filter(({ networkData }) => networkData !== undefined)).toHaveLength(2 - failed.length);
   });
 
-  it('reports the reason of a failure of all VFs if none could be served and one has no metadata', () => {
+  it('reports the reason of a failed attempt for all VFs if the attempt reached none, even if one has no metadata', () => {
     const { report, written } = open(new Set(['dev-1']));
     report.report(claim.identity, true, gone);
     expect(written()).toMatchObject([{ ...notReady(gone), device: 'dev-1' }, notReady(gone)]);

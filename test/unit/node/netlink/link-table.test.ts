@@ -42,7 +42,7 @@ describe('LinkTable.candidates', () => {
     expect(search.mock.calls.length).toBeLessThanOrEqual(301 * 16);
   });
 
-  it('reports a message that cannot be searched', async () => {
+  it('fails on a link message whose attributes are malformed', async () => {
     const broken = Buffer.concat([...encodeLink(1, []), Buffer.of(9, 0, 3, 0)]);
     using connection = connectKernel((seq) => completeTable(seq, 16, [broken]));
     const links = await connection.linkTable();

@@ -73,7 +73,7 @@ describe('the snapshot of a VF that its PF does not report', () => {
     },
   );
 
-  it('fails if a CNI plugin can change settings at the PF, unless the PF reports none of its VFs', async () => {
+  it('fails if a CNI plugin can change the VF at the PF, but succeeds if the PF reports no VFs at all', async () => {
     const { card, hardware, address } = openVf();
     card.leftOut.add(0);
     await expect(hardware.snapshot(address, { byOthers: true })).rejects.toMatchObject(unknown);

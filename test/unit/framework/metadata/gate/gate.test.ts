@@ -276,7 +276,7 @@ describe('a claim with a start gate', () => {
     expect(gateOf()).toEqual({ state: 'served', sandboxId: a });
   });
 
-  it('keeps its gate open when a layout is added, whose file gets the content at once', async () => {
+  it('keeps an open gate open when a layout is added, and writes the file of that layout at once', async () => {
     restart({ gate, layouts: ['attributes-json'] });
     await prepareAndServe(a);
     restart({ gate });
