@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { Address4, Address6 } from 'ip-address';
 import { afterAll, describe, expect, it } from 'vitest';
 import { resolveVfConfig } from '../../src/driver/api/config.ts';
+import { checkKinds } from '../../src/driver/claims/device-resolver.ts';
 import { closedFields, DriverError, type VfConfig } from '../../src/driver/model/index.ts';
 import { configureLink } from '../../src/driver/vf/configure-link.ts';
 import { toVfWanted } from '../../src/driver/vf/vf-wanted.ts';
@@ -18,6 +19,7 @@ import { isMachineRoot } from '../doubles/machine-root.ts';
 import { TestNetns } from '../doubles/netns.ts';
 import { buildClaim, testDriver } from '../doubles/objects.ts';
 import { calm, QuirkyCard } from '../doubles/quirky-card.ts';
+import { storedDevice } from '../doubles/stored-claims.ts';
 import { routeLimits, routeParameters } from '../doubles/vf-config-arbitraries.ts';
 import { readFuzzAmount } from '../fuzz/amount.ts';
 
@@ -235,7 +237,12 @@ function resolve(limits: Limits, asked: readonly Parameters[], isChecked = true)
   });
   const { namespace, name, uid } = object.metadata;
   const claim = { identity: { namespace, name, uid }, podClaimName: undefined, results: [], podUids: [], object };
-  return resolveVfConfig(testDriver, claim, 'vf', { open: closedFields, nodeNetworks: [parseCidr(nodeNetwork)] });
+  const config = resolveVfConfig(testDriver, claim, 'vf', {
+    open: closedFields,
+    nodeNetworks: [parseCidr(nodeNetwork)],
+  });
+  checkKinds(claim, [storedDevice({ driver: testDriver, request: 'vf', config })]);
+  return config;
 }
 
 describe('the limits of a class', () => {
