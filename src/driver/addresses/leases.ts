@@ -1,5 +1,6 @@
 import {
   isKubeError,
+  type KubeErrorCode,
   type KubeList,
   type KubeRequests,
   listAll,
@@ -140,22 +141,12 @@ export async function listOfPool<T>(kube: KubeRequests, path: string, pool: stri
 
 /** Returns `undefined` if the object exists already, was deleted, or has changed since it was read. @throws KubeError */
 export async function unlessChanged<T>(write: Promise<T>): Promise<T | undefined> {
-  try {
-    return await write;
-  } catch (error) {
-    if (isKubeError(error, 'api-conflict', 'api-not-found')) return undefined;
-    throw error;
-  }
+  return await unless(write, 'api-conflict', 'api-not-found');
 }
 
 /** Returns `undefined` if the object does not exist. @throws KubeError for other failures */
 export async function unlessMissing<T>(read: Promise<T>): Promise<T | undefined> {
-  try {
-    return await read;
-  } catch (error) {
-    if (isKubeError(error, 'api-not-found')) return undefined;
-    throw error;
-  }
+  return await unless(read, 'api-not-found');
 }
 
 /**
@@ -163,10 +154,15 @@ export async function unlessMissing<T>(read: Promise<T>): Promise<T | undefined>
  * them, or the driver may not use them. @throws KubeError
  */
 export async function unlessOff<T>(work: Promise<T>): Promise<T | undefined> {
+  return await unless(work, 'api-unserved', 'api-forbidden');
+}
+
+/** Returns `undefined` if the work fails with one of these codes. */
+async function unless<T>(work: Promise<T>, ...codes: KubeErrorCode[]): Promise<T | undefined> {
   try {
     return await work;
   } catch (error) {
-    if (isKubeError(error, 'api-unserved', 'api-forbidden')) return undefined;
+    if (isKubeError(error, ...codes)) return undefined;
     throw error;
   }
 }

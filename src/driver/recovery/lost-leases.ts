@@ -2,7 +2,7 @@ import { isKubeError } from '../../framework/kube/index.ts';
 import type { ClaimReader, KubeletPluginHelper } from '../../framework/kubeletplugin/index.ts';
 import { claimName } from '../../framework/metadata/index.ts';
 import type { Logger } from '../../lib/logger.ts';
-import type { AddressAllocator } from '../addresses/index.ts';
+import { type AddressAllocator, unlessMissing } from '../addresses/index.ts';
 import { fingerprintOf } from '../claims/index.ts';
 import { asOneError, StateError, type StoredClaim } from '../model/index.ts';
 import type { StoredClaims } from '../state/index.ts';
@@ -74,11 +74,7 @@ export class LostLeases {
   /** Otherwise preparing it again could take VFs from the containers of a pod that was deleted by force. */
   async #isUnchanged({ identity, podUids, allocation }: StoredClaim, signal: AbortSignal): Promise<boolean> {
     const { claims, driver } = this.#options;
-    const reading = claims.readClaim(identity.namespace, identity.name, signal);
-    const object = await reading.catch((error: unknown) => {
-      if (isKubeError(error, 'api-not-found')) return undefined;
-      throw error;
-    });
+    const object = await unlessMissing(claims.readClaim(identity.namespace, identity.name, signal));
     if (object?.metadata?.uid !== identity.uid || fingerprintOf(driver, object) !== allocation) return false;
     return (object.status?.reservedFor ?? []).some(({ uid }) => podUids.includes(uid));
   }
