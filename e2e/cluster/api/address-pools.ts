@@ -78,14 +78,14 @@ export function describeAddressPools(get: () => ApiCluster): void {
       expect(await answer(spec)).toMatch(new RegExp(message));
     });
 
-    it('are rejected with a dot in their name, and accepted with both IP versions', async () => {
+    it('are rejected if their name contains a dot, and accepted with ranges of both IP versions', async () => {
       const ranges = [{ network: '192.0.2.0/24', first: '192.0.2.9' }, { network: '2001:db8::/64' }];
       const spec = { ranges, exclude: ['192.0.2.10', '2001:db8::/120'] };
       expect(await answer(spec)).toBe('accepted');
       expect(await answer(spec, 'a.b')).toContain('the name must be lower case letters');
     });
 
-    it('give keys of three nodes different addresses at the same time, until the pool has none left', async () => {
+    it('assign different addresses to claims prepared on three nodes at once, and report when no address is left', async () => {
       const range = { network: '198.51.100.0/24', first: '198.51.100.1', last: '198.51.100.12' };
       await cluster.create(pool('shared', { ranges: [range, { network: '2001:db8:51::/64' }] }));
       const wishes = await Promise.all(
@@ -106,7 +106,7 @@ export function describeAddressPools(get: () => ApiCluster): void {
       });
     });
 
-    it('give only one of two claims the addresses of their key, and give them to the second claim after the first', async () => {
+    it('assign the address of a key to one of two claims only, and to the other once the first claim is deleted', async () => {
       await cluster.create(pool('single', { ranges: [{ network: '203.0.113.0/24' }] }));
       const wishes = [await wishOf('twin-0', 'twin', 'single'), await wishOf('twin-1', 'twin', 'single')];
       const results = await Promise.allSettled(wishes.map((wish, index) => allocatorOn(index).assign(wish, signal)));
@@ -121,7 +121,7 @@ export function describeAddressPools(get: () => ApiCluster): void {
       expect(await allocatorOn(2).assign(second, signal)).toEqual(given);
     });
 
-    it('keep the address of a prepared claim from other keys although all objects of it were deleted', async () => {
+    it('keep the address of a prepared claim reserved even after its lease objects were deleted', async () => {
       const range = { network: '203.0.113.128/25', first: '203.0.113.200', last: '203.0.113.200' };
       await cluster.create(pool('kept', { ranges: [range] }));
       const wish = await wishOf('kept-0', 'kept', 'kept');
@@ -137,7 +137,7 @@ export function describeAddressPools(get: () => ApiCluster): void {
       });
     });
 
-    it('have addresses that do not change, and that the driver cannot delete', async () => {
+    it('forbid changing the spec of an assigned NetworkAddress, and forbid the driver to delete it', async () => {
       const path = `${paths.addresses}/twin-single`;
       const { client } = drivers[0] as ApiUser;
       const stored = await client.request<NetworkAddress>({ method: 'GET', path });

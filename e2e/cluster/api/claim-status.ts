@@ -112,7 +112,7 @@ export function describeClaimStatus(get: () => ApiCluster): void {
       driver = await cluster.driverOn(testNode);
     });
 
-    it('is written for an allocation whose opaque parameters are not sorted', async () => {
+    it('is written for a claim whose opaque parameters are not sorted by name', async () => {
       const claim = await createClaim('unsorted');
       await using status = open(driver);
       status.writer.set(claim, [attached]);
@@ -122,7 +122,7 @@ export function describeClaimStatus(get: () => ApiCluster): void {
       });
     });
 
-    it('leaves entries of other drivers untouched when it is written, changed and removed', async () => {
+    it('leaves entries of other drivers untouched when the entry of netdra is written, changed and removed', async () => {
       const claim = await createClaim('shared');
       const foreign = expect.objectContaining(await writeForeign(claim, 1));
       await using status = open(driver);
@@ -136,7 +136,7 @@ export function describeClaimStatus(get: () => ApiCluster): void {
       expect(status.warnings()).toEqual([]);
     });
 
-    it('preserves numbers of other drivers that JavaScript would round', async () => {
+    it('keeps large numbers in entries of other drivers exact, which JavaScript would round', async () => {
       const claim = await createClaim('exact');
       await writeForeign(claim, 1);
       const exact = '18446744073709551615';
@@ -175,7 +175,7 @@ export function describeClaimStatus(get: () => ApiCluster): void {
       expect(status.warnings()).toEqual([]);
     });
 
-    it('is written again if the list has become shorter since it was read', async () => {
+    it('is written correctly after another driver has removed its entry, which shifts the list', async () => {
       const claim = await createClaim('shorter');
       await writeForeign(claim, 1);
       await using status = open(driver);
@@ -209,7 +209,7 @@ export function describeClaimStatus(get: () => ApiCluster): void {
       expect(status.warnings()).toEqual([]);
     });
 
-    it('may not be written by the driver of another node since Kubernetes 1.36', async ({ skip }) => {
+    it('cannot be written by the driver of another node since Kubernetes 1.36', async ({ skip }) => {
       skip((await cluster.minorVersion()) < 36, 'older API servers do not compare the node');
       const claim = await createClaim('elsewhere');
       await using status = open(await cluster.driverOn('node-2'));
@@ -232,7 +232,7 @@ export function describeClaimStatus(get: () => ApiCluster): void {
       await eventually(async () => status.warnings()).toEqual([expect.stringContaining('the entry of another driver')]);
     });
 
-    it('omits a device that is not allocated, whose entry the API server would reject', async () => {
+    it('omits a device that is not allocated, because the API server would reject its entry', async () => {
       const claim = await createClaim('unallocated');
       await using status = open(driver);
       status.writer.set(claim, [{ ...attached, device: 'vf-9' }, attached]);
@@ -240,7 +240,7 @@ export function describeClaimStatus(get: () => ApiCluster): void {
       expect(status.warnings()).toEqual([]);
     });
 
-    it('waits for the missing permission on driver entries, and names it', async ({ skip }) => {
+    it('is written once the missing permission is granted, which a warning names until then', async ({ skip }) => {
       skip((await cluster.minorVersion()) < 36, 'Kubernetes 1.36 and newer have it');
       const path = '/apis/rbac.authorization.k8s.io/v1/clusterroles';
       const { items } = await cluster.admin.client.request<KubeList<V1ClusterRole>>({ method: 'GET', path });
@@ -263,7 +263,7 @@ export function describeClaimStatus(get: () => ApiCluster): void {
       await eventually(() => entriesOf(claim)).toEqual([ours]);
     });
 
-    it('is reported in an event of the claim if the API server considers its parameters changed', async () => {
+    it('causes a warning event on the claim if the API server escapes characters of the parameters', async () => {
       const claim = await createClaim('escaped', { ...unsorted, interfaceName: 'net<1' });
       await using status = open(driver);
       status.writer.set(claim, [attached]);

@@ -161,7 +161,7 @@ async function openDriver(cluster: ApiCluster) {
 }
 
 export function describeManyDevices(get: () => ApiCluster): void {
-  it('a node with 512 VFs writes only changed slices, with counters where known, and none after a restart', async () => {
+  it('a driver with 512 VFs writes only ResourceSlices that changed, and none after a restart', async () => {
     await using driver = await openDriver(get());
     const { node, look, setCarrier } = driver;
     // One has the counters of all ports.
@@ -207,7 +207,7 @@ export function describeManyDevices(get: () => ApiCluster): void {
 
 /** @param get a cluster without the gate DRAListTypeAttributes */
 export function describeRefusedLists(get: () => ApiCluster): void {
-  it('NUMA nodes are published as single values if the API server stores no list attributes, and the reason is reported', async () => {
+  it('NUMA nodes are published as single values, with a warning, if the API server stores no list attributes', async () => {
     const cluster = get();
     using node = openNode();
     const place = { driver: testDriver, nodeName: 'without-lists' };

@@ -63,7 +63,7 @@ export function describeNodeView(get: () => ApiCluster): void {
       });
     });
 
-    it('are stored unchanged up to the largest size, owned by their Node, with few field owners', async () => {
+    it('are stored unchanged up to the largest size, with the Node as owner and few managed fields', async () => {
       await using own = openWriter(driver);
       own.writer.note();
       await expect.poll(read, { timeout: 20_000, interval: 250 }).toBeDefined();
@@ -105,7 +105,7 @@ export function describeNodeView(get: () => ApiCluster): void {
       expect(cluster.kubectl(...isRefused)).toContain('condition met');
     });
 
-    it('can be written with the token of the driver on their node only', async () => {
+    it('can be written with the token of the driver on the same node only', async () => {
       expect(await answer(driver.client, node)).toBe('accepted');
       const elsewhere = await cluster.driverOn('viewed-elsewhere');
       const refusal = `netdra on node viewed-elsewhere may not write the NodeNetworkDevices of node ${node}`;
@@ -114,7 +114,7 @@ export function describeNodeView(get: () => ApiCluster): void {
       expect(await answer(client, node)).toContain('the token of netdra is bound to no node');
     });
 
-    it('with an unknown structure are rejected, so that the driver notices another version of the definition', async () => {
+    it('are rejected if they contain a field that the CustomResourceDefinition does not know', async () => {
       const body = {
         apiVersion: 'netdra.dev/v1alpha1',
         kind: 'NodeNetworkDevices',
@@ -134,7 +134,7 @@ export function describeNodeView(get: () => ApiCluster): void {
 
 /** @param get a cluster with a chart that does not show nodes */
 export function describeNoNodeViews(get: () => ApiCluster): void {
-  it('a NodeNetworkDevices request in a cluster without the definition is answered with not found or forbidden, which the driver reports', async () => {
+  it('requests for NodeNetworkDevices fail with api-unserved or api-forbidden if the cluster has no such definition', async () => {
     const { admin } = get();
     for (const { client, code } of [
       { client: admin.client, code: 'api-unserved' },

@@ -154,9 +154,13 @@ describe('admission policy and driver', { tags: 'newest' }, () => {
   const bond = { name: 'bond0' };
   const sysctl = (key: string) => `net.ipv4.conf.IFNAME.${key}`;
   it.each<[string, Entry[], RegExp | undefined]>([
-    ['takes: two requests', [[['left', 'right'], { bond, mtu: 1400, addresses: ['192.0.2.7/24'] }]], undefined],
     [
-      'takes: one entry for each',
+      'accept one entry for two requests',
+      [[['left', 'right'], { bond, mtu: 1400, addresses: ['192.0.2.7/24'] }]],
+      undefined,
+    ],
+    [
+      'accept one entry for each request',
       [
         [['left'], { bond }],
         [['right'], { bond }],
@@ -165,7 +169,7 @@ describe('admission policy and driver', { tags: 'newest' }, () => {
       undefined,
     ],
     [
-      'takes: settings of each VF',
+      'accept an interface name for one member only',
       [
         [[], { bond }],
         [['left'], { interfaceName: 'left' }],
@@ -173,7 +177,7 @@ describe('admission policy and driver', { tags: 'newest' }, () => {
       undefined,
     ],
     [
-      'takes: one MTU, in an entry for each',
+      'accept the same MTU in an entry for each member',
       [
         [[], { bond }],
         [['left'], { mtu: 1400, interfaceName: 'left' }],
@@ -182,7 +186,7 @@ describe('admission policy and driver', { tags: 'newest' }, () => {
       undefined,
     ],
     [
-      'takes: one MTU, beside the bond or in another entry',
+      'accept the same MTU, once in the entry of the bond and once in another entry',
       [
         [['left'], { bond, mtu: 1400 }],
         [['right'], { bond }],
@@ -191,7 +195,7 @@ describe('admission policy and driver', { tags: 'newest' }, () => {
       undefined,
     ],
     [
-      'takes: a bond in place of an earlier one',
+      'accept an entry that replaces the bond of an earlier entry',
       [
         [[], { bond: { ...bond, miimon: 50 } }],
         [['left'], { bond }],
@@ -200,7 +204,7 @@ describe('admission policy and driver', { tags: 'newest' }, () => {
       undefined,
     ],
     [
-      'takes: the same sysctls, in one entry or in two',
+      'accept the same sysctls, in one entry or in two',
       [
         [['left'], { bond, sysctls: { [sysctl('arp_ignore')]: 1, [sysctl('rp_filter')]: 2 } }],
         [['right'], { bond, sysctls: { [sysctl('arp_ignore')]: 1 } }],
@@ -209,7 +213,7 @@ describe('admission policy and driver', { tags: 'newest' }, () => {
       undefined,
     ],
     [
-      'takes: a member that leaves DPDK and CNI plugins of an earlier entry',
+      'accept an entry that replaces the DPDK driver and the attach mode of an earlier entry',
       [
         [[], { bond, driver: 'vfio-pci', attach: 'observe' }],
         [[], { driver: 'kernel', attach: 'netlink' }],
@@ -217,7 +221,7 @@ describe('admission policy and driver', { tags: 'newest' }, () => {
       undefined,
     ],
     [
-      'refuses: two bonds of one member each',
+      'reject two bonds with one member each',
       [
         [['left'], { bond }],
         [['right'], { bond: { name: 'bond1' } }],
@@ -225,7 +229,7 @@ describe('admission policy and driver', { tags: 'newest' }, () => {
       /bond:? "?bond0"? has one member/,
     ],
     [
-      'refuses: an MTU of one member, in an entry without the bond',
+      'reject an MTU for one member, in an entry without the bond',
       [
         [[], { bond, mtu: 1500 }],
         [['left'], { mtu: 1400 }],
@@ -233,7 +237,7 @@ describe('admission policy and driver', { tags: 'newest' }, () => {
       /1400.* all members/,
     ],
     [
-      'refuses: another sysctl of one member',
+      'reject a different sysctl value for one member',
       [
         [[], { bond, sysctls: { [sysctl('rp_filter')]: 1 } }],
         [['right'], { sysctls: { [sysctl('rp_filter')]: 2 } }],
@@ -241,7 +245,7 @@ describe('admission policy and driver', { tags: 'newest' }, () => {
       /rp_filter.* all members/,
     ],
     [
-      'refuses: two bonds of one name',
+      'reject two bonds with the same name',
       [
         [['left'], { bond }],
         [['right'], { bond: { ...bond, miimon: 50 } }],
@@ -249,7 +253,7 @@ describe('admission policy and driver', { tags: 'newest' }, () => {
       /bond0.*50/,
     ],
     [
-      'refuses: two MTUs',
+      'reject two different MTUs',
       [
         [['left'], { bond, mtu: 1400 }],
         [['right'], { bond, mtu: 1500 }],
@@ -257,23 +261,27 @@ describe('admission policy and driver', { tags: 'newest' }, () => {
       /1400.*1500/,
     ],
     [
-      'refuses: other addresses of one member',
+      'reject different addresses for one member',
       [
         [[], { bond, addresses: ['192.0.2.8/24'] }],
         [['left'], { addresses: ['192.0.2.7/24'] }],
       ],
       /192\.0\.2\.7\/24/,
     ],
-    ['refuses: no name', [[[], { bond: {} }]], /bond of a VFConfig|bond\.name/],
-    ['refuses: a mode', [[[], { bond: { ...bond, mode: 'balance-xyz' } }]], /bond/],
+    ['reject a bond without a name', [[[], { bond: {} }]], /bond of a VFConfig|bond\.name/],
+    ['reject an unknown bond mode', [[[], { bond: { ...bond, mode: 'balance-xyz' } }]], /bond/],
     [
-      'refuses: CNI plugins',
+      'reject a bond attached by CNI plugins',
       [[[], { bond, attach: 'cni', cni: { type: 'x' } }]],
       /bond0 cannot be combined with attach "?cni/,
     ],
-    ['refuses: Multus', [[[], { bond, attach: 'observe' }]], /bond0 cannot be combined with attach "?observe/],
-    ['refuses: DPDK', [[[], { bond, driver: 'vfio-pci' }]], /bond0 cannot be combined with driver "?vfio-pci/],
-  ])('agree on a claim with a bond: each %s', async (_, entries, reason) => {
+    [
+      'reject a bond attached by Multus',
+      [[[], { bond, attach: 'observe' }]],
+      /bond0 cannot be combined with attach "?observe/,
+    ],
+    ['reject a bond for DPDK', [[[], { bond, driver: 'vfio-pci' }]], /bond0 cannot be combined with driver "?vfio-pci/],
+  ])('agree on claims with a bond: %s', async (_, entries, reason) => {
     for (const answer of [await bondsByPolicy(entries), bondsByDriver(entries)]) {
       if (reason === undefined) expect(answer).toBeUndefined();
       else expect(answer).toMatch(reason);
@@ -299,16 +307,19 @@ describe('admission policy and driver', { tags: 'newest' }, () => {
     ['IPAM', { ipam: { type: 'static' } }, { ipam: { type: 'static' } }],
     ['a sysctl', { sysctls: { [sysctl('arp_ignore')]: 1 } }, { sysctls: { [sysctl('arp_ignore')]: 1 } }],
     ['a bond', { bond }, {}],
-  ])('accept a member that has %s from its class, as the other has from the claim', async (_, ofLeft, ofRight) => {
-    const isOfClass = 'bond' in ofLeft;
-    const entries: Entry[] = [
-      [isOfClass ? ['right'] : [], { bond }],
-      [['right'], ofRight],
-    ];
-    expect(await bondsByPolicy(entries)).toBeUndefined();
-    expect(bondsByDriver(entries, ofLeft)).toBeUndefined();
-    expect(bondsByDriver(entries)).toMatch(/all members have to ask for the same|has one member/);
-  });
+  ])(
+    'accept a bond whose members have the same settings, although one member has %s from its class and not from the claim',
+    async (_, ofLeft, ofRight) => {
+      const isOfClass = 'bond' in ofLeft;
+      const entries: Entry[] = [
+        [isOfClass ? ['right'] : [], { bond }],
+        [['right'], ofRight],
+      ];
+      expect(await bondsByPolicy(entries)).toBeUndefined();
+      expect(bondsByDriver(entries, ofLeft)).toBeUndefined();
+      expect(bondsByDriver(entries)).toMatch(/all members have to ask for the same|has one member/);
+    },
+  );
 
   it.each([
     '0',
@@ -340,7 +351,7 @@ describe('admission policy and driver', { tags: 'newest' }, () => {
     expect(await classByPolicy(parameters, { ...head, driver: 'kernel' })).toBeUndefined();
   });
 
-  it('leave it to the API server to reject a bond member that names no request of the claim', async () => {
+  it('leave a bond member that names no request of the claim to the API server, which rejects it', async () => {
     const requests = [{ name: 'left', exactly: { deviceClassName: className } }];
     const config = [{ requests: ['left', 'lost'], opaque: { driver: testDriver, parameters: { ...head, bond } } }];
     expect(await ofApiServer(requests, config)).toMatch(/lost.*must be the name of a request/);
@@ -366,7 +377,7 @@ describe('admission policy and driver', { tags: 'newest' }, () => {
     timeoutMs,
   );
 
-  it('ignore claims for other drivers, whatever their parameters', async () => {
+  it('ignore parameters for other drivers', async () => {
     const requests = [{ name: 'gpu', exactly: { deviceClassName: 'gpu.example.com' } }];
     const parameters = { kind: 'VFConfig', bond: 1, mtu: 'much' };
     expect(await ofApiServer(requests, [{ opaque: { driver: 'gpu.example.com', parameters } }])).toBeUndefined();

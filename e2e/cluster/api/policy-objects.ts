@@ -123,7 +123,7 @@ export function describePolicyObjects(get: () => ApiCluster): void {
       expect(await answer(spec)).toMatch(new RegExp(message));
     });
 
-    it('take effect when a Node label changes; a policy that the node rejects leaves the previous one in force', async () => {
+    it('take effect when a Node label changes; if the node rejects a policy, the previous one stays in force', async () => {
       await using own = follow(driver, ['wrong']);
       await expect.poll(() => own.seen, settled).toEqual([undefined]);
       await create('racks', {
@@ -143,7 +143,7 @@ export function describePolicyObjects(get: () => ApiCluster): void {
       expect(own.logger.messages('warn')).toEqual([]);
     });
 
-    it('stay in force when their definition is deleted, and they with it', async () => {
+    it('stay in force after their CustomResourceDefinition is deleted and all policies with it', async () => {
       await using own = follow(driver);
       await create('racks', { nodeSelector: {}, pfs: [] });
       const inForce = { name: 'racks', generation: 1 };

@@ -114,43 +114,49 @@ export function describeResources(get: () => ApiCluster): void {
       expect(await node.recheck()).toEqual(stored);
     });
 
-    it.each(resourceVersions)('are read back unchanged and updated in place if only %s is served', async (version) => {
-      await using node = await openPublisher(version);
-      node.publish({ devices: devices(2, { taints }) });
-      await eventually(async () => (await node.slices()).length).toBe(1);
-      const [before] = await node.slices();
-      expect(before?.spec.devices).toMatchObject(devices(2, { taints }));
-      expect(await node.recheck()).toEqual([before]);
-      node.publish({ devices: devices(3, { taints }) });
-      await eventually(async () => (await node.slices())[0]?.spec.devices?.length).toBe(3);
-      const [after] = await node.slices();
-      expect(after?.metadata.uid).toBe(before?.metadata.uid);
-      // The watch reports slices that others remove.
-      await cluster.admin.resources.request({ method: 'DELETE', path: `resourceslices/${after?.metadata.name}` });
-      await eventually(async () => (await node.slices())[0]?.spec.devices?.length).toBe(3);
-      expect(node.errors).toEqual([]);
-    });
+    it.each(resourceVersions)(
+      'are read back unchanged and updated in place if the API server serves only %s',
+      async (version) => {
+        await using node = await openPublisher(version);
+        node.publish({ devices: devices(2, { taints }) });
+        await eventually(async () => (await node.slices()).length).toBe(1);
+        const [before] = await node.slices();
+        expect(before?.spec.devices).toMatchObject(devices(2, { taints }));
+        expect(await node.recheck()).toEqual([before]);
+        node.publish({ devices: devices(3, { taints }) });
+        await eventually(async () => (await node.slices())[0]?.spec.devices?.length).toBe(3);
+        const [after] = await node.slices();
+        expect(after?.metadata.uid).toBe(before?.metadata.uid);
+        // The watch reports slices that others remove.
+        await cluster.admin.resources.request({ method: 'DELETE', path: `resourceslices/${after?.metadata.name}` });
+        await eventually(async () => (await node.slices())[0]?.spec.devices?.length).toBe(3);
+        expect(node.errors).toEqual([]);
+      },
+    );
 
-    it.each(resourceVersions)('belong to claims that are read the same way if only %s is served', async (version) => {
-      const pod = buildPod(`reader-${version}`);
-      const requests = [
-        { name: 'plain', deviceClassName: 'netdra-kernel', devices: ['vf-0'] },
-        { name: 'either', deviceClassName: 'netdra-kernel', subrequest: 'fast', devices: ['vf-1'] },
-      ];
-      const claim = buildClaim(`read-${version}`, { requests, pods: [pod] });
-      const { uid: _, ...metadata } = claim.metadata;
-      const created = await cluster.createClaim({ ...claim, metadata } as typeof claim);
-      const { client } = await cluster.driverOn(`reader-of-${version}`);
-      const resources = new ResourceApi(serving(client, version));
-      const { metadata: read, spec, status } = await resources.readClaim('default', claim.metadata.name);
-      expect({ uid: read?.uid, spec, status }).toMatchObject({
-        uid: created.metadata.uid,
-        spec: claim.spec,
-        status: claim.status,
-      });
-      expect(resources.version).toBe(version);
-      await expect(resources.readClaim('default', 'absent')).rejects.toMatchObject({ code: 'api-not-found' });
-    });
+    it.each(resourceVersions)(
+      'can be allocated by claims, which the driver reads correctly if the API server serves only %s',
+      async (version) => {
+        const pod = buildPod(`reader-${version}`);
+        const requests = [
+          { name: 'plain', deviceClassName: 'netdra-kernel', devices: ['vf-0'] },
+          { name: 'either', deviceClassName: 'netdra-kernel', subrequest: 'fast', devices: ['vf-1'] },
+        ];
+        const claim = buildClaim(`read-${version}`, { requests, pods: [pod] });
+        const { uid: _, ...metadata } = claim.metadata;
+        const created = await cluster.createClaim({ ...claim, metadata } as typeof claim);
+        const { client } = await cluster.driverOn(`reader-of-${version}`);
+        const resources = new ResourceApi(serving(client, version));
+        const { metadata: read, spec, status } = await resources.readClaim('default', claim.metadata.name);
+        expect({ uid: read?.uid, spec, status }).toMatchObject({
+          uid: created.metadata.uid,
+          spec: claim.spec,
+          status: claim.status,
+        });
+        expect(resources.version).toBe(version);
+        await expect(resources.readClaim('default', 'absent')).rejects.toMatchObject({ code: 'api-not-found' });
+      },
+    );
   });
 
   describe('device validation by the driver and by a real API server', () => {

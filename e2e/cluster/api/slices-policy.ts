@@ -60,7 +60,7 @@ export function describeSlicesPolicy(get: () => ApiCluster): void {
   });
 
   describe("admission of ResourceSlices written with the driver's token", () => {
-    it("accepts devices in the pool of the driver's node only, and rejects another node's devices on its own node", async () => {
+    it("accepts a slice in the pool of the driver's own node, and rejects a slice in the pool of another node", async () => {
       expect(await answer(driver, 'POST', slice({}))).toBe('accepted');
       const refusal = `a ResourceSlice of ${testDriver} for node '${testNode}' may not have pool '${otherNode}'`;
       expect(await answer(driver, 'POST', slice(poolOf(otherNode)))).toContain(refusal);

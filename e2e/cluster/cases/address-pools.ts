@@ -43,7 +43,9 @@ export function describeAddressPools(get: GetCluster, getNode: () => RealNode): 
     };
     const recorded = () => get().cluster.list<NetworkAddress>('NetworkAddress');
 
-    it('are kept by the pods of a StatefulSet, and freed with it', { timeout: 600_000 }, async ({ onTestFinished }) => {
+    it('stay with the pods of a StatefulSet when they are recreated, and become free when it is deleted', {
+      timeout: 600_000,
+    }, async ({ onTestFinished }) => {
       const { cluster } = get();
       onTestFinished(async () => {
         await cluster.remove('StatefulSet', 'store');
@@ -78,7 +80,7 @@ export function describeAddressPools(get: GetCluster, getNode: () => RealNode): 
       await expect.poll(recorded, settled).toEqual([]);
     });
 
-    it('pass to the next key only when their holder and its pod are gone', { timeout: 600_000 }, async ({
+    it('pass to another claim only when the claim that holds them and its pod are gone', { timeout: 600_000 }, async ({
       onTestFinished,
     }) => {
       const { cluster } = get();

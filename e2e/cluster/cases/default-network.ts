@@ -12,7 +12,9 @@ import { readJson } from './tools.ts';
 /** Pods in whose network namespace the runtime makes no interface: `lo` and their VFs are all they have. */
 export function describeDefaultNetwork(get: GetCluster, getNode: () => RealNode, simulate: string): void {
   describe('pods without a default network', () => {
-    it('no-default-network.yaml: have the VF as eth0, with an IPAM address and the default route', async ({ skip }) => {
+    it('the pod of no-default-network.yaml has its VF as eth0, with an IPAM address and the default route', async ({
+      skip,
+    }) => {
       const { cluster, view } = get();
       const { nodeInfo } = await cluster.nodeStatus();
       const isContainerd = nodeInfo?.containerRuntimeVersion.startsWith('containerd:') === true;
@@ -52,7 +54,7 @@ export function describeDefaultNetwork(get: GetCluster, getNode: () => RealNode,
       await cluster.remove('Pod', 'no-default-network');
     });
 
-    it('can name their VF eth0; elsewhere a pod with a VF named eth0 waits, and an event says why', {
+    it('only they can name their VF eth0: a pod with a default network waits, and an event says why', {
       tags: 'newest',
     }, async () => {
       const { cluster } = get();

@@ -18,7 +18,7 @@ printf 'show port info 0\\nquit\\n' |
 
 export function describeDpdk(get: GetCluster, { simulated }: CaseOptions): void {
   describe('a DPDK application', { tags: 'newest' }, () => {
-    it('starts on its VF with nothing but the metadata file', async () => {
+    it('finds its VF with nothing but the metadata file', async () => {
       const { cluster } = get();
       const { kernel, dpdk } = cluster.target.classes;
       const deviceClassName = simulated ? kernel : dpdk;

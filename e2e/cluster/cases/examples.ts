@@ -129,31 +129,28 @@ async function createAgainUntilScheduled(cluster: Cluster, file: string, name: s
 /** The examples in the documentation: the API server checks all of them, and those that can run are run. */
 export function describeExamples(get: GetCluster): void {
   describe('the examples', () => {
-    it.for(files)(
-      'include %s, which the API server accepts; pods with exclusive CPUs have QoS class Guaranteed',
-      async (file, { skip }) => {
-        const { cluster } = get();
-        const objects = loadExample(cluster, file);
-        const isDistinct = JSON.stringify(objects).includes('"distinctAttribute"');
-        const gate = 'DRAConsumableCapacity';
-        skip(isDistinct && !(await cluster.features()).has(gate), `the feature gate ${gate} is off`);
-        const known = objects.filter(({ kind = '' }) => ![...foreignKinds, ...optionalKinds].includes(kind));
-        expect(known).not.toEqual([]);
-        // A pod whose runtime class does not exist is refused; not every cluster has those of the examples.
-        await using stack = new AsyncDisposableStack();
-        for (const object of known.filter(({ kind }) => kind === 'RuntimeClass')) {
-          const name = object.metadata?.name ?? '';
-          if ((await cluster.find('RuntimeClass', name)) !== undefined) continue;
-          await cluster.create(object);
-          stack.defer(() => cluster.remove('RuntimeClass', name));
-        }
-        const checked: KubernetesObject[] = [];
-        for (const object of known) checked.push(await cluster.check(object));
-        if (!needsOwnCpus(file)) return;
-        const pods = checked.filter((object): object is V1Pod => object.kind === 'Pod');
-        expect(new Set(pods.map(({ status }) => status?.qosClass))).toEqual(new Set(['Guaranteed']));
-      },
-    );
+    it.for(files)('include %s, whose objects the API server accepts', async (file, { skip }) => {
+      const { cluster } = get();
+      const objects = loadExample(cluster, file);
+      const isDistinct = JSON.stringify(objects).includes('"distinctAttribute"');
+      const gate = 'DRAConsumableCapacity';
+      skip(isDistinct && !(await cluster.features()).has(gate), `the feature gate ${gate} is off`);
+      const known = objects.filter(({ kind = '' }) => ![...foreignKinds, ...optionalKinds].includes(kind));
+      expect(known).not.toEqual([]);
+      // A pod whose runtime class does not exist is refused; not every cluster has those of the examples.
+      await using stack = new AsyncDisposableStack();
+      for (const object of known.filter(({ kind }) => kind === 'RuntimeClass')) {
+        const name = object.metadata?.name ?? '';
+        if ((await cluster.find('RuntimeClass', name)) !== undefined) continue;
+        await cluster.create(object);
+        stack.defer(() => cluster.remove('RuntimeClass', name));
+      }
+      const checked: KubernetesObject[] = [];
+      for (const object of known) checked.push(await cluster.check(object));
+      if (!needsOwnCpus(file)) return;
+      const pods = checked.filter((object): object is V1Pod => object.kind === 'Pod');
+      expect(new Set(pods.map(({ status }) => status?.qosClass))).toEqual(new Set(['Guaranteed']));
+    });
 
     it('kernel-mode.yaml: the pod prints its device', { tags: 'newest' }, async () => {
       const { cluster } = get();

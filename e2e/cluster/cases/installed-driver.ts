@@ -49,7 +49,7 @@ export function describeInstalledDriver(get: GetCluster, getNode: () => RealNode
       },
     );
 
-    it("withdraws a device that another DRA driver offers, even after that driver's slice is gone and after a restart", async () => {
+    it('stops offering a device that another DRA driver offers, and does not offer it again after a restart', async () => {
       const { cluster } = get();
       const { name = '', attributes } = (await cluster.devices()).at(-1) ?? {};
       const names = async () => (await cluster.devices()).map((device) => device.name);

@@ -65,7 +65,7 @@ export function describePages(get: () => ReleaseSite): void {
         for (const command of plan.tearDown ?? []) await runInShell(command, shell, site);
       });
 
-      it('include a match for every pattern of the page plan', () => {
+      it('match every pattern in the test plan of this page', () => {
         expect(findStalePatterns(plan)).toEqual([]);
       });
 

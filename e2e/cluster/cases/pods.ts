@@ -46,7 +46,9 @@ export function describePods(get: GetCluster): void {
     });
 
     // Its kubelet may know a pod sooner than the node authorizer of the API server does: `nodesReadClaims` in the chart.
-    it('30 pods at once, or one per VF, run without any retry', { tags: 'newest' }, async () => {
+    it('30 pods created at once, or one per VF if there are fewer VFs, start without a single warning', {
+      tags: 'newest',
+    }, async () => {
       const { cluster } = get();
       const many = (await cluster.devices()).slice(0, 30).map((_, index) => `many-${index}`);
       const create = async (name: string) => {
@@ -76,7 +78,7 @@ export function describePods(get: GetCluster): void {
       await expect.poll(() => nodeFiles.simulatedVfs(), { timeout: 20_000, interval: 250 }).toEqual(before);
     });
 
-    it('the file follows each change of the interface with a new generation, even during a driver rollout', {
+    it('the metadata file shows each change of the interface in a new generation, even during a driver rollout', {
       tags: 'newest',
     }, async () => {
       const { cluster, nodeFiles, view } = get();
@@ -144,7 +146,7 @@ export function describePods(get: GetCluster): void {
       expect(devices[0]?.networkData).toEqual(expectedNetworkData(link));
     });
 
-    it('a named claim passes to the next pod after its pod is deleted', { tags: 'newest' }, async () => {
+    it('a named claim is used by the next pod after its first pod is deleted', { tags: 'newest' }, async () => {
       const { cluster, view } = get();
       await cluster.create(testClaim(cluster, 'passed', [{ name: 'vf', config }]));
       const create = (name: string) =>

@@ -143,7 +143,7 @@ export function describeRelease(get: () => ReleaseSite): void {
       expect(links()).toBe(linksBefore);
     });
 
-    it('shows in kubectl the VF of a claim, and a rejected policy until that is corrected', async () => {
+    it('shows the VF of a claim in kubectl, and reports a rejected policy there until it is corrected', async () => {
       get().holdReady('holder');
       const read = () => get().find<{ status: StoredView }>('nodenetworkdevices', nodeName).status;
       const claims = [{ namespace: driverNamespace, name: 'holder', devices: [expect.any(String)] }];
@@ -168,7 +168,7 @@ export function describeRelease(get: () => ReleaseSite): void {
       expect(until('PolicyAccepted')).toContain('condition met');
     });
 
-    it('applies a NetworkDevicePolicy, and reports a rejected one by condition and metric while pods run', async () => {
+    it('applies a NetworkDevicePolicy, and reports a rejected one in a condition and a metric', async () => {
       get().holdReady('holder');
       const before = holder();
       const view = () => get().find<{ status: StoredView }>('nodenetworkdevices', nodeName).status;

@@ -11,7 +11,7 @@ const podLinks = ['lo', 'eth0'];
 /** Ways to request devices besides a claim with plain requests. */
 export function describeRequests(get: GetCluster): void {
   describe('requests of all kinds', () => {
-    it('firstAvailable: the path names the request, the file also the alternative; one config serves several requests', async () => {
+    it('firstAvailable: the path contains the request name, and the file also the alternative that was chosen', async () => {
       const { cluster, view } = get();
       const { kernel } = cluster.target.classes;
       const never = [{ cel: { expression: 'device.attributes["resource.kubernetes.io"].pciBusID == "none"' } }];
@@ -93,7 +93,7 @@ export function describeRequests(get: GetCluster): void {
       expect(seen.sort()).toEqual(links.map(({ address }) => address).sort());
     });
 
-    it('extended resources: an init container sees the devices of all containers whose requests it shares', async ({
+    it('extended resources: init containers, sidecars and containers each see exactly the devices allocated for them', async ({
       skip,
     }) => {
       const { cluster, view } = get();
@@ -140,7 +140,7 @@ export function describeRequests(get: GetCluster): void {
       }
     });
 
-    it('adminAccess: a claim reads the state of a VF without disturbing the pod that holds it', async () => {
+    it('adminAccess: a monitoring claim gets the metadata of a VF without disturbing the pod that holds the VF', async () => {
       const { cluster, view } = get();
       const path = { claim: 'resourceclaims/used', request: 'vf' };
       await cluster.create(

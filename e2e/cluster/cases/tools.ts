@@ -70,7 +70,7 @@ export function describeTools(get: GetCluster, getNode: () => RealNode, simulate
       expect(elsewhere).toContainEqual(expect.objectContaining({ check: 'CDI', level: 'problem', message }));
     });
 
-    it('claims, inventory and metadata locate a VF; status and claims also run off-cluster with permission to list', {
+    it('claims, inventory and metadata show where a VF is; status and claims also run outside the cluster', {
       tags: 'newest',
     }, async () => {
       const { cluster } = get();
@@ -129,7 +129,7 @@ export function describeTools(get: GetCluster, getNode: () => RealNode, simulate
     });
 
     it.runIf(isSince(readPrograms(process.env).kubernetesVersion, '1.37'))(
-      'status counts the devices tainted by a DeviceTaintRule, which is served since 1.37',
+      'status counts the devices that a DeviceTaintRule taints',
       async () => {
         const { cluster } = get();
         const spec = {

@@ -66,7 +66,7 @@ export function describeTrouble(get: GetCluster, { simulated }: CaseOptions): vo
       await expect.poll(async () => (await cluster.devices()).length, slow).toBe(offered);
     });
 
-    it('a card without carrier is avoided by new pods, or withdrawn until the carrier is back if taints are off', {
+    it('new pods avoid a card without a carrier until its carrier returns, even if the cluster has no device taints', {
       tags: 'newest',
     }, async ({ skip }) => {
       skip(!simulated, 'the cable of a real card is not pulled');
