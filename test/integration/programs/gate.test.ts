@@ -43,7 +43,7 @@ function ageSecondsOf(pid: number): number {
   return uptimeSeconds - Number(fields[19]) / 100;
 }
 
-describe('a container whose sandbox is served', () => {
+describe('a container whose devices are ready', () => {
   it.each([
     ['containerd', containerd],
     ['CRI-O', { 'io.kubernetes.cri-o.SandboxID': sandbox }],
@@ -60,15 +60,15 @@ describe('a container whose sandbox is served', () => {
     expect(await run(stateOf(containerd, { pid: undefined }))).toMatchObject({ code: 0, stderr: '' });
   });
 
-  it('starts even with the largest pod annotations, each byte escaped to six by Go', async () => {
+  it('starts even with the largest pod annotations, all of whose bytes are escaped in JSON', async () => {
     await serve();
     const state = stateOf({ ...containerd, a: '@' }).replace('@', '\\u003c'.repeat(2 ** 18));
     expect(await run(state)).toMatchObject({ code: 0, stderr: '' });
   });
 });
 
-describe('a container that starts before its sandbox is served', () => {
-  it('waits, and starts as soon as the sandbox is served', async () => {
+describe('a container that starts before its devices are ready', () => {
+  it('waits, and starts as soon as its devices are ready', async () => {
     const waiter = await waiting();
     await metadata.holdGate(claim, sandbox, 'the VF is in another pod');
     expect(waiter.isOver).toBe(false);
@@ -142,7 +142,7 @@ describe('a container that starts before its sandbox is served', () => {
   });
 });
 
-describe('a container that can never be served', () => {
+describe('a container whose devices will never be ready', () => {
   it('fails at once when its sandbox has ended', async () => {
     await metadata.endGate(claim, sandbox);
     const { code, stderr, ms } = await run(stateOf(), '50');
@@ -336,7 +336,7 @@ describe('a waiting container', () => {
     expect([...(await once(child, 'close')), await stderr]).toEqual([0, null, '']);
   });
 
-  it('is not announced if its sandbox is served already', async () => {
+  it('makes no announcement if its sandbox is already served', async () => {
     await serve();
     utimesSync(claimDir, new Date(0), new Date(0));
     expect(await run(stateOf(ofContainerd))).toMatchObject({ code: 0 });

@@ -72,7 +72,7 @@ describe('netdra-metadata with every layout', () => {
     expect(at('/nowhere')).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('/nowhere: No such file') });
   });
 
-  it('reads v1 before kep by default, and lists a device that is in both once', async () => {
+  it('reads v1 before kep by default, and lists each device once even if it is in both layouts', async () => {
     await root.prepare({ claim: 'a-nic-x7k2p', podClaimName: 'nic', devices: [vf(1)] });
     await root.prepare({ claim: 'fast-net', devices: [vf(2)], layouts: ['kep'] });
     expect(root.files().filter((path) => path.includes('nic'))).toHaveLength(3);
@@ -103,7 +103,7 @@ describe('netdra-metadata with an extended resource', () => {
   const claim = 'app-extended-resources-x7k2p';
   const request = 'container-0-request-0';
 
-  it('finds its files by resource name, whatever the scheduler called claim and request', async () => {
+  it('finds its files by resource name, whatever names the scheduler gave to claim and request', async () => {
     await root.prepare({ claim, request, extendedResources: ['intel.com/sriov'], devices: [vf(1), vf(2)] });
     await root.prepare({ claim: 'other', devices: [vf(3)] });
     expect(output('eal-args', 'intel.com/sriov')).toBe('-a 0000:3b:02.1 -a 0000:3b:02.2\n');
