@@ -39,7 +39,7 @@ describe('a VF in user space', () => {
     expect(bench.leases()).toEqual([]);
   });
 
-  it('releases the address of an earlier sandbox of its pod', async () => {
+  it('has the address of its latest sandbox only: that of an earlier sandbox is released', async () => {
     bench.prepare('dpdk', [{ index: 1, config: { ipam: bench.ipam() }, userSpace: true }]);
     await bench.attach('dpdk', bench.newPod(), 'sandbox1');
     const [state] = await bench.attach('dpdk', bench.newPod(), 'sandbox2');
@@ -65,7 +65,7 @@ describe('a VF attached by CNI plugins', () => {
     macAddress: '02:aa:00:00:00:01',
   });
 
-  it('is reported with its state in the pod; when it leaves, it is restored and its address released', async () => {
+  it('is reported as it is in its pod; detaching restores the VF and releases its address', async () => {
     bench.createVf(1);
     bench.prepare('c', [{ index: 1, config: config() }]);
     const pod = bench.newPod();
@@ -124,7 +124,7 @@ describe('a VF attached by CNI plugins', () => {
 });
 
 describe('a NIC that keeps the configuration of the host', () => {
-  it("has the host's addresses and routes in each sandbox, and on the host between sandboxes and afterwards", async () => {
+  it('has its addresses and routes in each sandbox of the pod, and on the host before, between and after them', async () => {
     bench.createVf(1);
     ip('link', 'set', 'vf1', 'up');
     ip('addr', 'add', '192.0.2.7/24', 'dev', 'vf1', 'valid_lft', '6000', 'preferred_lft', '6000');
@@ -150,7 +150,7 @@ describe('a NIC that keeps the configuration of the host', () => {
     ]);
   });
 
-  it('has its addresses and routes on the host even if the kernel returned it under the name that it had in the pod', async () => {
+  it('gets its addresses and routes back even if it returned to the host under its name in the pod', async () => {
     bench.createVf(1);
     ip('link', 'set', 'vf1', 'up');
     ip('addr', 'add', '192.0.2.7/24', 'dev', 'vf1');
@@ -202,7 +202,7 @@ describe('a VF that an earlier attempt moved to its pod', () => {
     return pod;
   };
 
-  it('gets the name that its claim sets if the earlier attempt did not rename it', async () => {
+  it('gets the name that its claim requests if the earlier attempt did not rename it', async () => {
     // As the kernel leaves a link whose new name another one took during the move.
     const pod = await leaveDownAs('vf1');
     expect(await bench.attach('c', pod)).toMatchObject([{ interfaceName: 'fast0' }]);
@@ -215,14 +215,14 @@ describe('a VF that an earlier attempt moved to its pod', () => {
   });
 });
 
-it('a VF without a kernel driver, after a reset of its card, is reconfigured through its PF before it moves to its pod', async () => {
+it('a VF that lost its kernel driver in a card reset is configured again before it moves to its pod', async () => {
   bench.isUnbound = true;
   bench.prepare('c', [{ index: 1, config: { interfaceName: 'net1' } }]);
   const states = await bench.attach('c', bench.newPod(), 'sandbox1', 'pod-uid', async () => bench.createVf(1));
   expect(states).toMatchObject([{ interfaceName: 'net1' }]);
 });
 
-it('a route of the claim that the pod removed is reported at every reading of the VF except the first', async () => {
+it('a route that the pod removed is reported as a difference, except at the first reading of the VF', async () => {
   bench.createVf(1);
   const routes = [{ destination: '198.51.100.0/24' }];
   bench.prepare('c', [{ index: 1, config: { interfaceName: 'net1', addresses: ['192.0.2.10/24'], routes } }]);

@@ -145,7 +145,7 @@ describe('host-local alone', () => {
     expect(setup.leases()).toEqual([]);
   });
 
-  it('assigns the address requested by capability', async () => {
+  it('assigns the address that the capability ips requests', async () => {
     const ipam = parseCniIpam(setup.ipam(), 'test', { name: 'fast' });
     const rest = { containerId: 'sandbox1', netnsPath: setup.pod.path, ifName: 'net1' };
     const capabilities = { ips: ['10.89.7.15/24'] };

@@ -125,7 +125,7 @@ describe('configureLink', () => {
     expect(bench.own.ip('link', 'show', 'dev', 'br0')[0]).toMatchObject({ mtu: 1400 });
   });
 
-  it('explains that neighbors need an Ethernet interface if the kernel rejects a neighbor, but not if it rejects a rule', async () => {
+  it('explains that neighbors need an Ethernet interface only if the kernel rejects a neighbor, not a rule', async () => {
     using bench = await podWithTwoLinks();
     const { connection } = bench.network;
     bench.own.exec('ip', 'link', 'set', 'net1', 'mtu', '1200');

@@ -39,7 +39,7 @@ describe('a VF with ipam of type dhcp', () => {
     return await bench.attach('c', pod);
   }
 
-  it('has the leased address, which is released when it leaves', async () => {
+  it('has a leased address in its pod, which is released when the VF is detached', async () => {
     const [state] = await attach();
     const [[, leased] = []] = [...server.leases];
     expect(state?.ips).toEqual([`${leased}/24`]);
@@ -48,7 +48,7 @@ describe('a VF with ipam of type dhcp', () => {
     expect(links()).toContain('vf1');
   });
 
-  it('has a leased address, released when it leaves, on an interface that keeps its name', async () => {
+  it('has a leased address even if its interface is not renamed in the pod', async () => {
     const [state] = await attach({});
     const [[, leased] = []] = [...server.leases];
     expect(state).toMatchObject({ interfaceName: 'vf1', ips: [`${leased}/24`] });
@@ -56,7 +56,7 @@ describe('a VF with ipam of type dhcp', () => {
     await expect.poll(() => server.leases.size).toBe(0);
   });
 
-  it('keeps its lease if the pod renames an interface that netdra did not rename, and releases it at detach', async () => {
+  it('keeps its lease if the pod renames its interface, until the VF is detached', async () => {
     const [{ ips } = {}] = await attach({});
     pod.exec('ip', 'link', 'set', 'vf1', 'down');
     pod.exec('ip', 'link', 'set', 'vf1', 'name', 'own', 'up');
@@ -67,7 +67,7 @@ describe('a VF with ipam of type dhcp', () => {
     expect((await bench.runner.cachedAttachments()).attachments).toEqual([]);
   });
 
-  it('leaves nothing behind when its namespace is gone before it is detached', async () => {
+  it('leaves no lease behind if its network namespace is deleted before it is detached', async () => {
     await attach();
     pod.unmount();
     await bench.detach('c');

@@ -121,7 +121,7 @@ describe('configureLink with slaac', () => {
   it.each([
     ['no default route', false, { slaac }],
     ['a default route on request', true, { slaac: { ...slaac, defaultRoute: true } }],
-  ])('takes an address and %s from a router, also if the pod forwards packets', async (_what, hasDefault, config) => {
+  ])('takes an address and %s from a router, even if the pod forwards packets', async (_what, hasDefault, config) => {
     using network = new Network();
     const keys = ['all/forwarding', 'net1/disable_ipv6'];
     for (const key of keys) network.pod.exec('sh', '-c', `echo 1 >/proc/sys/net/ipv6/conf/${key}`);
@@ -181,14 +181,14 @@ describe('configureLink on a node that disables IPv6 for new interfaces', () => 
 describe('configureLink in a namespace whose interfaces announce addresses', () => {
   const keys = ['ipv4/conf/net1/arp_notify', 'ipv6/conf/net1/ndisc_notify'];
 
-  it('leaves announcements to netdra, which skips addresses of other hosts', async () => {
+  it("turns the kernel's address announcements off, because netdra sends its own", async () => {
     using network = new Network();
     for (const key of keys) network.pod.exec('sh', '-c', `echo 1 >/proc/sys/net/${key}`);
     await network.configure({ addresses: ['192.0.2.10/24', '2001:db8::10/64'] });
     expect(keys.map((key) => network.sysctl(key))).toEqual(['0', '0']);
   });
 
-  it("leaves announcements to the kernel if the claim's sysctls enable them", async () => {
+  it("keeps a kernel announcement on if the claim's sysctls enable it", async () => {
     using network = new Network();
     await network.configure({ sysctls: { 'net.ipv4.conf.IFNAME.arp_notify': 1 } });
     expect(keys.map((key) => network.sysctl(key))).toEqual(['1', '0']);
@@ -263,7 +263,7 @@ describe('findDifferences', () => {
     },
   };
 
-  it('finds nothing on a freshly configured interface, whatever notation the claim uses and however the kernel rounds', async () => {
+  it('finds no difference on a freshly configured interface, however the claim and the kernel write values', async () => {
     using network = new Network();
     for (let round = 0; round < 2; round++) await network.configure(config);
     expect(network.pod.exec('ip', 'rule', 'show')).toMatch(/^100:\s+from 192\.0\.2\.10 lookup 100 *$/m);

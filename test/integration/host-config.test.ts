@@ -171,7 +171,7 @@ describe('a NIC that keeps the configuration of the host', () => {
     expect(addressesOf(setup.host, 'ens5')).toEqual(before);
   });
 
-  it('keeps IPv4 addresses of link scope and labels', async () => {
+  it('keeps the link scope and the labels of its IPv4 addresses', async () => {
     setup.host.exec('ip', 'addr', 'add', '169.254.7.1/16', 'dev', 'ens5', 'scope', 'link');
     setup.host.exec('ip', 'addr', 'add', '192.0.2.7/24', 'dev', 'ens5', 'label', 'ens5:vip');
     const shown = () => setup.host.exec('ip', '-4', '-o', 'addr', 'show', 'dev', 'ens5');
@@ -207,7 +207,7 @@ describe('a NIC that keeps the configuration of the host', () => {
     expect(neighborsOf(setup.host, 'ens5')).toEqual(neighbors);
   });
 
-  it('is accepted with many neighbors if the kernel has learnt them', async () => {
+  it('is accepted with any number of neighbors that the kernel has learnt by itself', async () => {
     configureHost();
     const add =
       'for i in $(seq 20 250); do echo neigh add 192.0.2.$i lladdr 02:00:00:00:01:01 nud stale dev ens5; echo neigh add 10.9.0.$i lladdr 02:00:00:00:01:02 nud stale dev ens5; done | ip -batch -';

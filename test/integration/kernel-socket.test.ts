@@ -98,7 +98,7 @@ describe('KernelSocket', () => {
     expect(await connection.addresses(999)).toEqual([]);
   });
 
-  it('does not send a request that was given up while it waited, and closes its descriptor', async () => {
+  it('does not send a queued request that was aborted, and closes the namespace descriptor of that request', async () => {
     using stack = new DisposableStack();
     const host = stack.use(stack.use(new TestNetns('host')).open());
     const pod = stack.use(stack.use(new TestNetns('pod')).open());
@@ -129,7 +129,7 @@ describe('KernelSocket', () => {
     expect((await connection.links()).map(({ name }) => name).sort()).toEqual(['lo', 'peer0', 'vf0']);
   });
 
-  it('moves a link into the intended pod even if the kernel acts after the descriptor number names another pod', async () => {
+  it('moves a link into the intended pod even if the descriptor of the namespace is reused before the kernel acts', async () => {
     using stack = new DisposableStack();
     const open = (name: string) => stack.use(stack.use(new TestNetns(name)).open());
     const [host, pod] = [open('host'), open('pod')];

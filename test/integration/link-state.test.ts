@@ -174,7 +174,7 @@ describe('a link that moves out of its pod', () => {
 
   // docs/reliability.md names these: of a VF, the driver is bound again, which replaces the interface.
   it.runIf(isMachineRoot)(
-    'keeps sysfs settings and a macvlan on top of it, which neither move nor restore resets',
+    'keeps its sysfs settings and a macvlan on top of it, because neither moving nor restoring resets them',
     async () => {
       const { pod, host } = setup;
       const { before, inPod } = await setup.toPod();
@@ -247,7 +247,7 @@ describe('applyEthtool', () => {
     expect(await setup.state(index)).toEqual(before);
   });
 
-  it.runIf(isMachineRoot)('sets coalescing, with switches as booleans', async () => {
+  it.runIf(isMachineRoot)('sets coalescing parameters, including switches given as booleans', async () => {
     setup.host.exec('ip', 'tuntap', 'add', 'tap0', 'mode', 'tap');
     const { index } = (await setup.hostConnection.link({ name: 'tap0' }))!;
     await applyEthtool(setup.hostEthtool, index, { coalescing: { rxMaxFrames: 17 } });
@@ -316,7 +316,7 @@ describe('a link on its way back to the host', () => {
     expect(await setup.state(back.index)).toEqual(before);
   });
 
-  it('is restored even if the snapshot has only the four properties that are always known', async () => {
+  it('is restored even if the snapshot has only the four properties that the kernel always reports', async () => {
     const { before, inPod: link } = await setup.toPod();
     const { name, hardwareAddress = '', mtuBytes, up } = before;
     const back = await comesBackByItself(link.index, 'net1');
@@ -332,30 +332,27 @@ describe('a link on its way back to the host', () => {
       'is the alternative name of another link',
       (taken: string) => onHost('property', 'add', 'dev', 'peer0', 'altname', taken),
     ],
-  ])(
-    'gets a free name and an error is reported if its own name %s; it gets its own name once that is free',
-    async (_, take) => {
-      const { before, inPod: link } = await setup.toPod();
-      take('ens1f0v0');
-      const back = await setup.back(link);
-      expect(back.name).toMatch(/^netdra\d+$/);
-      const failures = await setup.restore(back.index, before);
-      expect(failures).toEqual([
-        {
-          property: 'name',
-          error: expect.objectContaining({ code: 'netlink-refused', errno: 'EEXIST', retriable: true }),
-        },
-      ]);
-      expect(failures[0]?.error).toMatchObject({ message: expect.stringMatching(/is taken by link #\d+/) });
-      const { name: _name, ...rest } = before;
-      expect(await setup.state(back.index)).toEqual({ ...rest, name: back.name });
-      const other = (await setup.hostConnection.link({ name: 'ens1f0v0' }))!;
-      if (other.name === 'peer0') await setup.hostConnection.removeAltNames(other.index);
-      else await setup.hostConnection.deleteLink(other.index);
-      expect(await setup.restore(back.index, before)).toEqual([]);
-      expect(await setup.state(back.index)).toEqual(before);
-    },
-  );
+  ])('gets a free name, with an error, if its own name %s, and its own name once that is free', async (_, take) => {
+    const { before, inPod: link } = await setup.toPod();
+    take('ens1f0v0');
+    const back = await setup.back(link);
+    expect(back.name).toMatch(/^netdra\d+$/);
+    const failures = await setup.restore(back.index, before);
+    expect(failures).toEqual([
+      {
+        property: 'name',
+        error: expect.objectContaining({ code: 'netlink-refused', errno: 'EEXIST', retriable: true }),
+      },
+    ]);
+    expect(failures[0]?.error).toMatchObject({ message: expect.stringMatching(/is taken by link #\d+/) });
+    const { name: _name, ...rest } = before;
+    expect(await setup.state(back.index)).toEqual({ ...rest, name: back.name });
+    const other = (await setup.hostConnection.link({ name: 'ens1f0v0' }))!;
+    if (other.name === 'peer0') await setup.hostConnection.removeAltNames(other.index);
+    else await setup.hostConnection.deleteLink(other.index);
+    expect(await setup.restore(back.index, before)).toEqual([]);
+    expect(await setup.state(back.index)).toEqual(before);
+  });
 
   it('gets a free name on the host, not its name in the pod, if another link has its old name', async () => {
     const { before, inPod: link } = await setup.toPod();

@@ -161,7 +161,7 @@ describe('a link on its way into a pod and back', () => {
     expect(await setup.podConnection.link({ name: 'net1' })).toBeUndefined();
   });
 
-  it('stays in its pod if the pod gave its index to another link', async () => {
+  it('stays in its pod if another link of the pod has taken its interface index', async () => {
     const vf = await setup.createPair();
     const moved = await moveLink(setup.hostConnection, vf, setup.podTarget, { name: 'net1' });
     using nested = new TestNetns('nested');
@@ -174,7 +174,7 @@ describe('a link on its way into a pod and back', () => {
     expect(await setup.podConnection.link({ name: 'net1' })).toMatchObject({ kind: 'bridge' });
   });
 
-  it('can get a name in the pod that another link has on the host', async () => {
+  it('can get a name in the pod that another link on the host already has', async () => {
     const vf = await setup.createPair();
     await setup.hostConnection.createBridge({ name: 'net1' });
     const moved = await moveLink(setup.hostConnection, vf, setup.podTarget, { name: 'net1' });

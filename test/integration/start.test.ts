@@ -108,7 +108,7 @@ describe('netdra run on a node with faults', () => {
     expectOneLine(start([]), line);
   });
 
-  it.runIf(isMachineRoot)('reports that it lacks permission to write to a directory that only a flag requires', () => {
+  it.runIf(isMachineRoot)('reports a missing permission to write to the directory given by --state-dir', () => {
     chownSync(path('attributes'), unprivileged, unprivileged);
     const state = start([`--state-dir=${path('attributes', 'state')}`]);
     expectOneLine(
@@ -206,7 +206,7 @@ describe('netdra run on a node with faults', () => {
     expect(stderr).toBe('');
   }, 180_000);
 
-  it('starts although its first start ended before the state store had tables', async () => {
+  it('starts although its previous start was interrupted before the state store had tables', async () => {
     mkdirSync(path('state'));
     write('state/state.db', '');
     const [program, words] = commandLine([`--state-dir=${path('state')}`]);

@@ -156,7 +156,7 @@ function blockedNetlink(count: number) {
   };
 }
 
-it('writeInterfaceSysctls, while writes hang in the kernel, leaves one thread free for other work, and fails queued writes at their timeout', async () => {
+it('writeInterfaceSysctls leaves a thread free while writes hang in the kernel, and lets queued writes time out', async () => {
   using bench = await openBench();
   using dir = tempDir();
   using stack = new DisposableStack();

@@ -229,7 +229,7 @@ describe('a VF that leaves its pod while the pod runs', () => {
     expect(driver.reconfigured).toEqual(['fe00-00-02-0', 'fe00-00-02-1']);
   });
 
-  it('does not make the driver reconfigure another VF of the request after the pod changed that VF', async () => {
+  it('does not make the driver configure the other VF of the request again, whose settings the pod changed', async () => {
     await driver.prepare('c', [0, 1], { mtu: 1400 });
     await driver.side.hooks.runPodSandbox(sandbox(), call);
     // The hook waits half a second for it.

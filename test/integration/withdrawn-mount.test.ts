@@ -5,7 +5,7 @@ import { expect, it } from 'vitest';
 import { ClaimMetadata, layouts } from '../../src/framework/metadata/index.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 
-it('a bind mount shows the next content of a withdrawn file without a start gate; new mounts fail until then', async () => {
+it('a withdrawn metadata file is empty in running containers, cannot be mounted, and returns with the next update', async () => {
   using dir = tempDir();
   using stack = new DisposableStack();
   const claim = { namespace: 'default', name: 'left', uid: 'u' };
