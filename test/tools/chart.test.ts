@@ -86,7 +86,7 @@ describe('the chart', () => {
     },
   );
 
-  it("has a pod for helm test that reads its VF's file in any layout and matches no selector of the chart", () => {
+  it('has a helm test pod that reads the metadata file in any layout and that no selector of the chart matches', () => {
     const testPod = (values: Record<string, unknown>) => {
       const objects = parseObjects(renderChart({ values, withTests: true }));
       return objects.find(({ kind }) => kind === 'Pod') as V1Pod | undefined;
@@ -199,7 +199,7 @@ describe('the chart', () => {
     expect(schema.properties.inventoryPolicy).toEqual(policySchema());
   });
 
-  it("has the driver's list of runtime handlers that run no OCI hooks", () => {
+  it('lists the same runtime handlers without OCI hooks as the driver does by default', () => {
     const { kubeletPlugin } = loadYaml<{ kubeletPlugin: { hooklessRuntimeHandlers: string[] } }>(
       read('helm/netdra/values.yaml'),
     );

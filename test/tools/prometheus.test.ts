@@ -63,19 +63,22 @@ describe('promtool', () => {
     ['a day has 3 hours left, and later 1', 24 * hour, 3 * hour, ['NetdraCertificateExpires']],
     ['8 hours has 130 minutes left, and later 10', 8 * hour, (13 / 6) * hour, ['NetdraCertificateExpires']],
     ['an hour expires', hour, 2 * hour, ['NetdraCertificateExpires']],
-  ])('fires on each node, and not for many nodes, while their certificate of %s', (_, lifetime, expiry, alerts) => {
-    const series = ['worker-1', 'worker-2', 'worker-3', 'worker-4'].flatMap((node) => {
-      const labels = `job="netdra", instance="${node}:9797", node="${node}"`;
-      return [
-        { series: `up{${labels}}`, values: '1x120' },
-        { series: `netdra_build_info{${labels}}`, values: '1x120' },
-        { series: `netdra_certificate_expiry_timestamp_seconds{${labels}}`, values: `${expiry}x120` },
-        { series: `netdra_certificate_lifetime_seconds{${labels}}`, values: `${lifetime}x120` },
-      ];
-    });
-    const firing = alerts.map((name) => ({ labels: `{alertname="${name}"}`, value: 4 }));
-    expectFiring(series, '120m', firing);
-  });
+  ])(
+    'fires one certificate alert per node if renewal is overdue: a certificate of %s',
+    (_, lifetime, expiry, alerts) => {
+      const series = ['worker-1', 'worker-2', 'worker-3', 'worker-4'].flatMap((node) => {
+        const labels = `job="netdra", instance="${node}:9797", node="${node}"`;
+        return [
+          { series: `up{${labels}}`, values: '1x120' },
+          { series: `netdra_build_info{${labels}}`, values: '1x120' },
+          { series: `netdra_certificate_expiry_timestamp_seconds{${labels}}`, values: `${expiry}x120` },
+          { series: `netdra_certificate_lifetime_seconds{${labels}}`, values: `${lifetime}x120` },
+        ];
+      });
+      const firing = alerts.map((name) => ({ labels: `{alertname="${name}"}`, value: 4 }));
+      expectFiring(series, '120m', firing);
+    },
+  );
 
   it('runs a unit test for every alert', () => {
     const { tests } = load(readFileSync(join(deploy, 'helm/alerts.test.yaml'), 'utf8')) as {
