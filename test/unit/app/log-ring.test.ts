@@ -32,7 +32,7 @@ describe('LogRing', () => {
     }
   });
 
-  it('truncates a line that is too long between characters, and keeps the lines around it', () => {
+  it('truncates an overlong line at a character boundary, and keeps the lines before and after it', () => {
     for (const text of ['x'.repeat(5_000_000), 'é'.repeat(500), '𝄞'.repeat(500)]) {
       const ring = new LogRing(1_000, 100);
       for (const line of ['before\n', `${text}\n`, 'after\n']) ring.write(line);

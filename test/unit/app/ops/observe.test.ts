@@ -113,7 +113,7 @@ describe('observeHandlers', () => {
   const pod = { id: 's', name: 'p', namespace: 'ns', uid: 'u' } as PodSandbox;
   const context = { timeoutMs: 2_000, signal: new AbortController().signal };
 
-  it('times pod events and counts rejections, without adding handlers that the plugin lacks', async () => {
+  it('times pod events and counts rejections, and adds no handlers that the plugin lacks', async () => {
     const handlers = observeHandlers(
       {
         runPodSandbox: () => Promise.reject(new NetdraError('vf-busy', 'busy')),
@@ -134,7 +134,7 @@ describe('observeHandlers', () => {
     ]);
   });
 
-  it('times only unknown events and events that pods wait for', async () => {
+  it('measures the duration of calls for pods, but not of Synchronize and disconnections', async () => {
     class Hooks {
       postStartContainer(...call: unknown[]) {
         return call;

@@ -133,7 +133,7 @@ describe('Operations', () => {
       },
     );
 
-    it('ignores the report of an instance that was killed, and of an earlier boot', async () => {
+    it('ignores reports of a killed instance and of an earlier boot of the node', async () => {
       await using both = await startBoth({ revision: 'a', isReady: false }, { revision: 'b', isReady: true });
       await both.second[Symbol.asyncDispose]();
       const nowMs = Number(process.hrtime.bigint() / 1_000_000n);
@@ -190,7 +190,7 @@ describe('Operations', () => {
     expect(statSync(path).mode & 0o777).toBe(0o600);
   });
 
-  it('waits if the program on its address does not answer in time', async () => {
+  it('waits while a program that does not answer holds its address', async () => {
     using dir = tempDir();
     const token = InstanceToken.open(join(dir.path, 'token'));
     const silent = createServer(() => undefined).listen(0, '127.0.0.1');
@@ -206,16 +206,19 @@ describe('Operations', () => {
     await expect.poll(() => has(logger, 'serving metrics and probes')).toBe(true);
   });
 
-  it.each(['127.0.0.1', '::1', '::ffff:127.0.0.1', '::'])('identifies itself at %s', async (host) => {
-    using dir = tempDir();
-    const token = InstanceToken.open(join(dir.path, 'token'));
-    const logger = new RecordingLogger();
-    const address = `${host.includes(':') ? `[${host}]` : host}:0`;
-    const options = { driver: 'd', version: '0', metadataEnabled: true, clock: systemClock, logger };
-    await using _instance = await Operations.start({ ...options, address, token });
-    const { port } = logger.lines.find(({ message }) => message === 'serving metrics and probes')?.fields ?? {};
-    expect(await token.whoHas({ host, port: Number(port) })).toBe('instance');
-  });
+  it.each(['127.0.0.1', '::1', '::ffff:127.0.0.1', '::'])(
+    'is recognized as a driver instance by another instance at %s',
+    async (host) => {
+      using dir = tempDir();
+      const token = InstanceToken.open(join(dir.path, 'token'));
+      const logger = new RecordingLogger();
+      const address = `${host.includes(':') ? `[${host}]` : host}:0`;
+      const options = { driver: 'd', version: '0', metadataEnabled: true, clock: systemClock, logger };
+      await using _instance = await Operations.start({ ...options, address, token });
+      const { port } = logger.lines.find(({ message }) => message === 'serving metrics and probes')?.fields ?? {};
+      expect(await token.whoHas({ host, port: Number(port) })).toBe('instance');
+    },
+  );
 
   it('can be stopped while it waits', async () => {
     const first = await startFirst();
