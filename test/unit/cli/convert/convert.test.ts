@@ -55,7 +55,7 @@ describe('netdra convert', () => {
     expect(remarks).toContain('in.yaml:4:28: SriovNetworkNodePolicy sriov/p: spec.numQueues: not converted:');
   });
 
-  it('writes a policy that creates the VFs with --take-over, except on externally managed PFs', async () => {
+  it('writes a policy that creates the VFs if --take-over is given, except for externally managed PFs', async () => {
     const own = await convertText(policy('{ resourceName: nic, numVfs: 4, nicSelector: { pfNames: [a] } }'), {
       takeOver: true,
     });
@@ -65,7 +65,7 @@ describe('netdra convert', () => {
   });
 
   it.each(['', 'apiVersion: v1\nkind: List\nitems: []\n', 'apiVersion: v1\nkind: PodList\nitems: null\n', 'a text'])(
-    'is incomplete without anything to convert: %j',
+    'reports that the input %j has nothing to convert',
     async (text) => {
       const { isComplete, remarks, yaml } = await convertText(text);
       expect([isComplete, yaml]).toEqual([false, '']);
@@ -112,7 +112,7 @@ describe('netdra convert', () => {
     ['a part of its PFs', 'pfNames: [a, b]', 'pfNames: [b]'],
     ['a part of its VFs', 'pfNames: ["a#0-7"]', 'pfNames: ["a#2-3"]'],
     ['its PFs, selected more closely', 'vendor: "8086"', 'vendor: "8086", pfNames: [a]'],
-  ])('reports a policy without effect, since an earlier one has %s', async (_, one, other) => {
+  ])('reports that a policy has no effect because an earlier policy has %s', async (_, one, other) => {
     const { isComplete, remarks } = await convertText(
       policy(`{ resourceName: one, numVfs: 16, nicSelector: { ${one} } }`) +
         second(`{ resourceName: two, numVfs: 8, nicSelector: { ${other} } }`),
@@ -388,7 +388,7 @@ describe('netdra convert', () => {
     ['!(A.isSriovVf && A.rdma)', undefined],
     ['A.isSriovVf || A.rdma', undefined],
     ['A.mac != "&& !(" && A.rdma', undefined],
-  ])('moves the configuration of the host for whole NICs only: %s selects %s', async (text, kind) => {
+  ])('sets keepHostConfig only in converted classes that select whole NICs: %s selects %s', async (text, kind) => {
     const expression = `device.driver == "dra.net" && ${text.replaceAll('A.', 'device.attributes["dra.net"].')}`;
     const { yaml, remarks } = await convertText(deviceClass(expression));
     expect(yaml.includes('keepHostConfig: true')).toBe(kind === 'nic');

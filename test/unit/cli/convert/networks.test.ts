@@ -72,15 +72,18 @@ describe('netdra convert of a network', () => {
       undefined,
       { 'net.ipv6.conf.IFNAME.accept_ra': '1', 'net.ipv6.conf.IFNAME.disable_ipv6': '1' },
     ],
-  ])('takes addresses from routers as tuning with %j does', async (settings, slaac, sysctls) => {
-    const { config } = await convert([sriov, ipv6(settings)]);
-    expect({ slaac: config.slaac, sysctls: config.sysctls }).toEqual({ slaac, sysctls });
-  });
+  ])(
+    'sets slaac only if the tuning plugin settings %j let routers assign addresses',
+    async (settings, slaac, sysctls) => {
+      const { config } = await convert([sriov, ipv6(settings)]);
+      expect({ slaac: config.slaac, sysctls: config.sysctls }).toEqual({ slaac, sysctls });
+    },
+  );
 
   it.each<[string, object]>([
     ['an MTU that is too small for IPv6', { type: 'tuning', mtu: 1200 }],
     ['forwarding by another plugin', ipv6({ forwarding: '1' })],
-  ])('takes no addresses from routers with %s', async (_, plugin) => {
+  ])('does not set slaac if the network has %s', async (_, plugin) => {
     const { config } = await convert([sriov, ipv6({ accept_ra: '1' }), plugin]);
     expect(config).toMatchObject({ sysctls: { 'net.ipv6.conf.IFNAME.accept_ra': '1' } });
     expect(config).not.toHaveProperty('slaac');
@@ -154,7 +157,7 @@ describe('netdra convert of a network', () => {
     expect(remarks).not.toContain('allowedPlugins');
   });
 
-  it('has the plugins that the chart allows by default', () => {
+  it('knows the CNI plugins that the chart allows by default', () => {
     const values = load(readFileSync(join(repository, 'deploy/helm/netdra/values.yaml'), 'utf8'));
     expect(values).toMatchObject({ cni: { allowedPlugins } });
   });
