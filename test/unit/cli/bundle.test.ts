@@ -130,7 +130,7 @@ describe('makeBundle', () => {
       'claim apps/fast-net: device 0000:3b:02.0, 02:00:00:00:00:01',
       'claim apps/fast-net: device 0000:3b:02.0, 02:00:00:00:00:01',
     ],
-  ])('turns %s', (text, redacted) => {
+  ])('redacts secrets in %j: %j', (text, redacted) => {
     expect(redactText(text)).toBe(redacted);
   });
 

@@ -44,7 +44,7 @@ describe('validateFiles, on classes and what they leave to claims', () => {
     );
   });
 
-  it('accepts a class whose claims must set a field, even in strict mode, and rejects a claim without it', async () => {
+  it('accepts a class whose claims must set a required field, even in strict mode, and rejects a claim without it', async () => {
     const own = deviceClass('tenant', 'overridable: [addressPool.name], addressPool: { key: db }');
     expect(await linesFor([own], { strict: true })).toEqual(['1 objects checked, 0 faults']);
     expect(await linesFor([own, claim('tenant', 'addressPool: { name: lan }')])).toEqual([

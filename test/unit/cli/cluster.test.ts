@@ -100,7 +100,7 @@ describe('readStatus', () => {
     expect(lines.at(-2)).toBe('2 nodes, the driver ready on 1: 2 devices, 0 allocated, 0 in use, 0 tainted');
   });
 
-  it('lists for each node what needs attention, and why', async () => {
+  it('lists for each node which problems need attention, and why', async () => {
     await using bench = await startCluster({ draVersions: ['v1beta2'] });
     const { api } = bench;
     const taints = [{ key: `${testDriver}/no-carrier`, effect: 'NoSchedule' as const }];
@@ -316,7 +316,7 @@ describe('readClaims', () => {
 });
 
 describe('commands in the pod of the driver', () => {
-  it('accept a claim by its name, and in the form that tables print', () => {
+  it('accept a claim as a name or as namespace/name, the form that tables print', () => {
     expect(parseClaim('fast-net', 'default')).toEqual({ namespace: 'default', name: 'fast-net' });
     expect(parseClaim('apps/fast-net', 'default')).toEqual({ namespace: 'apps', name: 'fast-net' });
     for (const bad of ['apps/', '/fast-net', 'a/b/c', '', '../x', 'A'])

@@ -315,7 +315,7 @@ describe('runDoctor, checking the API server', () => {
     expect(found).toEqual(expect.arrayContaining(needed));
   });
 
-  it('names what addresses of pools lack: permissions, and definitions once one is there or a class names a pool', async () => {
+  it('warns about missing permissions for address pools, and about missing definitions if pools are used', async () => {
     await using api = await ApiServer.start();
     api.denyAccess({ verb: 'update', resource: 'networkaddressleases' });
     expect((await askAbout(api)).slice(1)).toEqual([

@@ -61,7 +61,7 @@ describe('takeInventory', () => {
     expect(text).toContain("0000:3b:02.0  0000:3b:00.0  ensA       the node's default route goes through its PF");
   });
 
-  it('lists why a VF is not restored or hangs, and whether it is tainted or withdrawn', async () => {
+  it('prints whether a VF is tainted, withdrawn or hung, and why it is not restored', async () => {
     const vlan = { device: device('0000:3b:02.0'), reason: 'the PF has not taken VLAN 0' };
     const write = { device: '0000:3b:02.1', path: '/sys/bus/pci/drivers/iavf/unbind', text: '0000:3b:02.1' };
     const state = { hungWrites: [write], keepsTaints: true };
@@ -85,7 +85,7 @@ describe('takeInventory', () => {
     expect(formatInventory(plainTerminal, without)).toContain(`does not return from a write to ${write.path}`);
   });
 
-  it('prints a problem of a PF once, and whether its VFs are tainted', async () => {
+  it('prints each problem of a PF once, and whether the VFs of the PF are tainted', async () => {
     const lost = { pciAddress: '0000:3b:00.0', kind: 'PF' as const, interfaceName: 'ensA', holdMs: 1, sinceMs: 7_999 };
     const conditions = [{ ...lost, condition: 'no-carrier' as const }];
     const state = { hungWrites: [], keepsTaints: true, conditions };

@@ -93,7 +93,7 @@ describe('netdra validate, with networks of Multus', () => {
     ['nic', withName, bare, 'nics[0]'],
     [undefined, withName, bare, 'nics[0]'],
   ])(
-    'compares a class and a request of kind %s with rules of this kind: pfs %s, nics %s',
+    'requires a resource name only in rules for the selected kind %s: pfs %s, nics %s',
     async (kind, pfs, nics, rule) => {
       const [network = ''] = example.split('---\n');
       const some = `${policyOf(pfs)}nics: ${nics}\n`;
