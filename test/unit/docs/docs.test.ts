@@ -23,7 +23,7 @@ afterAll(() => void vi.unstubAllEnvs());
 describe('every page', () => {
   const pages = listPages();
 
-  it('is included in the check', () => {
+  it('is among the checked pages', () => {
     expect(pages).toEqual(
       expect.arrayContaining([
         'README.md',
@@ -70,7 +70,7 @@ describe('every page', () => {
     expect(findKindProblems(name, page, contents)).toEqual([]);
   });
 
-  it('is searched for code blocks, and all pages together have more than 60', () => {
+  it('has its code blocks found: all pages together contain more than 60', () => {
     const snippets = pages.flatMap(readSnippets).filter(({ info }) => info !== 'inline');
     expect(snippets.length).toBeGreaterThan(60);
     for (const { page, infos } of executed)
@@ -89,7 +89,7 @@ it.each([
   ['docs/reference.md', 'the flags', renderReference],
   ['docs/errors.md', 'the error codes', renderErrors],
   ['test/golden/wrong-inputs.md', 'the answers to wrong input', renderWrongInputs],
-])('%s has current generated %s: npm run reference', (page, _, render) => {
+])('the part of %s on %s is up to date with the code (npm run reference)', (page, _, render) => {
   expect(readFileSync(join(repo, page), 'utf8')).toBe(render());
 });
 
