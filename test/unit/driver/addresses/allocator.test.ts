@@ -38,7 +38,7 @@ describe('AddressAllocator', () => {
     ]);
   });
 
-  it('sends four writes to assign two addresses to a new key, and one write per address to assign them again', async () => {
+  it('sends four requests to lease two addresses for a new key, and one request per address to lease them again', async () => {
     const writes: string[] = [];
     const count = world.allocator(async ({ method, path }) => {
       if (method !== 'GET') writes.push(`${method} ${path.split('/')[4]}`);
@@ -77,7 +77,7 @@ describe('AddressAllocator', () => {
     expect(await assign(second)).toEqual(given);
   });
 
-  it('rejects a second request of a pod with the same key as not retriable', async () => {
+  it('rejects two requests of one pod with the same key, and does not advise a retry', async () => {
     const wish = world.claim('one', 'db');
     await assign(wish);
     const others = [
@@ -112,7 +112,7 @@ describe('AddressAllocator', () => {
     expect(await assign(world.claim('three', 'db'))).toEqual(given);
   });
 
-  it('rejects a second claim if the first claim with the key is reserved again during the assignment', async () => {
+  it('rejects a second claim with the key if the first claim gets reserved for a pod again during the assignment', async () => {
     world = new World(small);
     allocator = world.allocator();
     const first = world.claim('one', 'db');
@@ -176,7 +176,7 @@ describe('AddressAllocator', () => {
     expect(await record('good', { addresses: ['192.0.2.8/24'], macAddress })).toMatchObject({ macAddress });
   });
 
-  it('rejects a NetworkAddress whose address belongs to another one, and says to delete one of the two', async () => {
+  it('rejects a NetworkAddress that contains an address of another NetworkAddress, and advises deleting one of them', async () => {
     const first = world.claim('one', 'db');
     const { addresses } = await assign(first);
     const spec = { pool: 'lan', key: 'copy', addresses, macAddress: '02:00:00:00:00:07' };
@@ -190,7 +190,7 @@ describe('AddressAllocator', () => {
     });
   });
 
-  it('sets the StatefulSet as owner, and waits until the NetworkAddress of an earlier StatefulSet is deleted', async () => {
+  it("makes the StatefulSet the owner of the NetworkAddress, and waits for deletion of an earlier StatefulSet's NetworkAddress", async () => {
     const owner = { apiVersion: 'apps/v1', kind: 'StatefulSet', name: 'web', uid: 'set-1' };
     const first = world.claim('one', 'web-0/net/vf', { name: 'web-0', owner });
     await assign(first);
@@ -247,7 +247,7 @@ describe('AddressAllocator', () => {
     });
   });
 
-  it('says which pool is missing, invalid, or has no free address', async () => {
+  it('names a pool that is missing, invalid or without a free address', async () => {
     const wish = world.claim('one', 'db', { pool: 'wan' });
     const unusable = (text: string) => ({ code: 'address-pool-unusable', message: expect.stringContaining(text) });
     await expect(assign(wish)).rejects.toMatchObject(unusable('NetworkAddressPool wan does not exist'));
@@ -352,7 +352,7 @@ const steps = fc.array(fc.record({ kind: fc.constantFrom(...kindsOfSteps), key: 
 const fates = fc.array(fc.integer({ min: 0, max: 11 }), { minLength: 1, maxLength: 40 });
 
 describe('AddressAllocators of several nodes', () => {
-  it('never give one address to two claims or two addresses to one key, even if requests or responses are lost', () =>
+  it('never give one address to two claims or a key two addresses, even if requests or responses are lost', () =>
     fc.assert(
       fc.asyncProperty(
         fc.scheduler(),

@@ -35,7 +35,7 @@ describe('AddressAllocator of a prepared claim', () => {
     expect((await assign(other)).addresses).toEqual(addresses);
   });
 
-  it('recreates a lost lease for the NetworkAddress that still has the address', async () => {
+  it('recreates a lost lease if the NetworkAddress of the claim still has the address', async () => {
     const wish = world.claim('one', 'db');
     const { addresses } = await assign(wish);
     const before = world.leases.map(({ spec }) => spec);
@@ -44,7 +44,7 @@ describe('AddressAllocator of a prepared claim', () => {
     expect(world.leases.map(({ spec }) => spec)).toEqual(before);
   });
 
-  it('leases its addresses for the next pod, which keeps them even if the claim is deleted', async () => {
+  it('reserves the addresses of the claim for its next pod, even after the claim is deleted', async () => {
     const wish = world.claim('one', 'db');
     const { addresses } = await assign(wish);
     const pod = { name: 'next', uid: 'next' };
@@ -55,7 +55,7 @@ describe('AddressAllocator of a prepared claim', () => {
     await expect(assign(world.claim('two', 'other'))).rejects.toMatchObject({ code: 'address-pool-unusable' });
   });
 
-  it('rejects lost addresses that another NetworkAddress has got meanwhile, and names that NetworkAddress', async () => {
+  it('rejects a lost address that another NetworkAddress has taken meanwhile, and names that NetworkAddress', async () => {
     const wish = world.claim('one', 'db');
     const { addresses } = await assign(wish);
     world.loseLeases();

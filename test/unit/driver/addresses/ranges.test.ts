@@ -31,7 +31,7 @@ describe('PoolAddresses', () => {
     expect(allOf({ ranges: [{ network: '192.0.2.7/32' }] })).toEqual(['192.0.2.7/32']);
   });
 
-  it('stays between first and last of each range, and lists an address of two ranges once', () => {
+  it('stays between first and last of each range, and does not repeat an address of two ranges', () => {
     const first = { network: '192.0.2.0/24', first: '192.0.2.10', last: '192.0.2.12' };
     const second = { network: '192.0.2.0/28', first: '192.0.2.9', last: '192.0.2.11' };
     expect(allOf({ ranges: [first, second] })).toEqual([
@@ -49,7 +49,7 @@ describe('PoolAddresses', () => {
     expect(last({ ranges: [{ network: '2000::/8' }], exclude: ['2000::/9'] })).toBe('2080::fff/8');
   });
 
-  it('omits given addresses from its list, and tells which addresses belong to the pool', () => {
+  it('omits given addresses from its list, and reports whether an address belongs to the pool', () => {
     const addresses = new PoolAddresses({ ranges: [{ network: '192.0.2.0/29' }], exclude: ['192.0.2.2'] }, ipv4);
     const taken = new Set([numberOf(Uint8Array.of(192, 0, 2, 4))]);
     const hosts = addresses.except(taken).map((address) => addresses.toCidr(address).octets[3]);
