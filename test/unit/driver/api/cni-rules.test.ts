@@ -47,6 +47,6 @@ it.each<[object, Partial<CniRules>, string]>([
     'namespace default may not',
   ],
   [{ mtu: 1400 }, { uses: [], allowedPlugins: [], definitionNamespaces: [] }, 'prepared'],
-])('rules for CNI plugins in claims %j with %j: %s', async (fields, rules, expected) => {
+])('config %j under the CNI plugin rules %j: %s', async (fields, rules, expected) => {
   expect(await outcome(fields, rules)).toContain(expected);
 });

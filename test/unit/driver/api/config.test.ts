@@ -223,7 +223,7 @@ describe('class settings', () => {
     },
   );
 
-  it('cannot be bypassed by a static address in addition to an IPAM plugin', () => {
+  it('cannot be bypassed by a claim with a static address beside the IPAM plugin of the class', () => {
     const ofClass = { ipam: { type: 'whereabouts', range: '10.0.0.0/16' } };
     expect(() => resolve([fromClass(ofClass), fromClaim({ addresses: ['192.0.2.1/24'] })])).toThrow(
       'claim default/fast-net may not set addresses',
@@ -232,7 +232,7 @@ describe('class settings', () => {
     expect(resolve([fromClass(open), fromClaim({ addresses: ['192.0.2.1/24'] })])).toMatchObject(ofClass);
   });
 
-  it('can be repeated by a claim in part or whole, even if they come from several class entries', () => {
+  it('can be repeated by a claim, in whole or in part, even if several class entries contain them', () => {
     const key = (name: string) => `net.ipv4.conf.IFNAME.${name}`;
     const entries = [
       { [key('rp_filter')]: 2, [key('arp_ignore')]: 0 },
@@ -254,7 +254,7 @@ describe('class settings', () => {
     }
   });
 
-  it('cannot be bypassed by a second configuration in the claim', () => {
+  it('cannot be bypassed by a second configuration entry in the claim', () => {
     const config = [fromClass({ mtu: 1500 }), fromClaim({ mtu: 9000 }), fromClaim({ mtu: 1500 })];
     expect(() => resolve(config)).toThrow('sets mtu to 9000, but its DeviceClass sets it to 1500');
   });
@@ -284,7 +284,7 @@ describe('restricted fields', () => {
     expect(resolve([fromClaim(fields), fromClass({ overridable: needed })])).toEqual(fields);
   });
 
-  it('of a claim may include the default bond mode, unless the class sets another mode', () => {
+  it('allow a claim to state the default bond mode, unless the class sets another mode', () => {
     const fields = { bond: { name: 'bond0', mode: 'active-backup' } };
     expect(resolve([fromClaim(fields)])).toEqual(fields);
     expect(() => resolve([fromClass({ bond: { name: 'bond0', mode: '802.3ad' } }), fromClaim(fields)])).toThrow(
@@ -298,7 +298,7 @@ describe('restricted fields', () => {
     );
   });
 
-  it('are a part of claimFields, which covers every field of the schema', () => {
+  it('belong to claimFields, which lists every field of the schema', () => {
     const fields = new Set(claimFields.map((field) => field.split('.')[0]));
     expect([...fields].sort()).toEqual(Object.keys(samples).sort());
   });

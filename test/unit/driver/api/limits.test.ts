@@ -26,7 +26,7 @@ describe('class limits', () => {
     ['cni', { attach: 'cni', cni: { cniVersion: '1.0.0', name: 'n', type: 'macvlan' } }],
     ['networkAttachmentDefinition', { attach: 'cni', networkAttachmentDefinition: { name: 'n' } }],
   ] as const)(
-    'reject delegating to plugins with the operator-opened %s, unless the class allows it',
+    'reject %s that only the operator opened, because plugins would choose addresses, unless the class allows that',
     (field, fields) => {
       for (const limits of [{ addressRanges: ['192.0.2.0/24'] }, { addressPools: ['lan'] }]) {
         expect(() => resolve([fromClass({ limits }), fromClaim(fields)], [field])).toThrow(
@@ -39,7 +39,7 @@ describe('class limits', () => {
     },
   );
 
-  it('reject keepHostConfig, which brings addresses of the host, unless the class itself opens it', () => {
+  it("reject keepHostConfig, which moves the host's addresses to the pod, unless the class itself opens the field", () => {
     const limits = { maxRoutes: 4 };
     const fields = { keepHostConfig: true };
     expect(() => resolve([fromClass({ limits }), fromClaim(fields)], ['keepHostConfig'])).toThrow(
@@ -49,7 +49,7 @@ describe('class limits', () => {
     for (const each of allowed) expect(resolve([each, fromClaim(fields)], ['keepHostConfig'])).toEqual(fields);
   });
 
-  it('reject an address pool that only the operator opened, or that addressPools of the class does not list', () => {
+  it('reject an address pool that the class neither opens nor lists in addressPools', () => {
     const fields = { addressPool: { name: 'lan' } };
     const ranges = { addressRanges: ['192.0.2.0/24'] };
     expect(() => resolve([fromClass({ limits: ranges }), fromClaim(fields)], ['addressPool.name'])).toThrow(
@@ -86,7 +86,7 @@ describe('class limits', () => {
     );
   });
 
-  it('reject settings that let routers assign addresses, unless the class itself opens them', () => {
+  it('reject settings that let routers assign addresses, unless the class itself opens these settings', () => {
     const limits = { addressRanges: ['192.0.2.0/24'] };
     const acceptRa = 'net.ipv6.conf.IFNAME.accept_ra';
     const asked = { sysctls: { [acceptRa]: '2' } };
