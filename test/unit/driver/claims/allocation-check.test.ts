@@ -93,7 +93,7 @@ describe('checkAllocation', () => {
   });
 
   it.each(['FromClass', 'FromClaim'] as const)(
-    'rejects an allocation that ends with a repeated earlier entry %s, which would take precedence there',
+    'rejects an allocation that repeats an earlier entry %s at its end, where the entry would override others',
     async (source) => {
       const entries = [fromClaim({ mtu: 1400 }), fromClaim({ mtu: 1500 })].map((entry) => ({ ...entry, source }));
       const claim = store(`reordered-${source.toLowerCase()}`, [ofClass, ...entries]);
@@ -102,7 +102,7 @@ describe('checkAllocation', () => {
     },
   );
 
-  it('uses watched classes, and reads a class again before it rejects a claim', async () => {
+  it('takes classes from its watch, and reads a class again before it rejects a claim', async () => {
     const claim = store('watched');
     expect(await outcome(claim)).toBe('as it should be');
     const before = api.log.length;
@@ -125,18 +125,15 @@ describe('checkAllocation', () => {
   it.each([
     [403, 'the driver needs verbs get, list and watch for deviceclasses'],
     [500, undefined],
-  ])(
-    'explains that a permission is missing only if the API server refuses to show the class: %s',
-    async (status, hint) => {
-      const claim = store(`hidden-${status}`);
-      using _ = api.failNext(/GET .*\/deviceclasses/, status, { times: Infinity });
-      const error = await check(claim).catch((cause: unknown) => cause);
-      expect(error).toMatchObject({ code: 'class-unreadable', retriable: true });
-      expect(error).toHaveProperty('hint', hint);
-    },
-  );
+  ])('reports a missing permission only if the API server forbids reading the class: %s', async (status, hint) => {
+    const claim = store(`hidden-${status}`);
+    using _ = api.failNext(/GET .*\/deviceclasses/, status, { times: Infinity });
+    const error = await check(claim).catch((cause: unknown) => cause);
+    expect(error).toMatchObject({ code: 'class-unreadable', retriable: true });
+    expect(error).toHaveProperty('hint', hint);
+  });
 
-  it("fails at once if the kubelet's call ends while the API server is too busy to read the class", async () => {
+  it('fails at once when the kubelet cancels a call that waits for a busy API server', async () => {
     using bench = new DriverBench();
     bench.checkAllocation = (each, signal) => check(each, signal);
     const claim = store('busy');

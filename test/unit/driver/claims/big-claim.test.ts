@@ -50,7 +50,7 @@ it.each<[string, (index: number) => string[]]>([
     (n) => Array.from({ length: most }, (_, i) => `r${i}`).filter((_, i) => i !== n),
   ],
 ])(
-  'the largest claim is resolved without blocking the event loop if %s',
+  'resolving the largest possible claim does not block the event loop if %s',
   { timeout: 60_000 },
   async (_, requestsOf) => {
     const classes = { known: () => ({ metadata: { name: 'c' }, spec: { config: [] } }), read: expect.unreachable };

@@ -54,7 +54,7 @@ describe('a repeated prepare', () => {
 describe('keepHostConfig', () => {
   const config = [fromClass({ keepHostConfig: true })];
 
-  it("makes prepare read the host's configuration of a whole NIC before it changes the NIC", async () => {
+  it('makes prepare read the host configuration of a whole NIC before it changes the NIC', async () => {
     await bench.prepare(allocated('c', ['nic-1'], { config }));
     await bench.prepare(allocated('d', ['dev-1']));
     expect(bench.control.options).toEqual([
@@ -104,7 +104,7 @@ describe('VFs of a claim', () => {
     ['gets another driver', { driver: 'vfio-pci' }, { driver: 'igbvf', link }, true],
     ['is simulated', {}, { driver: 'veth' }, false],
   ] as const)(
-    'have their snapshot stored before they are configured, even if the claim %s',
+    'are stored before they are configured, with a snapshot if the VF can be changed: the claim %s',
     async (_what, fields, before, isStored) => {
       const claim = allocated('c', ['dev-1'], { config: [fromClass(fields)] });
       bench.control.snapshot = async () => ({ vf: {}, ...before });
@@ -162,7 +162,7 @@ describe('VFs of a claim', () => {
     expect(bench.store.claims()).toEqual([]);
   });
 
-  it('are not offered while they cannot be restored, although their claim has ended', async () => {
+  it('are withheld after their claim has ended until they can be restored', async () => {
     const claim = allocated('c', ['dev-1'], trusted);
     await bench.prepare(claim);
     bench.control.failures.set('restore', new Error('busy'));
@@ -180,7 +180,7 @@ describe('VFs of a claim', () => {
     expect(await bench.prepare(next)).toEqual({ devices: [] });
   });
 
-  it('are logged once for each reason for which restoring them fails', async () => {
+  it('are logged once for each reason why they cannot be restored', async () => {
     const claim = allocated('c', ['dev-1'], trusted);
     await bench.prepare(claim);
     for (const reason of ['busy', 'gone']) {
@@ -236,7 +236,7 @@ describe('VFs of a claim', () => {
     expect(bench.control.calls).toContain('apply 0000:00:00.1 {"vf":{}}');
   });
 
-  it('are not offered if they cannot get an interface, even if the first unprepare fails for another reason', async () => {
+  it('are withheld if they cannot get an interface, even if the first unprepare fails for another reason', async () => {
     const claim = allocated('c', ['dev-1']);
     bench.control.failures.set('apply', new SriovError('interface-missing', '0000:00:00.1 has no interface'));
     await bench.prepare(claim);
@@ -248,7 +248,7 @@ describe('VFs of a claim', () => {
     expect(bench.store.unrestored()).toMatchObject([{ device: { name: 'dev-1', lacksInterface: true } }]);
   });
 
-  it('have only those settings restored that their claim changed', async () => {
+  it('are restored only in those settings that their claim changed', async () => {
     const config = [
       fromClass({ macAddress: '02:00:00:00:00:AA', vf: { vlan: 100, maxTxRate: 10 }, driver: 'vfio-pci' }),
     ];
@@ -263,7 +263,7 @@ describe('VFs of a claim', () => {
     expect(bench.control.options.slice(1)).toEqual([{ changed: vf }, { changed: vf }]);
   });
 
-  it('are stored with the information whether the claim or its class chose the attach mode', async () => {
+  it('are stored together with whether the claim or its class chose the attach mode', async () => {
     const observe = { attach: 'observe' } as const;
     const claims = [
       allocated('claim', ['dev-1'], { config: [fromClass({ vf: { vlan: 100 } }), fromClaim(observe)] }),

@@ -116,7 +116,7 @@ describe('limits.vlanRanges, at prepare', () => {
       expect(await outcome(allocated(`c${index}`, [`dev-${index}`], { config }))).toBe('prepared');
   });
 
-  it('ask for no VLAN of whole NICs, which have none', async () => {
+  it('do not require a VLAN for whole NICs, which cannot have one', async () => {
     const config = [fromClass({ overridable: ['vf.vlan'], limits })];
     expect(await outcome(allocated('c', ['nic-1', 'dev-1'], { config }))).toContain(needed);
     expect(await outcome(allocated('c', ['nic-1'], { config }))).toBe('prepared');

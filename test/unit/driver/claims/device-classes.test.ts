@@ -69,7 +69,7 @@ describe('DeviceClasses', () => {
     expect((await read('a')).metadata.name).toBe('a');
   });
 
-  it('reads a class for at most 20 s, and stops waiting earlier if the caller aborts', async () => {
+  it('waits at most 20 s for a class, and stops earlier if the caller aborts', async () => {
     const clock = new ManualClock();
     const asked: string[] = [];
     const resources = {

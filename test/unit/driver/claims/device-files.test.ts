@@ -7,7 +7,7 @@ useDriverBench();
 
 describe('device files', () => {
   it.each(['vfio-pci', 'mlx5_vfio_pci'])(
-    'of a VF with %s are the vfio files, with deferred metadata',
+    'of a VF with the driver %s are the vfio files, and prepare defers the metadata of the VF',
     async (driver) => {
       const claim = allocated('c', ['dev-1'], { config: [fromClass({ driver })] });
       const { uid } = claim.identity;
@@ -39,7 +39,7 @@ describe('device files', () => {
     ]);
   });
 
-  it('include the vfio files of a VF that an administrator bound to vfio, if the config sets no driver', async () => {
+  it('include the vfio files of a VF that an administrator bound to vfio, unless the config sets another driver', async () => {
     bench.control.drivers.set('0000:00:00.1', 'vfio-pci');
     const claim = allocated('c', ['dev-1']);
     expect(await bench.prepare(claim)).toMatchObject({ devices: [{ cdiDeviceIds: [expect.any(String)] }] });
@@ -48,7 +48,7 @@ describe('device files', () => {
     expect(bench.control.drivers.get('0000:00:00.1')).toBe('vfio-pci');
   });
 
-  it('are rejected if the config needs an interface, even if an administrator bound the VF to vfio', async () => {
+  it('cannot be combined with a config that needs an interface, even if an administrator bound the VF to vfio', async () => {
     bench.control.drivers.set('0000:00:00.1', 'vfio-pci');
     const config = [fromClaim({ routes: [{ destination: '198.51.100.0/24' }] })];
     expect(await bench.prepare(allocated('c', ['dev-1'], { config }))).toMatchObject(
@@ -76,7 +76,7 @@ describe('device files', () => {
     expect(bench.control.count('apply 0000:00:00.1 {"vf":{}}')).toBe(1);
   });
 
-  it('fail the claim if they are missing on the node, but do not prevent its unprepare', async () => {
+  it('that are missing on the node make prepare fail, but not unprepare', async () => {
     const error = new Error('this node has no device file for vhost-net');
     bench.control.failures.set('access', error);
     const claim = allocated('c', ['dev-1'], { config: [fromClass({ vhost: true })] });

@@ -9,7 +9,7 @@ const trusted = () => allocated('c', ['dev-2'], { config: [fromClass({ vf: { tru
 const calls = () => bench.control.calls.filter((call) => call.includes('0000:00:00.2'));
 const problem = expect.stringMatching(/^claim default\/c: dev-2 cannot be prepared: .*: intel\.com\/sriov$/);
 
-it('a device that a device plugin has allocated is denied to a claim, unless the claim is prepared already', async () => {
+it('a device that a device plugin has allocated is denied to new claims, but not to a prepared claim', async () => {
   const claim = trusted();
   const kept = allocated('kept', ['dev-1']);
   await bench.prepare(kept);
@@ -47,7 +47,7 @@ it('a device that a program has open is denied to a claim until the program ends
   expect(await bench.prepare(trusted())).toMatchObject({ devices: [] });
 });
 
-it('a device that the pod of another claim has open is denied with the name of that claim', async () => {
+it('a device that the pod of another claim has open is denied, and the error names that claim', async () => {
   await bench.prepare(allocated('first', ['dev-2']));
   bench.open.add('0000:00:00.2');
   const inUse = expect.stringContaining('it is prepared for claim default/first');

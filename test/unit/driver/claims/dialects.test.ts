@@ -33,7 +33,7 @@ const dialectId = ({ identity }: AllocatedClaim, request: string) =>
   `${testDriver}/dialects=${identity.uid}_${request}`;
 
 describe('a request whose class enables dialects (variables and files of earlier SR-IOV software)', () => {
-  it('gets one CDI device with these variables, which goes with the first allocated device of the request', async () => {
+  it('gets one CDI device with these variables, returned with its first allocated device', async () => {
     const claim = allocated('c', [], {
       requests: [
         { name: 'left', devices: ['dev-1', 'dev-2'] },
@@ -54,7 +54,7 @@ describe('a request whose class enables dialects (variables and files of earlier
     ]);
   });
 
-  it('gets a CDI device with its own name, not that of its subrequest', async () => {
+  it('gets a CDI device named after the request, not after its subrequest', async () => {
     const claim = allocated('c', [], {
       requests: [{ name: 'nic/fast', devices: ['dev-1'] }],
       config: [fromClass({ dialects: { sriovNetwork: {} } }, ['nic'])],
@@ -81,7 +81,7 @@ describe('a request whose class enables dialects (variables and files of earlier
     expect([files(bench.cdiDir), infoFiles()]).toEqual([[], []]);
   });
 
-  it('loses its files with unprepare even if its prepare was interrupted', async () => {
+  it('loses these files with unprepare even if prepare was interrupted', async () => {
     const dialects = { deviceInfo: { resourceName }, sriovNetwork: {} };
     const claim = allocated('cut', ['dev-0'], { config: [fromClass({ dialects })] });
     await prepared(claim);

@@ -100,7 +100,7 @@ describe('Driver.prepareResourceClaims', () => {
     }
   });
 
-  it('reports the wait to the pod once while binding its devices to a driver is slow', async () => {
+  it('reports once to the pod that it waits, while binding its devices to a driver is slow', async () => {
     const pods = [buildPod('slow-pod')];
     const parameters = [fromClass({ driver: 'vfio-pci' })];
     const claims = [
@@ -144,7 +144,7 @@ describe('Driver.prepareResourceClaims', () => {
   });
 
   it.each([false, true])(
-    "rejects a device of another node's pool that has the name of a local one: adminAccess %s",
+    'rejects a device from the pool of another node, even if a local device has the same name: adminAccess %s',
     async (adminAccess) => {
       const own = { name: 'own', devices: ['dev-2'] };
       const foreign = { name: 'vf', devices: [{ device: 'dev-1', pool: 'node-2', adminAccess }] };
@@ -269,7 +269,7 @@ describe('a prepared device', () => {
     expect(await bench.prepare(allocated('third', ['dev-2']))).toEqual({ devices: [] });
   });
 
-  it('has its state read for the next claim only after it has been restored', async () => {
+  it('is read for the next claim only after it has been restored', async () => {
     const [first, second] = ['first', 'second'].map((name) => allocated(name, ['dev-1'])) as [
       AllocatedClaim,
       AllocatedClaim,
@@ -336,7 +336,7 @@ describe('a VF with guaranteed bandwidth', () => {
     [{ maxTxRate: 400, minTxRate: 0 }, {}, { minMbps: 0, maxMbps: 400 }],
     [{}, { burst: true }, { minMbps: 400 }],
     [{ maxTxRate: 900 }, { burst: true }, { minMbps: 400, maxMbps: 900 }],
-  ] as const)('has its rates set: %j, %j', async (vf, more, rate) => {
+  ] as const)('gets rates from vf settings %j and policy settings %j', async (vf, more, rate) => {
     bench.bandwidth = { ...bandwidth, ...more };
     await bench.prepare(allocated('c', ['dev-1'], { config: [fromClass({ vf })] }));
     expect(bench.control.calls).toContainEqual(`apply 0000:00:00.1 ${JSON.stringify({ vf: { rate } })}`);
@@ -347,7 +347,7 @@ describe('a VF with guaranteed bandwidth', () => {
     [{ minTxRate: 300 }, {}, 'vf.minTxRate: 300 Mbit/s are requested, but the inventory policy guarantees 400'],
     [{ minTxRate: 500 }, { burst: true }, 'vf.minTxRate: 500 Mbit/s are requested'],
     [{ maxTxRate: 300 }, { burst: true }, 'vf.maxTxRate: 300 Mbit/s are less than the 400 that'],
-  ] as const)('is rejected with other rates: %j, %j', async (vf, more, message) => {
+  ] as const)('is rejected if vf settings %j contradict the policy with %j', async (vf, more, message) => {
     bench.bandwidth = { ...bandwidth, ...more };
     expect(await bench.prepare(allocated('c', ['dev-1'], { config: [fromClass({ vf })] }))).toMatchObject(
       problem(message),
@@ -369,7 +369,7 @@ describe('a VF with guaranteed bandwidth', () => {
     expect(await bench.prepare(allocated('unknown', ['dev-2'], unknown))).toEqual({ devices: [] });
   });
 
-  it('is not prepared until another claim ends if its port lacks bandwidth', async () => {
+  it('is not prepared until another claim ends if its port has too little bandwidth left', async () => {
     bench.bandwidth = bandwidth;
     const [first, second, third] = ['a', 'b', 'c'].map((name, index) => allocated(name, [`dev-${index}`]));
     const results = [...(await bench.prepareAll([first!, second!])).values()];
@@ -387,7 +387,7 @@ describe('a VF with guaranteed bandwidth', () => {
     );
   });
 
-  it('uses bandwidth of its port until its claim is unprepared, even if a new claim has the same name', async () => {
+  it('occupies bandwidth of its port until its claim is unprepared, even if a new claim has the same name', async () => {
     bench.bandwidth = { guaranteedMbps: 600, portMbps: 1000 };
     expect(await bench.prepare(allocated('a', ['dev-1']))).not.toHaveProperty('error');
     const next = allocated('a', ['dev-2']);

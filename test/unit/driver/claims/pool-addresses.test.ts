@@ -95,7 +95,7 @@ describe('Driver with addressPool', () => {
     expect(renewed).toEqual([[wish, addresses]]);
   });
 
-  it('renews the leases of a claim that passes to the next pod, and fails the claim if a lease cannot be renewed', async () => {
+  it('renews the leases of a claim that passes to the next pod, and fails if that is impossible', async () => {
     const claim = claimWith({ addressPool: { name: 'lan', key: 'db' } });
     await bench.prepare(claim);
     const reservedFor = [{ resource: 'pods', name: 'next', uid: 'next' }];
@@ -118,7 +118,7 @@ describe('Driver with addressPool', () => {
     );
   });
 
-  it('requests the addresses of an explicit key without an owner, and prefers the MAC of the class', async () => {
+  it('sets no owner for an explicit key, and prefers the MAC of the class to that of the pool', async () => {
     const own = { macAddress: '02:00:00:00:00:99', addressPool: { name: 'lan', key: 'db' } };
     const claim = claimWith(own);
     await bench.prepare(claim);
@@ -126,7 +126,7 @@ describe('Driver with addressPool', () => {
     expect(stored(claim)).toMatchObject({ addresses, macAddress: '02:00:00:00:00:99' });
   });
 
-  it('names the NetworkAddresses of one key in two pools differently', async () => {
+  it('gives the NetworkAddresses of one key in two pools different names', async () => {
     await bench.prepare(claimWith({ addressPool: { name: 'lan', key: 'db' } }));
     const other = allocated('d', ['dev-2'], { config: [fromClass({ addressPool: { name: 'wan', key: 'db' } })] });
     await bench.prepare(other);

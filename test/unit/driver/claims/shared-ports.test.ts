@@ -44,7 +44,7 @@ describe('checkPorts', () => {
   it.each([
     ['a single VF', single('other', 'dev-2')],
     ['a bond in mode active-backup', bonded('other', ['dev-2', 'dev-9'], 'active-backup')],
-  ])('reports %s beside a bond in mode 802.3ad, whichever is prepared first', async (_what, other) => {
+  ])('reports %s over the ports of an 802.3ad bond, whichever of the two is prepared first', async (_what, other) => {
     for (const isFirst of [true, false]) {
       using bench = new DriverBench();
       const bond = bonded('lacp', ['dev-0', 'dev-8']);

@@ -7,7 +7,7 @@ useDriverBench();
 describe('an allocation result with a share of a device', () => {
   const shareId = '0c3be3a3-4b2a-4b39-9a0c-6f2f4f2c0001';
 
-  it('is stored with the share, and returned with it', async () => {
+  it('is stored with the share, and prepare returns the share', async () => {
     const requests = [{ name: 'vf', devices: [{ device: 'dev-1', shareID: shareId }] }];
     const claim = allocated('shared', [], { requests, config: [fromClass({ driver: 'vfio-pci' })] });
     expect(await bench.prepare(claim)).toMatchObject({ devices: [{ deviceName: 'dev-1', shareId }] });
