@@ -49,7 +49,7 @@ const it = (name: string, test: (link: ReturnType<typeof bench>, path: string) =
   });
 
 describe('ConditionHistory', () => {
-  it('reports a condition when first seen, and ends it ten seconds after it cleared', (link) => {
+  it('reports a condition when first seen, and ends the condition ten seconds after its cause', (link) => {
     expect(link.see(false)).toBeUndefined();
     expect(link.see(true)).toEqual(['no-carrier 0']);
     link.pass(100);
@@ -60,7 +60,7 @@ describe('ConditionHistory', () => {
     expect(link.see(undefined)).toEqual([]);
   });
 
-  it('doubles the delay after each flap, and resets it after half an hour', (link) => {
+  it('doubles the delay after each flap, and resets the delay after half an hour without flaps', (link) => {
     let changes = 0;
     const see = (isPresent: boolean) => {
       if (link.see(isPresent) !== undefined) changes += 1;
@@ -104,7 +104,7 @@ describe('ConditionHistory', () => {
     expect(changes).toBe(22);
   });
 
-  it('knows open conditions after a restart, even if the fault ended in between', (link) => {
+  it('still knows open conditions after a restart, even if their faults ended in between', (link) => {
     /** The next process of the driver. @returns what is in force after its first look */
     const restart = (isPresent: boolean | undefined) => {
       link.restart();

@@ -46,7 +46,7 @@ describe('deviceHealth', () => {
   });
 });
 
-it('reportDevices sends one list when one of 100 devices gets its first taint, with the time of the check', () => {
+it('reportDevices sends one complete list when one of 100 devices gets a taint', () => {
   const scannedAt = new Date(7);
   const offered: Device[] = Array.from({ length: 100 }, (_, index) => ({ name: `d-${index}`, attributes: {} }));
   const [publish, setHealth] = [vi.fn(), vi.fn()];

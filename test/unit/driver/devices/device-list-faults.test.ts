@@ -46,7 +46,7 @@ const openReal = (more: Partial<DeviceListOptions> = {}) =>
     },
   );
 
-it('DeviceList on a node that offers no device logs the reason once, and the policy rules that match nothing', async () => {
+it('DeviceList, on a node without devices to offer, logs the reason and the unmatched policy rules once', async () => {
   const path = writePolicy('pfs: [{ select: { name: ens9 } }]');
   const source = await scanned(path);
   await source.scan();
@@ -83,7 +83,7 @@ describe('DeviceList for a card that rejects guaranteed rates', () => {
   it.each([
     ['EINVAL', ', burst: true', 'pfs[0].bandwidth.burst', 'minimum rates'],
     ['EOPNOTSUPP', '', 'pfs[0].bandwidth', 'rates'],
-  ])('names the policy rule after %s, and excludes its VFs', async (errno, more, field, rates) => {
+  ])("names the policy rule after %s, and withdraws the card's VFs", async (errno, more, field, rates) => {
     const clock = new ManualClock();
     await using source = open(writePolicy(rules(more)), { clock, host: refusing(errno) });
     await source.start();
@@ -126,7 +126,7 @@ describe('DeviceList for a card that rejects guaranteed rates', () => {
     expect(source.offered()).toHaveLength(3);
   });
 
-  it('keeps offering the VFs if the port is down, since NIC drivers then reject even valid rates', async () => {
+  it('keeps offering the VFs while the port is down, because then the card rejects even valid rates', async () => {
     node.change('ens785f0np0', { carrier: false });
     const source = await scanned(writePolicy(rules(', burst: true')), { host: refusing('EINVAL') });
     expect(await refuse(source)).toContain('pfs[0].bandwidth.burst');
@@ -134,7 +134,7 @@ describe('DeviceList for a card that rejects guaranteed rates', () => {
     expect(source.offered()).toHaveLength(3);
   });
 
-  it("passes on the card's error unchanged if no policy sets the rates", async () => {
+  it('passes on the error of the card unchanged if no policy sets rates', async () => {
     const source = await scanned(undefined, { host: refusing('EOPNOTSUPP') });
     expect(await refuse(source)).toContain('leave vf.minTxRate and vf.maxTxRate out');
   });
@@ -184,7 +184,7 @@ describe('DeviceList for a card whose VFs cannot be listed', () => {
     expect(names()).toContain('0000-01-10-0');
   });
 
-  it('does not scan more often because a problem persists', async () => {
+  it('does not scan more often while the problem persists', async () => {
     const clock = new ManualClock();
     node.vfInfoErrors[pf] = new NetlinkError('netlink-refused', 'message too long (EMSGSIZE)', { errno: 'EMSGSIZE' });
     await using source = open(undefined, { clock, watchHost: () => ({ [Symbol.dispose]: () => {} }) });
@@ -209,7 +209,7 @@ describe('DeviceList on a node whose devices cannot be listed', () => {
     return await openReal({ host, ...more });
   };
 
-  it('starts, so that claims can be handled, and lists the devices later', async () => {
+  it('starts before the devices are listed, so that claims can be handled', async () => {
     const clock = new ManualClock();
     await using source = await start({ clock });
     expect(source.isListed).toBe(false);
@@ -230,7 +230,7 @@ describe('DeviceList on a node whose devices cannot be listed', () => {
     expect(logger.messages('error').concat(logger.messages('warn'))).toEqual(Array(2).fill('cannot list devices'));
   });
 
-  it('reports its first list even if it is empty, since slices of an earlier run may exist', async () => {
+  it('reports an empty first list, so that ResourceSlices of an earlier run are replaced', async () => {
     using empty = new TestNode([]);
     const clock = new ManualClock();
     const host = { ...empty.connection, links: () => links() } as unknown as RtnlConnection;
@@ -243,7 +243,7 @@ describe('DeviceList on a node whose devices cannot be listed', () => {
     await vi.waitFor(() => expect(changes).toBe(1), 5_000);
   });
 
-  it('treats no device as removed: claims are prepared again once the devices are listed', async () => {
+  it('treats no device as removed, so that claims can be prepared once the devices are listed', async () => {
     const source = await start();
     expect(() => source.findUsable('0000-01-10-0')).toThrow(expect.objectContaining(unlisted));
     expect(() => source.attributesOf(first)).toThrow(expect.objectContaining(unlisted));
@@ -257,7 +257,7 @@ describe('DeviceList on a node whose devices cannot be listed', () => {
     expect(source.attributesOf('0000:ff:00.0')).toEqual({});
   });
 
-  it('starts without devices while the policy is unknown, and lists them once it is known', async () => {
+  it('starts without devices while the policy is unknown, and lists devices once the policy is known', async () => {
     let policy: InventoryPolicy | undefined;
     const unread = new NetdraError('policy-unread', 'not known yet', { retriable: true });
     const follow: PolicySource['follow'] = async (onChange) => {
@@ -413,7 +413,7 @@ describe('DeviceList for a card whose link is lost', () => {
     };
   }
 
-  it('taints its VFs at the next tick without a scan, and clears the taint ten seconds after the link returns', async () => {
+  it('taints the VFs without waiting for a scan, and removes the taint ten seconds after the link returns', async () => {
     await using bench = await follow();
     const { source, pass, change, count } = bench;
     await pass(3);

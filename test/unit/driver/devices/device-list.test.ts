@@ -70,7 +70,7 @@ describe('DeviceList', () => {
     expect(source.offered()).toEqual(before);
   });
 
-  it('reads the device plugin checkpoint once for all devices of a claim, and withdraws a device of a plugin at the next scan', async () => {
+  it('reads the device plugin checkpoint once per claim, and withdraws devices of plugins at the next scan', async () => {
     const givenOut = new Map<string, string>();
     let reads = 0;
     const read = async () => {
@@ -99,7 +99,7 @@ describe('DeviceList', () => {
     await source[Symbol.asyncDispose]();
   });
 
-  it('finds a device in use once a program opens it or an unclaimed device of its IOMMU group', async () => {
+  it('reports a device as in use while a program has it, or an unclaimed device of its IOMMU group, open', async () => {
     const second = '0000:01:10.1';
     const file = (pciAddress: string, name: string) => join(node.root, 'bus/pci/devices', pciAddress, name);
     for (const each of [first, second]) {
@@ -165,7 +165,7 @@ describe('DeviceList', () => {
     expect(offered.filter(({ capacity }) => capacity === undefined)).not.toEqual([]);
   });
 
-  it('publishes NUMA nodes as lists if enabled, and as single values for an hour if the API server drops lists', async () => {
+  it('publishes NUMA nodes as lists if enabled, but as single values while the API server drops lists', async () => {
     const clock = new ManualClock();
     const nodeOf = ({ attributes = {} }: Device) => attributes['resource.kubernetes.io/numaNode'];
     const nodes = (source: DeviceList) => [
@@ -204,7 +204,7 @@ describe('DeviceList', () => {
   it.each<[string, Partial<StoredDevice>, string]>([
     ['in a pod', { attachment: storedAttachment({ host: link }) }, 'igbvf'],
     ['with vfio-pci', { before: { driver: 'igbvf', vf: {}, link } }, ''],
-  ])('knows the attributes of a VF that is %s after a restart, until its claim ends', async (_, device, driver) => {
+  ])('still knows after a restart the attributes of a VF that is %s', async (_, device, driver) => {
     const source = await scanned();
     const before = source.offered();
     takeAway();
@@ -218,7 +218,7 @@ describe('DeviceList', () => {
   });
 
   it.each(['mlx5_vfio_pci', 'vfio-pci'])(
-    'keeps the attributes of an allocated VF with %s, also after a restart: RDMA, IOMMU group, MAC of the PF',
+    'keeps the attributes of an allocated VF with %s, even after a restart',
     async (driver) => {
       const at = '0000:5e:02.0';
       const pf = { pciAddress: '0000:5e:00.0', driver: 'mlx5_core', interfaces: [{ name: 'ensM' }], totalVfs: 8 };
@@ -242,7 +242,7 @@ describe('DeviceList', () => {
     },
   );
 
-  it('offers a VF with its attributes from before the claim while it is being restored', async () => {
+  it('offers a VF that is being restored with the attributes that it had before its claim', async () => {
     const offered = (await scanned()).find('0000-01-10-0')!;
     const claim = claimOf({ before: { driver: 'igbvf', vf: {}, link }, offered });
     stored.unrestored = [{ device: claim.devices[0]!, reason: 'the driver was killed between unbind and probe' }];
@@ -260,7 +260,7 @@ describe('DeviceList', () => {
     });
   });
 
-  it('offers a VF with its attributes from before the claim if another instance prepares it during the first scan', async () => {
+  it('offers a VF with its earlier attributes if another driver instance prepares the VF during the first scan', async () => {
     const offered = (await scanned()).find('0000-01-10-0')!;
     let isReserved = false;
     const held = () => {
@@ -276,7 +276,7 @@ describe('DeviceList', () => {
     expect(attributes).toMatchObject({ driver: { string: 'igbvf' }, mac: { string: link.hardwareAddress } });
   });
 
-  it('neither offers nor takes back a real VF that another component moved to another namespace', async () => {
+  it('neither offers nor moves back a real VF that another component moved to another namespace', async () => {
     node.takeAway('enp1s0f0v0');
     rmSync(join(node.root, 'bus/pci/devices', first, 'net/enp1s0f0v0'), { recursive: true });
     const source = await scanned();
@@ -295,7 +295,7 @@ describe('DeviceList', () => {
     ['vfs', { select: {}, vfs: '90-99' }],
     ['vfDriver', { select: {}, vfDriver: 'vfio_pci' }],
   ])(
-    'rejects a policy object that withdraws all devices by a mistake in %s, unless it does so explicitly',
+    'rejects a policy object whose mistaken %s would withdraw all devices, but accepts an explicitly empty policy',
     async (_, rule) => {
       let [policy, name]: [InventoryPolicy, string | undefined] = [{ pfs: [rule] }, 'a'];
       const source = open(undefined, {
@@ -413,7 +413,7 @@ describe('DeviceList', () => {
     ]);
   });
 
-  it('limits scans even if each check for changes triggers another change', async () => {
+  it('limits the number of scans even if each check for changes triggers another change', async () => {
     const clock = new ManualClock();
     const watchHost = (onChange: () => void): Disposable => {
       queueMicrotask(onChange);

@@ -74,7 +74,7 @@ async function open(
 }
 
 describe('LacpRelay', () => {
-  it('disables the links of VFs with link state auto while the partner is lost, and keeps link states set by claims', async () => {
+  it('disables VF links with link state auto while the LACP partner is lost, but no link states that claims set', async () => {
     const node = await open([undefined, { linkState: 'auto' }, { linkState: 'enable' }, { linkState: 'disable' }]);
     const { relay } = node.start();
     expect(await node.follow(relay, [pfAddress])).toEqual(['disable', 'disable', 'enable', 'disable']);
@@ -82,7 +82,7 @@ describe('LacpRelay', () => {
     expect(node.silenced()).toEqual([]);
   });
 
-  it('after a restart, enables again only the VF links that it had disabled, even if the policy changed', async () => {
+  it('enables again after a restart only those VF links that it had disabled', async () => {
     const node = await open([undefined, undefined]);
     await node.follow(node.start().relay, [pfAddress]);
     // Not listed yet: what is unknown is not over.
@@ -142,7 +142,7 @@ describe('LacpRelay', () => {
     expect(await node.follow(relay, [pfAddress])).toEqual(['disable']);
   });
 
-  it('handles other VFs, and stops, while other work holds the lock of a claim', async () => {
+  it('handles all other VFs, and can be disposed of, while other work holds the lock of one claim', async () => {
     const node = await open([undefined, undefined]);
     const { relay } = node.start();
     const lock = await node.locks.acquire(claimKey(node.store.claim('u0')!.identity));

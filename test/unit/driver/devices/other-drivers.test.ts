@@ -40,7 +40,7 @@ async function startBench() {
 describe('OtherDrivers', () => {
   const it = itWith(startBench);
 
-  it('knows the PCI functions that other drivers offer on its node, and follows changes of their slices', async ({
+  it('knows which PCI functions other drivers offer on the node, from their ResourceSlices', async ({
     own: { api, others, offered },
   }) => {
     const address = (value: string) => ({ string: value });
@@ -61,7 +61,9 @@ describe('OtherDrivers', () => {
     expect(offered()).toEqual(known);
   });
 
-  it('remembers a PCI function for five minutes after its slice is gone, even after a restart', async ({ own }) => {
+  it('remembers a PCI function for five minutes after its ResourceSlice is deleted, even across a restart', async ({
+    own,
+  }) => {
     const { api, clock, others, offered, open, functions, statePath } = own;
     const pciAddress = '0000:3b:02.1';
     api.create(sliceOf(other, [{ pciAddress: { string: pciAddress } }]) as never);
@@ -83,7 +85,7 @@ describe('OtherDrivers', () => {
     });
   });
 
-  it('remembers a function while the API server is unreachable, and retries a failed write of its own file', async ({
+  it('remembers PCI functions while the API server is unreachable, and retries if writing its file fails', async ({
     own,
   }) => {
     const { client, clock, files, logger, open, functions, statePath } = own;

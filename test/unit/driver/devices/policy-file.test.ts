@@ -87,7 +87,7 @@ describe('PolicyFile', () => {
     );
   });
 
-  it('keeps a valid policy while the file is broken or missing, logs why, and loads the next valid policy', async () => {
+  it('keeps the last valid policy while the file is broken or missing, and logs why', async () => {
     using dir = tempDir();
     const path = join(dir.path, 'policy.yaml');
     const file = new PolicyFile(path, textFiles);
