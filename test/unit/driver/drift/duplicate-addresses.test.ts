@@ -36,7 +36,7 @@ function report() {
 }
 
 describe('DriftReport for an address that another host has', () => {
-  it('reports the address and the MAC of the other host by an event and a condition, until the conflict ends', () => {
+  it('reports the address and the MAC of the other host until the conflict ends', () => {
     const { record, events, read } = report();
     const shared = {
       ...state,

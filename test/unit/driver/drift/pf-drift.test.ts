@@ -14,7 +14,7 @@ const reset = {
 } as const;
 
 describe('PfDriftSweep', () => {
-  it('restores VLAN, spoof check, trust and rates within one round after the PF lost them while the pod runs', async () => {
+  it('restores VLAN, spoof check, trust and rates that the PF has lost, within one round', async () => {
     using bench = new DriftBench();
     await bench.prepare(0, tenant);
     const prepared = structuredClone(bench.card.info(0));
@@ -56,7 +56,7 @@ describe('PfDriftSweep', () => {
     expect(vlans()).toEqual([100, 100, 100]);
   });
 
-  it('reads the VF list of a PF at most four times at once if all its VFs lost their settings', async () => {
+  it('reads the VF list of a PF at most four times even if all VFs of the PF lost their settings', async () => {
     const vfs = [...Array(12).keys()];
     using bench = new DriftBench({ vfs: vfs.length });
     for (const vfIndex of vfs) {
@@ -161,7 +161,7 @@ describe('PfDriftSweep', () => {
     expect(bench.record.conditionOf('u0', 'vf0')).toMatchObject({ status: 'False', reason: 'SettingsChanged' });
   });
 
-  it('does not report a difference that other work on the claim has repaired meanwhile', async () => {
+  it('does not report a difference that other work on the claim has repaired in the meantime', async () => {
     using bench = new DriftBench();
     const device = await bench.prepare(0, tenant);
     await bench.card.host.setVf(5, 0, reset);
@@ -186,7 +186,7 @@ describe('PfDriftSweep', () => {
     await expect(round).rejects.toThrow('aborted');
   });
 
-  it('reads the VF list of a PF once for all its VFs that are in pods', async () => {
+  it('reads the VF list of a PF once, however many of its VFs are in pods', async () => {
     using bench = new DriftBench({ vfs: 8 });
     for (let vf = 0; vf < 8; vf++) await bench.prepare(vf, tenant);
     await bench.round();
@@ -274,7 +274,7 @@ describe('PfDriftSweep, when a PF does not report a VF', () => {
   });
 });
 
-it('PfDriftSweep for a VF in user space that another program rebinds reports a condition until the VF has its driver back', async () => {
+it('PfDriftSweep reports a condition while a VF in user space is bound to another driver', async () => {
   using bench = new DriftBench();
   await bench.prepare(0, { driver: 'vfio-pci' });
   await bench.round();
