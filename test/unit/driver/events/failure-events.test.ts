@@ -138,7 +138,7 @@ describe('FailureEvents', () => {
     expect(reports[0]?.note).toMatch(/^The containers wait until .*, one after the other: 4 of 8 devices/);
   });
 
-  it('reports on the pods of a claim that they wait for the claim to be prepared', () => {
+  it('reports on the pods of a claim that they wait until the claim is prepared', () => {
     const { events, reports, reported } = record();
     const status = { reservedFor: [{ resource: 'pods', name: 'web-0', uid: 'p-1' }] };
     events.slowToPrepare({ identity, object: { status } } as never, '0 of 2 devices are prepared after 3 s');
@@ -212,7 +212,7 @@ describe('FailureEvents', () => {
     expect(reported()).toHaveLength(6);
   });
 
-  it('delays events on starts and ends of node problems while the limit for events is reached', () => {
+  it('delays events on node problems while the event limit of the node is reached', () => {
     let room = 1;
     const { events, reports } = record(() => room-- > 0);
     const faults = ['ens1', 'ens2'].map((subject) => ({
