@@ -155,7 +155,7 @@ describe('NodeViewWriter', () => {
     await poll(own.stored).toMatchObject({ metadata: { ownerReferences: [{ uid: 'uid-of-next' }] } });
   });
 
-  it('writes an unchanged view again once the slices show that the Node was registered again', async ({ own }) => {
+  it('writes an unchanged view again after the Node was registered again', async ({ own }) => {
     own.writer.note();
     own.clock.advance(6_000);
     await poll(() => own.logger.messages('debug')).toHaveLength(1);
