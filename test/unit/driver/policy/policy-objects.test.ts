@@ -73,7 +73,7 @@ async function confirmDeletion(own: Awaited<ReturnType<typeof startBench>>, foll
 }
 
 describe('PolicyObjects', () => {
-  it('applies the object that selects the node, each generation once', async ({ own }) => {
+  it('applies each generation of the object that selects the node once', async ({ own }) => {
     own.writeFile();
     own.api.create(policyOf('a', rackA));
     own.api.create(policyOf('b', { matchLabels: { rack: 'b' } }));
@@ -135,7 +135,7 @@ describe('PolicyObjects', () => {
     expect(own.seen.slice(1)).toEqual([['a', { name: 'a', generation: 1 }]]);
   });
 
-  it('keeps the policy in force while the newest object does not fit the node, and checks that object again', async ({
+  it('keeps the policy in force while the newest object does not fit the node, and checks that object repeatedly', async ({
     own,
   }) => {
     own.writeFile();
@@ -162,9 +162,7 @@ describe('PolicyObjects', () => {
     expect(own.seen).toEqual([]);
   });
 
-  it('starts with the stored policy while the API server is unreachable, and without a policy if none is stored', async ({
-    own,
-  }) => {
+  it('starts with the stored policy, or without one, while the API server is unreachable', async ({ own }) => {
     own.api.create(policyOf('a'));
     await own.open()();
     own.writeFile();
@@ -205,7 +203,7 @@ describe('PolicyObjects', () => {
   });
 
   it.each(['terminating', 'missing'] as const)(
-    'keeps the object in force if it is deleted with its CustomResourceDefinition, which is %s',
+    'keeps an object in force that is deleted with its CustomResourceDefinition, which is %s',
     async (state) => {
       await using own = await startBench();
       own.writeFile();
