@@ -69,7 +69,7 @@ describe('CniCleanUp', () => {
     expect(deleted).toEqual(['addresses of s1/net1', 's3/net1']);
   });
 
-  it('delays preparing a claim that gets the device until the deletion ends', async () => {
+  it('delays the next claim of a device until the attachment of that device is deleted', async () => {
     using bench = new DriverBench();
     const { kind, attachment } = cached('s1', 'net1');
     const ofDevice = { kind, attachment: { ...attachment, deviceId: '0000:00:00.2' } };
@@ -88,7 +88,7 @@ describe('CniCleanUp', () => {
     await run;
   });
 
-  it('deletes no attachment that comes into use while it waits for the device', async () => {
+  it('does not delete an attachment that comes into use while the deletion waits for its device', async () => {
     const claims: StoredClaim[] = [];
     const locks = new KeyedMutex();
     const acquireAll = async (...args: Parameters<Locks['acquireAll']>) => {

@@ -143,7 +143,7 @@ describe('InactiveClaims', () => {
     expect(logger.messages('warn')).toEqual(['unpreparing a claim that the kubelet will no longer unprepare']);
   });
 
-  it('waits before it releases a claim, since a kubelet that still needs the claim would not prepare it again', async () => {
+  it('waits before it releases a claim, because a kubelet that still needs it would not prepare it again', async () => {
     const { reclaimed, logger } = await sweep(refuse('api-not-found'), { sweeps: 2 });
     expect([reclaimed, logger.messages('warn')]).toEqual([[], []]);
     let asked = 0;
@@ -151,7 +151,7 @@ describe('InactiveClaims', () => {
     expect([asked, wantedMeanwhile.reclaimed]).toEqual([3, []]);
   });
 
-  it('counts only regular sweeps, not extra sweeps, towards the waiting time', async () => {
+  it('counts only regular sweeps towards the waiting time, not additional ones', async () => {
     const answer = refuse('api-not-found');
     expect((await sweep(answer, { sweeps: 12, pauseMs: everyMs / 6 })).reclaimed).toEqual([]);
     expect((await sweep(answer, { sweeps: 13, pauseMs: everyMs / 6 })).reclaimed).toEqual([name]);
@@ -168,7 +168,7 @@ describe('InactiveClaims', () => {
     ]);
   });
 
-  it('leaves a claim without devices to the kubelet if a failed prepare released its old devices', async () => {
+  it('leaves a claim without devices to the kubelet after a failed prepare has released the devices', async () => {
     const claim = { ...stored, state: 'unpreparing', devices: [] } as StoredClaim;
     const { reclaimed, handedOver } = await sweep(() => object, { claim, sweeps: 3 });
     expect([reclaimed, handedOver]).toEqual([[], []]);

@@ -75,7 +75,7 @@ describe('LostLeases', () => {
     });
   });
 
-  it('reads the leases of one prepared claim per sweep, in turn, while no lease is lost', async () => {
+  it('reads the leases of one prepared claim per sweep while no lease is lost', async () => {
     for (let sweep = 0; sweep < 4; sweep++) await leases.sweep(signal);
     expect(read).toEqual(['1', '2', '4', '1']);
     expect(prepared).toEqual([]);
@@ -100,7 +100,7 @@ describe('LostLeases', () => {
     expect(prepared).toHaveLength(3);
   });
 
-  it('prepares the other claims again after one fails', async () => {
+  it('prepares all other claims again if preparing one claim fails', async () => {
     leased.clear();
     conflicting = '1';
     await expect(leases.sweep(signal)).rejects.toThrow('another key has the address');
@@ -128,7 +128,7 @@ describe('LostLeases', () => {
         },
       }),
     ],
-  ])('leaves a claim with lost leases alone that %s, since its containers may still run', async (_, found) => {
+  ])('does not touch a claim with lost leases that %s, because its containers may still run', async (_, found) => {
     leased.clear();
     changed.set('2', found);
     conflicting = 'none';

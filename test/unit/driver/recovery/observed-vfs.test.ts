@@ -65,7 +65,7 @@ describe('a VF that another component left in a lost sandbox', () => {
     expect(await sweep(-1)).toEqual(['vf-1']);
   });
 
-  it('is moved back to the host after the full waiting time while the pod of its next claim starts', async () => {
+  it('is moved back to the host after the full waiting time, even while the pod of its next claim starts', async () => {
     const { state, sweep } = startBench();
     await sweep();
     state.claim = { ...prepared, identity: { ...prepared.identity, name: 'next', uid: 'next' }, podUids: ['next'] };
@@ -74,7 +74,7 @@ describe('a VF that another component left in a lost sandbox', () => {
     expect(await sweep(240_000)).toEqual(['vf-1']);
   });
 
-  it('is moved back while other work has the lock of another claim', async () => {
+  it('is moved back even while other work holds the lock of another claim', async () => {
     const busy = { ...prepared, identity: { ...prepared.identity, name: 'busy', uid: 'busy' } };
     const { sweep, locks, takenBack } = startBench(busy, [prepared]);
     await sweep();

@@ -84,7 +84,7 @@ describe('Reconciler', () => {
       expect([bench.counted.rounds, bench.clock.sleeping()]).toEqual([6, [16_000]]);
     });
 
-    it('runs another round at once if something changes during a round', async () => {
+    it('runs another round at once if something changes during the current round', async () => {
       const { promise, resolve } = Promise.withResolvers<void>();
       await using bench = createNudging(() => promise, 1);
       await settled();

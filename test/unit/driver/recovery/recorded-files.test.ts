@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import { RecordedFiles } from '../../../../src/driver/recovery/index.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 
-it('RecordedFiles restores files once, in a later round, if the disk failed at startup', async () => {
+it('RecordedFiles restores files in a later round if the disk failed at startup', async () => {
   const answers = [[new Error('EIO')], undefined, []];
   let asked = 0;
   const restoreMetadata = async () => {

@@ -34,7 +34,7 @@ describe('the driver after a PF reset (sriov_numvfs 0, then N) while a VF is pre
     expect(bench.control.calls.at(-1)).toBe(`restore ${pci} {"driver":"igbvf","vf":{"trust":false}}`);
   });
 
-  it('configures the VF again before it moves to its pod, if the kubelet does not prepare it', async () => {
+  it('configures the VF before it moves to its pod if the kubelet does not prepare the claim again', async () => {
     resetPf();
     const stored = bench.store.claim(first.identity.uid)!;
     await bench.driver.reconfigure(stored, stored.devices[0]!);
@@ -59,7 +59,7 @@ describe('the driver after a PF reset (sriov_numvfs 0, then N) while a VF is pre
   });
 });
 
-it('the driver after a reboot of the node reads and configures the VFs again, and later restores the state that it read after the boot', async () => {
+it('after a node reboot, the driver reads a VF before it configures it, and later restores that state', async () => {
   const claim = allocated('c', ['dev-1'], wanted);
   await bench.prepare(claim);
   const stored = bench.store.claim(claim.identity.uid)!;

@@ -51,7 +51,7 @@ describe('concurrent kubelet calls with serialize: false', () => {
   });
 });
 
-it('prepareAgain prepares a claim for the pods in its current reservedFor, if its callback agrees', async () => {
+it('prepareAgain prepares a claim for the pods that it is now reserved for, if the callback agrees', async () => {
   const podUids: string[][] = [];
   await using bench = await startBench({
     prepareResourceClaims: async (claims) => {
