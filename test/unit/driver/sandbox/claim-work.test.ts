@@ -160,7 +160,7 @@ describe('ClaimWork for the VFs of a claim', () => {
     expect(aligned()).toBeUndefined();
   });
 
-  it('leaves the VFs on the host if the claim was unprepared while it waited for the lock', async () => {
+  it('does not attach the VFs if the claim is unprepared while ClaimWork waits for the lock', async () => {
     const unprepare = await locks.acquire(claimKey(identity));
     const served = serve();
     await setImmediate();
@@ -208,7 +208,7 @@ describe('ClaimWork for the VFs of a claim', () => {
     expect([gate(), file('vf-1'), dataOf(2)]).toEqual(['none', '', undefined]);
   });
 
-  it('keeps the gate closed if one VF leaves while another VF is attached again', async () => {
+  it('keeps the start gate closed if one VF leaves while another VF is attached again', async () => {
     await serve();
     pod.delete('dev-2');
     await serve();
@@ -220,7 +220,7 @@ describe('ClaimWork for the VFs of a claim', () => {
     expect([gate(), file('vf-1'), dataOf(1)]).toEqual(['none', '', undefined]);
   });
 
-  it('keeps the gate closed if one VF becomes unreadable while another VF is attached again', async () => {
+  it('keeps the start gate closed if one VF becomes unreadable while another VF is attached again', async () => {
     await serve();
     pod.delete('dev-2');
     await serve();
@@ -244,7 +244,7 @@ describe('ClaimWork for the VFs of a claim', () => {
     expect([gate(), file('vf-1'), dataOf(1)]).toEqual(['none', '', undefined]);
   });
 
-  it('empties the metadata file of a VF that left the pod if the previous attempt emptied only the record', async () => {
+  it('empties the metadata file of a VF that left the pod even if the record is already empty', async () => {
     await serve();
     const path = join(claimDir(), 'vf-1', 'metadata.json');
     const before = file('vf-1');
@@ -256,7 +256,7 @@ describe('ClaimWork for the VFs of a claim', () => {
     expect([gate(), file('vf-1')]).toEqual(['none', '']);
   });
 
-  it('attaches all other VFs if attaching one fails, and keeps the gate closed', async () => {
+  it('attaches all other VFs if attaching one fails, and keeps the start gate closed', async () => {
     pod.delete('dev-1');
     expect(await serve()).toMatchObject({ withdrawn: { message: 'dev-1 is nowhere' } });
     expect(calls).toEqual(['reconfigure dev-1, free', 'attach dev-1', 'reconfigure dev-2, free', 'attach dev-2']);
@@ -277,7 +277,7 @@ describe('ClaimWork for the VFs of a claim', () => {
     });
     const attached = () => calls.filter((call) => call.startsWith('attach'));
 
-    it('attaches only the VF that left the pod again, until that VF is back', async () => {
+    it('keeps attaching a VF that left the pod until it is back, and attaches no other VF', async () => {
       await serve();
       calls.length = 0;
       pod.delete('dev-1');
@@ -294,7 +294,7 @@ describe('ClaimWork for the VFs of a claim', () => {
       ]);
     });
 
-    it('attaches a VF that left the pod again although the driver was killed while its metadata was withdrawn', async () => {
+    it('restores a VF that left the pod, even if the driver was killed while it withdrew the metadata', async () => {
       await serve();
       pod.delete('dev-1');
       afterWithdrawal = () => {
@@ -309,7 +309,7 @@ describe('ClaimWork for the VFs of a claim', () => {
       expect(attached()).toEqual(['attach dev-1']);
     });
 
-    it('attaches only the VF that left the pod again, even if a version without the mark has attached the VFs', async () => {
+    it('restores only the VF that left the pod, even if an older driver version attached the VFs', async () => {
       await serve();
       store.setAttachments('uid', new Map(store.claim('uid')?.devices.map((each) => [formatDeviceKey(each), place])));
       expect(await serve()).toBe('ready');
@@ -375,7 +375,7 @@ describe('ClaimWork for the VFs of a claim', () => {
       expect([dataOf(1)?.ips, dataOf(2)?.ips]).toEqual([advertised.ips, ['2001:db8::2/64']]);
     });
 
-    it('starts no container if a VF has no address after the longest wait, and waits again at the next attempt', async () => {
+    it('starts no container if a VF has no address after the longest wait, and waits again in the next attempt', async () => {
       const { result, ms } = await served(() => pod.set('dev-1', advertised));
       expect([result, ms]).toEqual([{ withdrawn: expect.objectContaining({ code: 'no-router-address' }) }, 2_000]);
       expect((result as { withdrawn: Error }).withdrawn.message).toBe(
@@ -386,7 +386,7 @@ describe('ClaimWork for the VFs of a claim', () => {
       expect(await served()).toEqual({ result: 'ready', ms: 2_000 });
     });
 
-    it('names VFs without an address, and their addresses that other hosts have', async () => {
+    it('names the VFs without an address, and the addresses that other hosts have', async () => {
       pod.set('dev-2', { ...stateOf(2), duplicates: ['2001:db8::2/64', 'fe80::2/64'] });
       const { result } = await served();
       expect((result as { withdrawn: Error }).withdrawn.message).toBe(

@@ -76,7 +76,7 @@ describe('StatusReport', () => {
     expect(written()).toMatchObject([{ ...ready, networkData: { interfaceName: 'net1' } }, notReady(gone)]);
   });
 
-  it('keeps the reason of a failure until all VFs are in the pod, even if another VF changes', () => {
+  it('keeps the reason of a failure on a VF that is not in the pod, even if another VF changes', () => {
     const described = new Set(['dev-1']);
     const { report, written } = open(described);
     report.report(claim.identity, true, gone, []);
@@ -105,7 +105,7 @@ describe('StatusReport', () => {
     expect(written().filter(({ networkData }) => networkData !== undefined)).toHaveLength(2 - failed.length);
   });
 
-  it('reports the reason of a failed attempt for all VFs if the attempt reached none, even if one has no metadata', () => {
+  it('reports the reason of a failed attempt on all VFs if the attempt reached none of them', () => {
     const { report, written } = open(new Set(['dev-1']));
     report.report(claim.identity, true, gone);
     expect(written()).toMatchObject([{ ...notReady(gone), device: 'dev-1' }, notReady(gone)]);

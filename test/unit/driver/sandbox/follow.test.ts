@@ -33,7 +33,7 @@ async function changeAndLook(): Promise<number> {
 }
 
 describe('Follow', () => {
-  it('reads the pod once per burst of changes', async () => {
+  it("reads the pod's network once per burst of changes", async () => {
     using _ = follow();
     for (let change = 0; change < 20; change++) networks.change();
     expect([looks, clock.sleeping()]).toEqual([0, [250]]);
@@ -42,7 +42,7 @@ describe('Follow', () => {
     expect([looks, clock.sleeping()]).toEqual([1, []]);
   });
 
-  it('reads a constantly changing pod less and less often, logs it once, and recovers after a pause', async () => {
+  it('reads a constantly changing network less and less often, logs that once, and recovers after a pause', async () => {
     using _ = follow();
     const pausesMs: number[] = [];
     for (let change = 0; change < 17; change++) pausesMs.push(await changeAndLook());
@@ -53,7 +53,7 @@ describe('Follow', () => {
     expect(await changeAndLook()).toBe(250);
   });
 
-  it('ignores further changes of a constantly changing pod until the next reading', async () => {
+  it('ignores further changes of a constantly changing network until the next reading', async () => {
     using _ = follow();
     for (let change = 0; change < 9; change++) await changeAndLook();
     networks.change();

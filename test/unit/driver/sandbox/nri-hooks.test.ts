@@ -139,7 +139,7 @@ describe('NriHooks', () => {
     expect(clock.sleeping()).toEqual([]);
   });
 
-  it('waits briefly for a claim that is not ready before it rejects the container', async () => {
+  it('waits briefly for a claim that is not ready before it rejects a container', async () => {
     const ready = Promise.withResolvers<void>();
     work = ready.promise;
     refusals = [new Error('not yet')];
@@ -150,7 +150,7 @@ describe('NriHooks', () => {
     expect(calls).toEqual(['adopt s1', 'want ready', 'check', 'check']);
   });
 
-  it('rejects a container that is still not ready after the delay, and at once if attaching its VF failed', async () => {
+  it('rejects a container that is not ready after a short delay, or whose VF could not be attached', async () => {
     work = new Promise(() => undefined);
     refusals = [new Error('not yet'), new Error('still not')];
     await expect(Promise.all([hooks.createContainer(pod, {} as Container, context), advance(500)])).rejects.toThrow(
@@ -177,7 +177,7 @@ describe('NriHooks', () => {
     expect(await answerAfter(0, hooks.createContainer(pod, {} as Container, context))).toBe('success');
   });
 
-  it('compares the NUMA nodes of containers that started without the driver before it serves their sandboxes', () => {
+  it('compares the NUMA nodes of containers that started while the driver was down', () => {
     const of = (name: string, state: string, podSandboxId = 's1') => ({ name, state, podSandboxId }) as Container;
     hooks.synchronize([pod], [of('main', 'running'), of('init', 'stopped'), of('other', 'running', 's2')]);
     expect(calls).toEqual(['observe main', 'list 1, in use s1,s2', 'synchronized']);
@@ -191,7 +191,7 @@ describe('NriHooks', () => {
     );
   });
 
-  it("passes on the runtime's list of sandboxes, and marks it outdated when the runtime disconnects", () => {
+  it("passes on the runtime's list of sandboxes, and marks the list as outdated when the runtime disconnects", () => {
     hooks.synchronize([pod], [{ podSandboxId: 's1', state: 'stopped' } as Container]);
     hooks.disconnected();
     expect(calls).toEqual(['list 1, in use s1', 'synchronized', 'expire']);

@@ -159,7 +159,7 @@ describe('NumaGuard', () => {
         };
       },
     ],
-  ])('rejects a container of unknown placement only with numa: require, and sends no event: %s', (_, set) => {
+  ])('rejects a container of unknown placement only if its claim has numa: require: %s', (_, set) => {
     set();
     expect(() => guard.check(pod, containerOf('4'))).toThrow(/unknown|cannot be read: EACCES/);
     expect(() => guard.check(pod, containerOf('4'))).toThrow(expect.objectContaining({ code: 'numa-unknown' }));
@@ -224,7 +224,7 @@ describe('NumaGuard', () => {
     expect(alignment()).toBe('misaligned');
   });
 
-  it('withdraws the condition of a claim that passes to a pod without exclusive CPUs', () => {
+  it('clears the condition of a claim that passes to a pod without exclusive CPUs', () => {
     guard.check(pod, containerOf('4'));
     expect(condition()?.status).toBe('False');
     const next = { ...pod, id: 's2', uid: 'pod-2' };

@@ -52,7 +52,7 @@ describe('toDeviceMetadata', () => {
     });
   });
 
-  it('returns the kernel driver that the VF has now, and the RDMA device that the claim requested', () => {
+  it('returns the current kernel driver of the VF, and the RDMA device that the claim requested', () => {
     const { attributes: shown } = tell({ driver: 'iavf', rdmaDevice: 'irdma1', nodes: ['/dev/infiniband/uverbs1'] });
     expect(shown).toMatchObject({
       driver: { string: 'iavf' },
@@ -65,7 +65,7 @@ describe('toDeviceMetadata', () => {
     expect(shown).not.toHaveProperty('vlan');
   });
 
-  it('leaves out redundant attributes of a device that has more than the API allows', () => {
+  it('omits redundant attributes of a device with more attributes than the API allows', () => {
     const vf = {
       kind: 'vf',
       name: device.name,
@@ -106,7 +106,7 @@ describe('toDeviceMetadata', () => {
     expect(shown).not.toHaveProperty('minTxRate');
   });
 
-  it("uses the inventory's attributes if nothing newer is known", () => {
+  it('uses attributes from the inventory if nothing newer is known', () => {
     expect(tell(undefined, { hardwareAddress: undefined }).attributes).toEqual(attributes);
     expect(tell({ nodes: [] }).attributes).toMatchObject({ driver: { string: 'mlx5_core' }, mtu: { int: 1500 } });
   });

@@ -179,7 +179,7 @@ describe('SandboxRegistry', () => {
     expect(done).toEqual(['detach a from s1']);
   });
 
-  it('detaches VFs at once when the namespace is removed, even if the sandbox is still listed', async () => {
+  it('detaches VFs at once when the network namespace is removed, even if the runtime still lists the sandbox', async () => {
     put('a', 'pod-s1', 's1');
     await list([facts('s1')]);
     networks.gone.add(pathOf('s1'));
@@ -206,7 +206,7 @@ describe('SandboxRegistry', () => {
     expect([registry.find('s1'), registry.mayBeCurrent(facts('s1', 'p'))]).toEqual([undefined, false]);
   });
 
-  it('serves a sandbox again that it mistook for removed, once the VFs have left it', async () => {
+  it('serves a sandbox again, once its VFs are detached, if it mistook the sandbox for removed', async () => {
     missSandbox();
     registry.requeueAll();
     const ending = registry.adopt(facts('s1'), false);
@@ -335,7 +335,7 @@ describe('SandboxRegistry', () => {
     expect(registry.find('s2')?.phase).toBe('ready');
   });
 
-  it('does not count a pod as running after its sandbox is stopped, even if its VFs cannot be detached', async () => {
+  it('does not count a pod as running after its sandbox is stopped, even if detaching the VFs fails', async () => {
     put('a', 'pod-s1', 's1');
     registry.synchronize([facts('s1')], new Set(['s1']));
     await turns();

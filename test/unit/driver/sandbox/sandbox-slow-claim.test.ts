@@ -45,7 +45,7 @@ describe('Sandbox while one of its claims is being attached', () => {
     expect(served()).toBe(2);
   });
 
-  it('counts a device as attached only once, even if the device is read again', async () => {
+  it('counts a device as attached only once, even if it is read several times', async () => {
     for (let tick = 0; tick < 6; tick++) await pass(opened.clock, 500);
     expect(served()).toBeGreaterThan(2);
     expect(opened.slow).toEqual([
@@ -54,7 +54,7 @@ describe('Sandbox while one of its claims is being attached', () => {
   });
 
   it.each(['gone', 'away'] as const)(
-    'stops reading, and detaches after the last reading, when it is %s',
+    'stops reading the pod before it detaches the VFs, when its goal becomes %s',
     async (goal) => {
       await pass(opened.clock, 500);
       await opened.sandbox.want(goal);

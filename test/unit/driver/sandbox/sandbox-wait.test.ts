@@ -34,18 +34,21 @@ it('Sandbox reports separately how long it waited for its turn, for VFs and for 
   expect(waits).toEqual([['pod', 'ready', { queued: 300, attach: 80, write: 7, total: 387 }]]);
 });
 
-it.each(['gone', 'away'] as const)('Sandbox reports a pod that ends before its VFs are ready: %s', async (goal) => {
-  const { sandbox, work, clock, waits } = openSandbox([claim('a')]);
-  work.hold = new Promise(() => undefined);
-  sandbox.want('ready').catch(() => undefined);
-  await turns();
-  clock.advance(2_000);
-  await sandbox.want(goal);
-  expect([waits, sandbox.waitedMs]).toEqual([
-    [['pod', 'ended', { queued: 2_000, attach: 0, write: 0, total: 2_000 }]],
-    undefined,
-  ]);
-});
+it.each(['gone', 'away'] as const)(
+  'Sandbox reports a pod that ends before its VFs are ready: its goal becomes %s',
+  async (goal) => {
+    const { sandbox, work, clock, waits } = openSandbox([claim('a')]);
+    work.hold = new Promise(() => undefined);
+    sandbox.want('ready').catch(() => undefined);
+    await turns();
+    clock.advance(2_000);
+    await sandbox.want(goal);
+    expect([waits, sandbox.waitedMs]).toEqual([
+      [['pod', 'ended', { queued: 2_000, attach: 0, write: 0, total: 2_000 }]],
+      undefined,
+    ]);
+  },
+);
 
 it('Sandbox reports a pod whose claims end before their VFs are ready', async () => {
   const claims = [claim('a')];

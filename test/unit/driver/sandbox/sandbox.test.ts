@@ -67,7 +67,7 @@ describe('Sandbox', () => {
     sandbox = open();
   });
 
-  it('is ready once all its claims are ready, and then reads nothing more', async () => {
+  it('is ready once all its claims are ready, and then stops reading its VFs', async () => {
     const [first, second] = [sandbox.want('ready'), sandbox.want('ready')];
     expect(sandbox.phase).toBe('attaching');
     await Promise.all([first, second]);
@@ -148,7 +148,7 @@ describe('Sandbox', () => {
     expect(work.done).toContain('serve a');
   });
 
-  it('reports once what the pod waits for if eight VFs take 700 ms each, and becomes ready with all VFs', async () => {
+  it('reports once what the pod waits for if attaching takes long, and becomes ready with all VFs', async () => {
     const ipam = { type: 'dhcp' };
     const eight = Array.from({ length: 8 }, (_, index) => ({ ...device, name: `dev-${index}`, config: { ipam } }));
     claims = [claim('a', eight)];
@@ -289,7 +289,7 @@ describe('Sandbox', () => {
     expect(work.done.filter((call) => call === 'serve a')).toHaveLength(2);
   });
 
-  it('stops following a pod once its claims have been unprepared, so that its network namespace can go away', async () => {
+  it('stops following a pod once its claims are unprepared, so that the kernel can free the network namespace', async () => {
     sandbox = open(true);
     await sandbox.want('ready');
     expect(networks.watches).toBe(1);
@@ -298,7 +298,7 @@ describe('Sandbox', () => {
     expect([networks.watches, clock.sleeping()]).toEqual([0, []]);
   });
 
-  it('reads the pod once per burst of changes, until the namespace changes', async () => {
+  it('reads the network of the pod once per burst of changes, until the namespace changes', async () => {
     sandbox = open(true);
     await sandbox.want('ready');
     await pass(clock, 250);
@@ -312,7 +312,7 @@ describe('Sandbox', () => {
     expect([networks.watches, clock.sleeping()]).toEqual([0, []]);
   });
 
-  it('reads the pod again if it changes while a VF is being attached', async () => {
+  it('reads the network of the pod again if it changes while a VF is being attached', async () => {
     sandbox = open(true);
     const held = Promise.withResolvers<void>();
     work.hold = held.promise;
@@ -344,7 +344,7 @@ describe('Sandbox', () => {
     expect([networks.watches, clock.sleeping()]).toEqual([0, []]);
   });
 
-  it('ends containers that wait for claims that are not ready, even while VFs are being attached', async () => {
+  it('ends containers that wait for unready claims, even while VFs are being attached', async () => {
     work.failures.set('b', new Error('not yet'));
     await sandbox.want('ready').catch(() => undefined);
     work.hold = new Promise(() => undefined);
@@ -353,7 +353,7 @@ describe('Sandbox', () => {
     expect(work.done.filter((call) => call.startsWith('end'))).toEqual(['end b']);
   });
 
-  it('stops working once disposed of', async () => {
+  it('stops all work when it is disposed of', async () => {
     work.hold = new Promise(() => undefined);
     const ready = sandbox.want('ready').catch((error: unknown) => error);
     await turns();
