@@ -79,9 +79,7 @@ describe('Store', () => {
     expect(uids()).toEqual(['u', 'w']);
   });
 
-  it('finds its own claims by pod at once, and claims that another process stores soon afterwards', async ({
-    path,
-  }) => {
+  it('finds claims by pod at once, and soon also claims that another process has stored', async ({ path }) => {
     using store = new Store(path);
     expect(store.claimsOfPod('p')).toEqual([]);
     store.putClaim(storedClaim({ identity, podUids: ['p', 'q'] }));
