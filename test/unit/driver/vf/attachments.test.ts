@@ -75,7 +75,7 @@ it.each<[string, Partial<StoredDevice>]>([
   expect(calls).toEqual(['stored']);
 });
 
-it('CNI plugins get an interface name that no other VF of the pod will have', async () => {
+it('CNI plugins get an interface name that no other VF of the pod has or will have', async () => {
   const stored: (Attachment | undefined)[] = [];
   const link = { index: 4, name: 'ens1v1', alias: 'vf', altNames: [], mtuBytes: 1500, up: false };
   const host = {

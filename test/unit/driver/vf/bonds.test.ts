@@ -22,7 +22,7 @@ it.each([
     { name: 'bond0', mode: 'balance-alb', primary: 'right', primaryReselect: 'failure' },
     { mode: 'balance-alb', miimonMs: 100, primaryReselect: 'failure' },
   ],
-] as [BondConfig, object][])('creates the bond that a claim requests: %j', async (bond, expected) => {
+] as [BondConfig, object][])('joining a bond creates the bond that the claim requests: %j', async (bond, expected) => {
   const made: object[] = [];
   const connection = {
     links: async () => [],
@@ -38,7 +38,7 @@ it.each([
   expect(made).toEqual([{ name: expect.stringMatching(/^netdra-/), mtuBytes: 1500, ...expected }]);
 });
 
-it('joining completes a bond that a killed driver left unfinished, and gives the member the MAC of the claim', async () => {
+it('joining completes a bond that a killed driver left unfinished, and sets the MAC of the claim', async () => {
   const changes: unknown[] = [];
   const unfinished = { index: 9, name: 'netdra-1a2b3c4d', kind: 'bond', mtuBytes: 1500 };
   const connection = {
@@ -69,7 +69,7 @@ describe('the primary member of a bond', () => {
     ['left', 5, []],
     ['right', undefined, []],
   ])(
-    'is set for a VF of request %s that had joined a bond with primary %j',
+    'is set to the VF that the claim names: a VF of request %s joins, the current primary is %j',
     async (request, primaryMember, expected) => {
       const changes: unknown[] = [];
       const connection = {

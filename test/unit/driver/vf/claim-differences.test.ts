@@ -8,7 +8,7 @@ it.each([
   ['blue with table 10', { kind: 'vrf', name: 'blue', vrfTable: 10 }],
   ['red with table 11', { kind: 'vrf', name: 'red', vrfTable: 11 }],
   [undefined, { kind: 'vrf', name: 'red', vrfTable: 10 }],
-])('findDifferences finds %s in place of the VRF of the claim', async (found, master) => {
+])('findDifferences reports %s in place of the VRF of the claim', async (found, master) => {
   const own = { index: 1, name: 'net1', ...(master && { master: 9 }) };
   const connection = { link: async ({ index }: { index?: number }) => (index === 9 ? master : own) };
   const namespace = { connection, readSysctls: () => new Map() } as unknown as NetworkNamespace;

@@ -59,11 +59,14 @@ describe('pfSettingsOf', () => {
     ['a VLAN of the claim', { config: { vf: { vlan: 7 } } }, true],
     ['an administrative MAC', { before: { vf: { hardwareAddress: own } } }, true],
     ['only the MAC of its interface', { before: { vf: {}, link: link(own) } }, false],
-  ])('throws if the PF has lost its interface since it had a setting: %s', async (_, more, isMissing) => {
-    const settings = pfSettingsOf(answers(undefined), device(more), ['vlan', 'hardwareAddress']);
-    if (isMissing) await expect(settings).rejects.toMatchObject({ code: 'vf-state-unknown', device: '0000:3b:00.0' });
-    else expect(await settings).toBeUndefined();
-  });
+  ])(
+    'throws if the PF has lost its interface but may still have a setting of the device: %s',
+    async (_, more, isMissing) => {
+      const settings = pfSettingsOf(answers(undefined), device(more), ['vlan', 'hardwareAddress']);
+      if (isMissing) await expect(settings).rejects.toMatchObject({ code: 'vf-state-unknown', device: '0000:3b:00.0' });
+      else expect(await settings).toBeUndefined();
+    },
+  );
 
   it('rethrows the error of a closed netlink connection', async () => {
     const closed = new NetlinkError('netlink-closed', 'the connection is closed');

@@ -44,13 +44,13 @@ async function snapshotAgain(qdisc: () => Promise<undefined>): Promise<{ before:
   return { before, steps };
 }
 
-it('a VF that left its pod keeps its snapshot from before the claim, even if restoring it fails', async () => {
+it('a VF that left its pod keeps the snapshot from before its claim, even if restoring fails', async () => {
   const { before, steps } = await snapshotAgain(async () => undefined);
   expect(steps).toEqual(['reconfigured', before]);
 });
 
 // Otherwise the VF returned to its pod in promiscuous mode: simulation, mode liveness, seed 7003339.
-it('attaching fails if a VF that left its pod is unreadable, so that it cannot be restored', async () => {
+it('attaching a VF again fails if the state of the VF cannot be read for a snapshot', async () => {
   const noAnswer = new NetlinkError('netlink-lost', 'no answer to qdisc', {});
   await expect(snapshotAgain(() => Promise.reject(noAnswer))).rejects.toBe(noAnswer);
 });
@@ -68,7 +68,7 @@ it("an interface in the host's namespace is not touched, even if the stored sand
   expect(calls).toEqual(['recreate']);
 });
 
-it('a link that was created in a pod is deleted even if the device itself stays on the host', async () => {
+it('a link that was created in a pod is deleted although the device itself stays on the host', async () => {
   const calls: unknown[] = [];
   const created = linkToCreate('macvlan', 'c', 'net1');
   let refusal: Error | undefined = new NetlinkError('netlink-refused', 'cannot delete', { errno: 'EBUSY' });
@@ -93,7 +93,7 @@ it('a link that was created in a pod is deleted even if the device itself stays 
   expect(calls).toEqual(['closed', 7, 'closed']);
 });
 
-it('a VF in a lost sandbox returns to the host under its old name, although other namespaces cannot be searched', async () => {
+it('a VF in a lost sandbox returns to the host under its old name, even if other namespaces cannot be searched', async () => {
   const refusal = new NetlinkError('netns-refused', 'cannot open', {});
   const cut = { all: () => [], candidates: () => [], isCut: () => true };
   const link = { index: 5, name: 'eth0', altNames: [], xdp: [], parentDevice: '0000:3b:02.1' };

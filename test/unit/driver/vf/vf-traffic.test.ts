@@ -94,7 +94,7 @@ describe('TrafficReader', () => {
     });
   });
 
-  it("reads a simulated VF's counters from its interface, or only from the PF once the VF has left its pod", async () => {
+  it('reads the counters of a simulated VF from its interface in the pod, not from the PF', async () => {
     podLinks = undefined;
     expect(await reader().read()).toEqual({ samples: [{ labels, counters }], missing: none, failures: [] });
     isSimulated = true;
@@ -118,7 +118,7 @@ describe('TrafficReader', () => {
     expect(missing).toEqual({ limit: 0, unreadable: 1 });
   });
 
-  it('reports counters of zero if the PF counts traffic of another VF', async () => {
+  it('reports zero counters of a VF if the PF counts the traffic of another VF', async () => {
     vfTraffic = async () => [
       { vfIndex: 0, ...counters },
       { vfIndex: 1, ...zeros },
@@ -127,7 +127,7 @@ describe('TrafficReader', () => {
     expect((await reader().read()).samples.map((sample) => sample.counters)).toEqual([zeros]);
   });
 
-  it('ignores VFs outside of pods, and reads at most 512 VFs and counts the rest', async () => {
+  it('ignores VFs outside of pods, reads at most 512 VFs, and counts the remaining ones', async () => {
     const { attachment: _attachment, ...free } = vf(0);
     devices = [free];
     expect(await reader().read()).toEqual({ samples: [], missing: none, failures: [] });
@@ -136,7 +136,7 @@ describe('TrafficReader', () => {
     expect([samples.length, missing]).toEqual([512, { limit: 88, unreadable: 0 }]);
   });
 
-  it('counts VFs that their PF does not report, and logs a failure once until it ends', async () => {
+  it('counts VFs that their PF does not report, and logs that failure once', async () => {
     devices = [vf(0), vf(1), vf(2)];
     const own = reader();
     expect((await own.read()).missing).toEqual({ limit: 0, unreadable: 1 });
