@@ -16,7 +16,7 @@ async function addPods(bench: Bench, names: string[]) {
 }
 
 describe.each(settings)('a kubelet plugin $what', ({ options }) => {
-  it('commits all prepared claims of a call, and fails a claim whose commit throws', async () => {
+  it('commits all claims of a call that were prepared, and fails a claim whose commit throws', async () => {
     const committed: string[] = [];
     const prepared = (name: string): PrepareResult => ({
       devices: [],
@@ -38,7 +38,7 @@ describe.each(settings)('a kubelet plugin $what', ({ options }) => {
     expect(committed).toEqual(['good']);
   });
 
-  it('discards unprepared claims after removing their files, and fails a claim whose discard throws', async () => {
+  it('discards unprepared claims once their files are removed, and fails a claim whose discard throws', async () => {
     const discarded: [string, string[]][] = [];
     const unprepared = (name: string): UnprepareResult => {
       if (name === 'stuck') return new Error('VF is stuck');

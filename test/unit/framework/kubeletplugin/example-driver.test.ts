@@ -17,7 +17,7 @@ registerHooks({
     next(name.replace(/^netdra\\/(\\w+)$/, 'file://${repo}src/framework/$1/index.ts'), context),
 });`;
 
-it('the example driver shares a device with adminAccess, and changes it only for the claim that owns it', {
+it('the example driver prepares a device for claims with adminAccess, but changes it only for its owner', {
   timeout: 120_000,
 }, async () => {
   await using stack = new AsyncDisposableStack();

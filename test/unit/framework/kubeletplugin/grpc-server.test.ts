@@ -8,7 +8,7 @@ import { systemClock } from '../../../../src/lib/clock.ts';
 import { tempDir } from '../../../doubles/temp-dir.ts';
 
 describe('GrpcServer', () => {
-  it('creates its socket file only when it accepts connections, since the kubelet connects as soon as it sees the file', async () => {
+  it('creates its socket file only when it accepts connections, because the kubelet connects at once', async () => {
     using dir = tempDir();
     const seen: (string | null)[] = [];
     const watcher = watch(dir.path, (_event, name) => seen.push(name));
@@ -23,7 +23,7 @@ describe('GrpcServer', () => {
     expect(statSync(join(dir.path, 'a.sock')).mode & 0o777).toBe(0o600);
   });
 
-  it('removes its socket as soon as it stops accepting calls, but not the socket of a successor', async () => {
+  it('removes its socket file as soon as it stops accepting calls, but keeps the socket of a successor', async () => {
     using dir = tempDir();
     const path = join(dir.path, 'a.sock');
     using first = await GrpcServer.start(path, []);

@@ -45,7 +45,7 @@ describe('setHealth', () => {
     expect(late.received[0]).toHaveLength(2);
   });
 
-  it("sends nothing before the driver's first report, and an empty list for an empty report", async () => {
+  it('sends nothing before the first report of the driver, and an empty list for an empty report', async () => {
     await using bench = await startHealthBench();
     await expect.poll(() => bench.watch.opened).toBe(1);
     expect(bench.watch.received).toEqual([]);
@@ -60,7 +60,7 @@ describe('setHealth', () => {
     await expect.poll(() => old.health('node-1', 'a')).toEqual({ health: 'Healthy', message: 'fine' });
   });
 
-  it('does not repeat an unchanged report, to which the kubelet adds the time, and sends Unknown when it expires', async () => {
+  it('sends Unknown when a report expires, and does not repeat an unchanged report', async () => {
     await using bench = await startHealthBench();
     bench.helper.setHealth([device('a', { timeoutSeconds: 1 }), device('b')]);
     await bench.kubelet.until(() => bench.watch.received.length >= 1);
@@ -114,7 +114,7 @@ describe('setHealth', () => {
     expect(logger.messages('error')).toEqual(['sending device health to the kubelet failed']);
   });
 
-  it('lets the driver end health streams when it stops, without waiting for them', async () => {
+  it('ends health streams when the driver stops, without waiting for them', async () => {
     await using bench = await startBench({}, { health: true, drainMs: 1_000 });
     bench.helper.setHealth([device('a')]);
     // A kubelet that does not look at the registration socket.

@@ -194,7 +194,7 @@ describe('registration', () => {
   it.each([
     ['throws', () => expect.fail('metrics are broken')],
     ['rejects', async () => expect.fail('metrics are broken')],
-  ])('persists if onRegistration %s, and the error is logged', async (_how, onRegistration) => {
+  ])('persists, and logs the error, if onRegistration %s', async (_how, onRegistration) => {
     await using bench = await startBench({}, { onRegistration });
     await bench.preparePod('a');
     expect(bench.helper.registration).toEqual({ registered: true });

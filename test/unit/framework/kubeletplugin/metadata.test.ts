@@ -31,7 +31,7 @@ describe('metadata known at prepare', () => {
     expect(Object.keys(document.devices[0] ?? {}).sort()).toEqual(['driver', 'name', 'pool']);
   });
 
-  it("takes a device's identity from the allocation, whatever its metadata says", async () => {
+  it('takes the identity of a device from the allocation, whatever its metadata says', async () => {
     const metadata = { driver: 'gpu.example', pool: 'x', name: 'x', shareId: 's', attributes: everyKind };
     await using bench = await startBench({ devices: [preparedDevice('dev-a', { metadata })] });
     await bench.preparePod('a');
@@ -118,7 +118,7 @@ describe('deferred metadata', () => {
   it.each([
     ['another device of the request', ['vf']],
     ['a device for all requests', []],
-  ])('waits for the allocated devices that the driver leaves out beside %s', async (_what, names) => {
+  ])('waits for an allocated device that the driver does not return, although it returns %s', async (_what, names) => {
     await using bench = await startBench({ devices: [preparedDevice('dev-1', { requests: names })] });
     const devices = ['dev-1', 'dev-2'];
     const { pod, wire } = await bench.preparePod('a', { requests: [{ name: 'vf', devices }] });
@@ -214,7 +214,7 @@ describe('a claim created by the scheduler for extended resources', () => {
     for (const path of paths) expect(decode(mounts[path])).toMatchObject({ request: request.name, generation: 1 });
   });
 
-  it('uses the resource name that Kubernetes derives from the class if the class sets no name or is deleted', async () => {
+  it('uses the resource name that Kubernetes derives from the class if the class itself provides none', async () => {
     await using bench = await startBench();
     bench.api.create(deviceClass('vfs'));
     for (const name of ['a', 'b']) {
@@ -298,7 +298,7 @@ describe('a claim created by the scheduler for extended resources', () => {
     });
   });
 
-  it('is not prepared while its class is unreadable, unlike other claims, whose class is not read', async () => {
+  it('is not prepared while its DeviceClass is unreadable, unlike an ordinary claim', async () => {
     await using bench = await startBench();
     using _down = bench.api.failNext('/deviceclasses/', 500, { times: Number.POSITIVE_INFINITY });
     const claim = bench.addPod('a', { annotations, requests: [request] }).wire;
@@ -338,7 +338,7 @@ describe('isolation of containers', () => {
     },
   );
 
-  it('requirement 3.2: a device of all requests reaches every container of the claim, once', async () => {
+  it('requirement 3.2: a device for all requests reaches every container of the claim, only once', async () => {
     await using bench = await startBench({
       devices: [preparedDevice('dev-left', { requests: [], cdiDeviceIds: ['x.example/nic=1'] })],
     });

@@ -65,9 +65,9 @@ async function stage() {
 const filesOf = (names: Record<string, string>) =>
   Object.fromEntries(Object.entries(names).flatMap(([name, of]) => pathsOf(name).map((path) => [path, of])));
 
-describe("the pod's name for a template claim", () => {
+describe('the metadata paths of a template claim that has the name of a ResourceClaim', () => {
   it.each([[ofBoth], [ofBoth.toReversed()]])(
-    'stands for a claim of that name that the pod uses: %j',
+    'lead to the ResourceClaim if the pod uses both claims: %j',
     async (claims) => {
       const { bench, start, addPod, seen } = await stage();
       const helper = await start();
@@ -83,7 +83,7 @@ describe("the pod's name for a template claim", () => {
     },
   );
 
-  it('stands for a claim of that name that the pod uses, even if preparing that claim fails at first', async () => {
+  it('lead to the ResourceClaim that the pod also uses, even if preparing that claim fails at first', async () => {
     const { bench, start, addPod, seen } = await stage();
     await start(['nic']);
     const { pod, generated } = addPod('app', ofBoth.toReversed());
@@ -93,7 +93,7 @@ describe("the pod's name for a template claim", () => {
     expect(seen(pod)).toEqual(filesOf({ nic: 'nic', [generated]: generated }));
   });
 
-  it('stands for a claim of that name that the pod uses, even if that claim was prepared for another pod before', async () => {
+  it('lead to the ResourceClaim that the pod also uses, even if it was prepared for another pod before', async () => {
     const { bench, start, addPod, seen } = await stage();
     await start();
     const first = buildPod('first', { resourceClaims: [{ name: 'x', resourceClaimName: 'nic' }] });
@@ -107,7 +107,7 @@ describe("the pod's name for a template claim", () => {
     expect(seen(pod)).toEqual(filesOf({ nic: 'nic', [generated]: generated }));
   });
 
-  it('stands for the template claim if only another pod uses a claim of that name', async () => {
+  it('lead to the template claim if only another pod uses the ResourceClaim', async () => {
     const { bench, start, addPod, seen } = await stage();
     await start();
     const other = buildPod('other', { resourceClaims: [{ name: 'x', resourceClaimName: 'nic' }] });

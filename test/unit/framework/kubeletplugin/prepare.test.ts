@@ -65,7 +65,7 @@ describe('NodePrepareResources', () => {
     expect(called).toEqual([]);
   });
 
-  it('prepares a claim that is being deleted, since it keeps its devices while reserved', async ({ own: bench }) => {
+  it('prepares a claim that is being deleted but is still reserved for its pod', async ({ own: bench }) => {
     const { pod } = bench.addPod('a');
     bench.api.edit<ResourceV1ResourceClaim>('ResourceClaim', 'a', ({ metadata }) => {
       metadata!.deletionTimestamp = new Date();
@@ -221,7 +221,7 @@ describe('NodePrepareResources', () => {
     );
   });
 
-  it('adds the share ID to a device if the claim has one share of it, and rejects a missing ID of several shares', async () => {
+  it('adds a missing share ID if the claim has one share of the device, and fails if the claim has several', async () => {
     await using bench = await startBench({ devices: [preparedDevice('dev-1', { requests: [] })] });
     const requests = (...shares: string[]) => [
       { name: 'vf', devices: shares.map((shareID) => ({ device: 'dev-1', shareID })) },
