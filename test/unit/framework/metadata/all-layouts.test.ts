@@ -159,7 +159,7 @@ describe('the layout downward-api', () => {
 });
 
 describe('a driver started with other layouts', () => {
-  it("keeps the files of a claim's earlier layouts current until the claim is unprepared, and adds its own layouts", async () => {
+  it('keeps the files of earlier layouts current until unprepare, and adds files in its own layouts', async () => {
     const had = ['v1', 'attributes-json', 'downward-api'] as const;
     const before = bench.start({ layouts: had, ...published(attributes) });
     await before.prepare(record, new Map());
@@ -220,7 +220,7 @@ it.each([
     () => writeFileSync(join(bench.dataDir, 'dra-device-metadata/default_fast-net/claim.json'), '{'),
   ],
 ])(
-  "unprepare without a readable record with %s: finds the claim's files by their names, and removes no others",
+  'unprepare with an unreadable record finds the files of the claim by name, and removes no others: %s',
   async (_what, damage) => {
     const metadata = await written();
     const others = [
@@ -277,7 +277,7 @@ describe('a claim that is prepared again', () => {
   it.each([
     ['without a gate', {}, new Map()],
     ['known at prepare, with a gate', { gate }, new Map([['vf', [device]]])],
-  ])('hides the content of its pods from a single later pod: %s', async (_title, options, contents) => {
+  ])('hides its content when it is prepared for a single new pod: %s', async (_title, options, contents) => {
     const metadata = bench.start(options);
     await metadata.prepare(record, contents);
     await metadata.update(claim, 'vf', devices);
@@ -289,7 +289,7 @@ describe('a claim that is prepared again', () => {
     expect(await metadata.update(claim, 'vf', devices)).toMatchObject({ generation: contents.size === 0 ? 2 : 4 });
   });
 
-  it('keeps the content of a later update, and merges new content of prepare into it', async () => {
+  it('keeps the content of a later update, and merges new content from prepare into it', async () => {
     const metadata = bench.start();
     const identity = new Map([['vf', [device]]]);
     await metadata.prepare(record, identity);
@@ -378,7 +378,7 @@ describe('immediate, deferred and mixed metadata', () => {
 });
 
 describe("ClaimMetadata, looking for a container's claims", () => {
-  it('finds the requests whose files the container mounts, or all requests of its claim if it mounts no files', async () => {
+  it('finds the requests whose files a container mounts, or all requests of its claim if it mounts none', async () => {
     const metadata = bench.start();
     const devices = [{ pool: 'node-1', name: device.name }];
     await metadata.prepare(

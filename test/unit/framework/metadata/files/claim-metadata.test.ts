@@ -61,7 +61,7 @@ describe('ClaimMetadata', () => {
     expect(() => open([])).toThrow('the list of versions of device metadata is empty');
   });
 
-  it("commits the records of all claims of a call and the driver's own changes together, except failed claims", async () => {
+  it("commits the records of all successful claims of a call together with the driver's own changes", async () => {
     const steps: string[] = [];
     class NotedRecords extends RecordFiles {
       together(task: () => void): void {
@@ -267,7 +267,7 @@ describe('ClaimMetadata', () => {
       }
     });
 
-    it('does not count the claim or its files', async () => {
+    it('excludes the claim and its files from the number of recorded claims and files', async () => {
       expect(metadata.isRecorded(claim)).toBe(true);
       writeFileSync(recordPath(), '');
       expect([metadata.isRecorded(claim), await metadata.countFiles()]).toEqual([false, 0]);

@@ -22,7 +22,7 @@ describe('the record of a claim', () => {
     expect(states.read(claim)).toEqual(stateOf('pod-2'));
   });
 
-  it("is rejected in another claim's directory, even after it was read in its own directory", () => {
+  it('is rejected in the directory of another claim, even if it was read in its own directory before', () => {
     using dir = tempDir();
     const states = new ClaimStates(new RecordFiles(dir.path), dir.path);
     states.write(stateOf('pod-1'));

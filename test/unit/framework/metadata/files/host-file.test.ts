@@ -193,7 +193,7 @@ describe('files and directories', () => {
     expect(bench.files().filter((file) => file.endsWith('.tmp'))).toEqual([]);
   });
 
-  it('are written again although another process removed their open directory', () => {
+  it('are written again even if another process has removed their open directory', () => {
     using dir = tempDir();
     const files = ['a', 'b'].map((name) => ({ base: dir.path, parts: ['pod', name] }));
     holdDirectories(() => {

@@ -63,7 +63,7 @@ describe('a withdrawn file without a start gate', () => {
     expect(seen()).toEqual(current());
   });
 
-  it('is withdrawn by the restart if the process was killed before it had renamed or blanked it', async () => {
+  it('is withdrawn completely at the next start if the process was killed during the withdrawal', async () => {
     const seen = mountAll();
     const texts = withdrawnLayouts.map((name) => readFileSync(pathOf(name), 'utf8'));
     const inodes = withdrawnLayouts.map((name) => statSync(pathOf(name)).ino);
@@ -78,7 +78,7 @@ describe('a withdrawn file without a start gate', () => {
     expect(withdrawnLayouts.map((name) => statSync(hiddenOf(name)).ino)).toEqual(inodes);
   });
 
-  it('gets its name back by the restart if the process was killed before it had written or renamed it', async () => {
+  it('gets its content and name back at the next start if the process was killed during an update', async () => {
     const seen = mountAll();
     const texts = current();
     for (const name of withdrawnLayouts) renameSync(pathOf(name), hiddenOf(name));

@@ -26,7 +26,7 @@ describe('a repeated prepare', () => {
   const content = () => bench.start().read(claim, 'vf');
   const attributesOf = () => content()?.devices[0]?.attributes;
 
-  it('removes metadata that only the earlier prepare gave from the files of all layouts', async () => {
+  it('removes metadata that only the earlier prepare returned, in the files of all layouts', async () => {
     await prepare(deviceWith({ a, b }, { networkData }));
     await prepare(deviceWith({ b }));
     expect(content()).toMatchObject({ generation: 2, devices: [{ attributes: { b } }] });
@@ -38,7 +38,7 @@ describe('a repeated prepare', () => {
     expect(content()).toMatchObject({ generation: 2 });
   });
 
-  it('keeps metadata that an update gave, even if an earlier prepare gave the same metadata', async () => {
+  it('keeps metadata from an update, even if an earlier prepare returned the same metadata', async () => {
     await prepare(deviceWith({ a, b }));
     expect(await update({ a, b })).toEqual({ generation: 1, isWritten: false });
     await prepare(deviceWith({ c }));
@@ -49,7 +49,7 @@ describe('a repeated prepare', () => {
     expect(attributesOf()).toEqual({ a });
   });
 
-  it('shows the value of the update again when no prepare overrides it any more', async () => {
+  it('shows the value of the update again once prepare no longer overrides it', async () => {
     await prepare(deviceWith({ a }));
     await update({ a: b });
     await prepare(deviceWith({ a: c }));
@@ -58,7 +58,7 @@ describe('a repeated prepare', () => {
     expect(attributesOf()).toEqual({ a: b });
   });
 
-  it('keeps all content if it is deferred', async () => {
+  it('keeps all content if prepare defers the metadata', async () => {
     await prepare(deviceWith({ a }));
     await prepare();
     expect(attributesOf()).toEqual({ a });

@@ -57,7 +57,7 @@ describe.each(gates)('a claim that is reallocated while prepared, with the start
     expect(metadata.read(claim, 'other')).toBeUndefined();
   });
 
-  it('keeps its content if it is prepared again with the same devices, or with more requests', async () => {
+  it('keeps its content when prepared again with the same devices or with additional requests', async () => {
     await prepare({ vf: request('vf', 'dev-1') });
     await metadata.update(claim, 'vf', [deviceOf('dev-1')], 's1');
     const before = fileOf('vf');
@@ -67,7 +67,7 @@ describe.each(gates)('a claim that is reallocated while prepared, with the start
     expect(before).toContain('net1');
   });
 
-  it('keeps gate and content if it lost a request, and is then prepared again unchanged', async () => {
+  it('keeps gate and content when prepared again unchanged after it lost a request', async () => {
     const devices = [deviceOf('dev-1')];
     await prepare({ vf: request('vf', 'dev-1'), other: request('other', 'dev-3') });
     await prepare({ vf: request('vf', 'dev-1') });

@@ -130,7 +130,7 @@ describe('a driver started with or without a gate', () => {
     expect(gateOf()).toEqual({ state: 'served', sandboxId: a });
   });
 
-  it('stores that the gate is closed once content is withdrawn, so that no later start opens it', async () => {
+  it('stores that the gate is closed when content is withdrawn, so that a restart does not open it', async () => {
     await prepareAndServe(a);
     const path = join(bench.dataDir, 'dra-device-metadata/default_fast-net/claim.json');
     const servedBy = () => JSON.parse(readFileSync(path, 'utf8')).servedBy;
@@ -172,7 +172,7 @@ describe('a driver started with or without a gate', () => {
     expect([hidden().some(isBlank), metadata.isGated(claim)]).toEqual([false, false]);
   });
 
-  it('opens the gate for a container that began to wait before the driver was restarted without a gate', async () => {
+  it('opens the gate for a container that began to wait before the driver was restarted without gates', async () => {
     await prepareAndServe(a);
     writeFileSync(join(bench.dataDir, `dra-device-metadata/default_fast-net/waiting.${b}.1`), 'netdra-waiting 1');
     restart();
@@ -208,7 +208,7 @@ describe('a gate with metadata disabled', () => {
     expect(bench.files()).toEqual([]);
   });
 
-  it('gets files when metadata is enabled', async () => {
+  it('gets files once metadata is enabled', async () => {
     await bench.start({ gate, enabled: false }).prepare(record, new Map());
     await metadata.prepare(record, new Map());
     expect(hidden().every(isBlank)).toBe(true);

@@ -93,7 +93,7 @@ describe('a claim with a start gate', () => {
     expect(statSync(gatePath()).ino).toBe(ino);
   });
 
-  it('keeps its gate open for a sandbox, whatever happens to other sandboxes', async () => {
+  it('keeps its gate open for one sandbox, whatever happens to other sandboxes', async () => {
     await prepareAndServe(b);
     await metadata.endGate(claim, a);
     await metadata.holdGate(claim, a, 'late');
@@ -102,7 +102,7 @@ describe('a claim with a start gate', () => {
     expect(gateOf()).toMatchObject({ state: 'waiting', sandboxId: b });
   });
 
-  it("marks the sandbox as ended when the claim's metadata is withdrawn, even if the gate was open for another sandbox", async () => {
+  it('gets a sandbox marked as ended by the withdrawal, even if the gate was open for another sandbox', async () => {
     for (const served of [a, b]) {
       await prepareAndServe(served);
       await metadata.withdraw(claim, ['vf'], a);
@@ -112,7 +112,7 @@ describe('a claim with a start gate', () => {
     await expect(metadata.withdraw(claim, ['vf'], 'a b')).rejects.toMatchObject({ code: 'metadata-name-invalid' });
   });
 
-  it('can have its sandbox marked as ended without its lock, and keeps what another instance writes meanwhile', async () => {
+  it('can have its sandbox marked as ended without the lock, and keeps concurrent changes of another instance', async () => {
     await prepareAndServe(a);
     class Records extends RecordFiles {
       together(task: () => void): void {
@@ -141,7 +141,7 @@ describe('a claim with a start gate', () => {
     expect([gateOf(), isBlank(path)]).toEqual([{ state: 'served', sandboxId: a }, false]);
   });
 
-  it('opens its gate only once all of its requests have been updated for the sandbox', async () => {
+  it('has a closed gate until all of its requests have been updated for the sandbox', async () => {
     const second = [{ driver, pool: 'node-1', name: 'dev-2' }];
     const requests = { ...record.requests, two: { name: 'two/big', devices: [{ pool: 'node-1', name: 'dev-2' }] } };
     const updateBoth = async (sandboxId: string) => {
@@ -171,7 +171,7 @@ describe('a claim with a start gate', () => {
     expect(gateOf()).toEqual({ state: 'served', sandboxId: a });
   });
 
-  it('does not let its gate be opened while a request has no metadata', async () => {
+  it('has a closed gate while a request has no metadata', async () => {
     await metadata.prepare(record, new Map());
     await expect(metadata.openGate(claim, a)).rejects.toMatchObject({
       code: 'metadata-not-written',
@@ -180,7 +180,7 @@ describe('a claim with a start gate', () => {
     expect(gateText()).toBeUndefined();
   });
 
-  it('does not let its gate be opened while unprepared, or for an invalid sandbox ID', async () => {
+  it('has a closed gate while it is not prepared, and for an invalid sandbox ID', async () => {
     await expect(metadata.openGate(claim, a)).rejects.toMatchObject({ code: 'metadata-not-prepared' });
     await metadata.prepare(record, new Map());
     await metadata.update(claim, 'vf', devices);
@@ -202,7 +202,7 @@ describe('a claim with a start gate', () => {
     expect(gateOf()).toEqual({ state: 'served', sandboxId: a });
   });
 
-  it('has hook and files restored from its record', async () => {
+  it('gets hook and files back from its record', async () => {
     await prepareAndServe(a);
     const damage = () => {
       for (const path of [gatePath(), ...hidden()]) rmSync(path);
@@ -238,7 +238,7 @@ describe('a claim with a start gate', () => {
     expect(await bench.start({ gate }).restore()).toMatchObject([{ code: 'metadata-malformed' }]);
   });
 
-  it('has its gate closed when a reboot ended its sandbox, and when the claim is removed', async () => {
+  it('has a closed gate after a reboot, and after it is removed', async () => {
     restart({ gate, bootId: 'boot-1' });
     await prepareAndServe(a);
     await bench.start({ gate, bootId: 'boot-2' }).prepare(record, new Map());
@@ -249,7 +249,7 @@ describe('a claim with a start gate', () => {
     expect(bench.files()).toEqual([]);
   });
 
-  it('has its gate closed when metadata is enabled, until the files have content in the same sandbox', async () => {
+  it('has a closed gate after metadata is enabled, until the files have content in the same sandbox', async () => {
     restart({ gate, enabled: false });
     await metadata.prepare(record, new Map());
     await metadata.openGate(claim, a);
@@ -262,7 +262,7 @@ describe('a claim with a start gate', () => {
     expect(gateOf()).toEqual({ state: 'served', sandboxId: a });
   });
 
-  it('has its gate closed when a request without content is added', async () => {
+  it('has a closed gate after a request without content is added', async () => {
     await prepareAndServe(a);
     const two = [{ pool: 'node-1', name: 'dev-2' }];
     await metadata.prepare(
@@ -276,7 +276,7 @@ describe('a claim with a start gate', () => {
     expect(gateOf()).toEqual({ state: 'served', sandboxId: a });
   });
 
-  it('keeps an open gate open when a layout is added, and writes the file of that layout at once', async () => {
+  it('keeps its gate open when a layout is added, and gets the file of that layout at once', async () => {
     restart({ gate, layouts: ['attributes-json'] });
     await prepareAndServe(a);
     restart({ gate });
@@ -295,7 +295,7 @@ describe('a claim with a start gate', () => {
   it.each<[string, (path: string) => void]>([
     ['is damaged', (path) => writeFileSync(path, '')],
     ['is gone', (path) => rmSync(path)],
-  ])('has its gate closed until it is served again if its record %s and is recreated', async (_, damage) => {
+  ])('has a closed gate after its record %s, until it is served again', async (_, damage) => {
     await prepareAndServe(a);
     const inodes = hidden().map((path) => statSync(path).ino);
     damage(join(gatePath(), '../claim.json'));
@@ -307,7 +307,7 @@ describe('a claim with a start gate', () => {
     expect(hidden().map((path) => statSync(path).ino)).toEqual(inodes);
   });
 
-  it("keeps its files in the first pod's directory if its record is damaged after it passed to another pod", async () => {
+  it("keeps its files in the first pod's directory when it passes to the next pod with a damaged record", async () => {
     await prepareAndServe(a);
     writeFileSync(join(bench.downwardApiDir, 'readme'), 'of another program');
     writeFileSync(join(gatePath(), '../claim.json'), '');
@@ -324,14 +324,14 @@ describe('a claim with a start gate', () => {
     expect(bench.files()).toEqual(['pods/readme']);
   });
 
-  it('starts with generation 1 after a damaged record if its files were never written', async () => {
+  it('starts with generation 1 if its record is damaged and its files were never written', async () => {
     await metadata.prepare(record, new Map());
     writeFileSync(join(gatePath(), '../claim.json'), '');
     await metadata.prepare(record, new Map());
     expect(await metadata.update(claim, 'vf', devices)).toMatchObject({ generation: 1 });
   });
 
-  it('has its gate closed, and an error reported, when withdrawn with an unreadable record', async () => {
+  it('has a closed gate after a withdrawal that fails because its record is unreadable', async () => {
     await prepareAndServe(a);
     writeFileSync(join(gatePath(), '../claim.json'), '');
     await expect(metadata.withdraw(claim)).rejects.toMatchObject({ code: 'metadata-malformed' });
@@ -359,7 +359,7 @@ describe('a claim with a start gate', () => {
     expect([gateOf(), files()]).toEqual([{ state: 'served', sandboxId: a }, before]);
   });
 
-  it('keeps the waiting reason and the end of a sandbox when prepared again', async () => {
+  it('keeps the waiting reason and the end of its sandbox when it is prepared again', async () => {
     await metadata.prepare(record, new Map());
     await metadata.holdGate(claim, a, 'the VF is in another pod');
     await metadata.prepare(record, new Map());
@@ -369,7 +369,7 @@ describe('a claim with a start gate', () => {
     expect(gateOf()).toEqual({ state: 'ended', sandboxId: a });
   });
 
-  it('reports each prepare that makes containers wait, so that an existing sandbox is served again', async () => {
+  it('reports each prepare after which containers wait, so that an existing sandbox is served again', async () => {
     const pending: string[] = [];
     const open = (enabled: boolean) => restart({ gate, enabled, onPending: ({ uid }) => pending.push(uid) });
     open(false);

@@ -65,7 +65,7 @@ describe('readRequestMetadata', () => {
     }
   });
 
-  it('does not return a ResourceClaim for the same name of a template claim in the pod spec', async () => {
+  it('does not return a ResourceClaim if asked for a template claim of the same name', async () => {
     const { root, device } = await container({ layouts: ['kep'] });
     const read = (query: object) => readRequestMetadata({ request: 'vf', ...query } as RequestQuery, { root });
     expect(await read({ claim: 'fast-net' })).toMatchObject({ devices: [device] });
@@ -153,7 +153,7 @@ describe('readRequestMetadata', () => {
     );
   });
 
-  it('merges the devices of a file with a repeated request, as other drivers may write it', async () => {
+  it('merges the devices of a file that lists a request twice, as other drivers may write it', async () => {
     const { root } = await container();
     const path = join(root, v1Dir, `${driver}-metadata.json`);
     const device = { driver, pool: 'p', name: 'd' };
