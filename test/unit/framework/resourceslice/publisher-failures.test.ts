@@ -93,7 +93,9 @@ describe('SlicePublisher on failures', () => {
     expect(bench.errors).toEqual([]);
   });
 
-  it('reports a slice name that a slice of another driver still has after several attempts', async ({ own: bench }) => {
+  it('reports after several attempts that a slice of another driver has the name of its slice', async ({
+    own: bench,
+  }) => {
     bench.api.create({
       kind: 'ResourceSlice',
       metadata: { name: `${testNode}-${testDriver}-0000` },
@@ -143,7 +145,7 @@ describe('SlicePublisher on failures', () => {
     expect(bench.slices()).toHaveLength(2);
   });
 
-  it('uses a higher pool generation than a generation that was written in part', async ({ own: bench, publisher }) => {
+  it('uses a higher pool generation after a generation was written only in part', async ({ own: bench, publisher }) => {
     await bench.settle(() => publisher.publish(onePool(devices(300))));
     const changed = devices(300, { attributes: { up: { bool: true } } });
     bench.api.failNext(/PUT .*0001$/, 500);
@@ -177,7 +179,7 @@ describe('SlicePublisher on failures', () => {
     expect(bench.logger.lines[0]?.fields.reason).toMatch(/resourceslices is forbidden \(the driver's role lacks/);
   });
 
-  it.each([401, 403])('does not prolong its retry pause if a restarted API server first answers %i', async (status) => {
+  it.each([401, 403])('keeps its retry pause if a restarted API server first answers %i', async (status) => {
     await using bench = await startBench();
     const away = bench.api.failNext('GET /resourceslices', 503, { times: Infinity });
     bench.start().publish(onePool(devices(1)));

@@ -4,7 +4,7 @@ import { testDriver, testNode } from '../../../doubles/objects.ts';
 import { devices, generations, it, names, onePool, poll } from './bench.ts';
 
 describe('SlicePublisher', () => {
-  it('looks up the attributes of an offered device as text', async ({ own: bench, publisher }) => {
+  it('returns the attributes of an offered device as text', async ({ own: bench, publisher }) => {
     const attributes = { mtu: { int: 9000 }, rdma: { bool: false }, 'example.com/nodes': { ints: [0, 1] } };
     publisher.publish(onePool([{ name: 'dev-0', attributes }, { name: 'dev-1' }]));
     const text = { 'example.com/nodes': '0,1', mtu: '9000', rdma: 'false' };
