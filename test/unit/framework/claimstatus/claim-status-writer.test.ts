@@ -63,7 +63,7 @@ describe('ClaimStatusWriter', () => {
     expect(bench.patches()).toHaveLength(2);
   });
 
-  it('reads the status again when the replaced driver instance has ended, since that instance may have written last', async ({
+  it('reads the status again after the previous driver instance has ended, because that may have written last', async ({
     own: bench,
     claim,
   }) => {
@@ -202,9 +202,7 @@ describe('ClaimStatusWriter', () => {
     expect(bench.patches()).toHaveLength(2);
   });
 
-  it('writes no entry for a device that is no longer allocated, as when claims move during a reboot', async ({
-    own: bench,
-  }) => {
+  it('writes no entry for a device that is no longer allocated to the claim', async ({ own: bench }) => {
     const claim = bench.createClaim('fast-net', 1);
     const writer = bench.start();
     writer.set(claim, [ready('vf-0'), ready('vf-1')]);
