@@ -136,13 +136,13 @@ describe('CNI DEL without the namespace', () => {
     expect(plugins.summary()).toEqual(['sriov DEL', 'leases DEL']);
   });
 
-  it('releases no addresses of a plugin whose namespace exists', async () => {
+  it('calls no IPAM plugin directly if the namespace exists', async () => {
     await runner.add(attachmentOf([withIpam]), never);
     await runner.delete(attachmentOf([withIpam]), never);
     expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL']);
   });
 
-  it('runs only IPAM plugins for an attachment whose device another claim has', async () => {
+  it('runs only IPAM plugins for an attachment whose device now belongs to another claim', async () => {
     const attachment = attachmentOf([withIpam, 'tuning'], { netnsPath, deviceId: '0000:3b:02.1' });
     plugins.writeResult('tuning', {});
     await runner.add(attachment, never);
@@ -157,7 +157,7 @@ describe('CNI DEL without the namespace', () => {
     expect(await cachedCount()).toBe(0);
   });
 
-  it('calls a plugin again that failed because the namespace ended meanwhile, and releases its addresses', async () => {
+  it('calls a plugin again if it failed because the namespace disappeared meanwhile', async () => {
     const netns = join(dir.path, 'link');
     symlinkSync(liveNetns, netns);
     plugins.write(

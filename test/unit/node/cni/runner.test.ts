@@ -97,7 +97,7 @@ describe('CNI ADD', () => {
     expect(plugins.summary()).toEqual(['sriov ADD', 'sriov DEL', 'sriov ADD']);
   });
 
-  it('runs the plugins again for a lost interface, whatever DEL returns', async () => {
+  it('runs the plugins again if the interface of an earlier ADD is lost, even if DEL fails', async () => {
     plugins.write('sriov', `[ $CNI_COMMAND = ADD ] || exit 1; echo '${JSON.stringify(first)}'`);
     const attachment = attachmentOf(['sriov']);
     await runner.deleteLost(attachment, never);
@@ -116,7 +116,7 @@ describe('CNI ADD', () => {
     { cniVersion: '0.3.1', prevResult: undefined },
     { cniVersion: '0.4.0', prevResult: { ...first, cniVersion: '0.4.0' } },
     { cniVersion: '1.0.0', prevResult: first },
-  ])('passes the result of ADD to the DEL of a lost interface since 0.4.0: $cniVersion', async (versions) => {
+  ])('passes the result of ADD to the DEL of a lost interface only since CNI 0.4.0: $cniVersion', async (versions) => {
     const { cniVersion, prevResult } = versions;
     plugins.writeResult('firewall', { ...first, cniVersion });
     const attachment = attachmentOf(['firewall'], { cniVersion });
@@ -246,7 +246,7 @@ describe('CNI ADD with a hanging plugin', () => {
     expect(await cachedCount()).toBe(0);
   });
 
-  it('returns after an abort when it is undone, and later operations wait for that', async () => {
+  it('returns after an abort once ADD is undone, and makes later operations wait until then', async () => {
     const isUndone = join(dir.path, 'is-undone');
     const undo = `until [ -e ${isUndone} ]; do sleep 0.05; done`;
     plugins.write('sriov', `[ $CNI_COMMAND = DEL ] || sleep 1000\n${undo}`);
@@ -317,7 +317,7 @@ describe('concurrent CNI operations', () => {
     expect(plugins.summary()).toEqual(['sriov ADD']);
   });
 
-  it('run ADD of one plugin at most 16 times at once, to bound memory; other plugins and DEL do not wait', async () => {
+  it('run at most 16 ADD calls of one plugin at once, but do not limit other plugins and DEL', async () => {
     const [log, stop] = [join(dir.path, 'log'), join(dir.path, 'stop')];
     // Ends by itself, also if the test fails before it says so.
     const wait = `for n in $(seq 400); do [ -e ${stop} ] && break; sleep 0.05; done`;
