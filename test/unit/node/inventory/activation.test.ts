@@ -31,7 +31,7 @@ describe('Inventory enabling VFs', () => {
     node.addLink(30, 'ensC', { parentDevice: pfC, up: false });
   });
 
-  it('configures a PF and creates its VFs if it has no VFs, and does not change the number of existing VFs', async () => {
+  it('configures a PF without VFs and creates VFs, but never changes an existing number of VFs', async () => {
     const { write } = node;
     const upAtWrite: unknown[] = [];
     node.write = async (...args) => {
@@ -72,7 +72,7 @@ describe('Inventory enabling VFs', () => {
     expect(numbers()).toEqual([]);
   });
 
-  it('offers the VFs of all other cards while one card hangs, and writes to the hanging card once', {
+  it('offers the VFs of all other cards while a write to one card hangs, and does not repeat that write', {
     timeout: 30_000,
   }, async () => {
     const clock = new ManualClock();

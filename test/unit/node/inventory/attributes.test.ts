@@ -86,7 +86,7 @@ describe('deviceAttributes', () => {
     });
   });
 
-  it('returns every attribute of netdra even if its value is unknown, so that no CEL selector fails', () => {
+  it('returns every attribute of netdra even if the value is unknown, so that CEL selectors do not fail', () => {
     const known = Object.keys(deviceAttributes(vf)).filter((name) => !isQualified(name));
     for (const device of [bareVf, nic]) {
       const names = Object.keys(deviceAttributes(device)).filter((name) => !isQualified(name));

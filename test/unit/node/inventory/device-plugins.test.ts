@@ -44,7 +44,7 @@ describe('DevicePlugins', () => {
     expect(problem).toBeUndefined();
   });
 
-  it('keeps the earlier devices of a resource whose list is empty, until its plugin registers again or is removed', async () => {
+  it('keeps the devices of a resource whose list becomes empty until its plugin registers again', async () => {
     const plugins = new DevicePlugins(path);
     const given = async (registered: Record<string, string[]>) => {
       writeFileSync(path, checkpointOf(registered));

@@ -32,7 +32,7 @@ describe('Inventory of VFs', () => {
     expect(addresses(await inventory.scan())).toContain(a0);
   });
 
-  it('withdraws a VF that a program has open through vfio until it is closed, unless a claim has it', async () => {
+  it('withdraws an unclaimed VF while a program has it open through vfio', async () => {
     const inventory = node.inventory();
     rmSync(file(a0, 'driver'));
     symlinkSync('../../../bus/pci/drivers/vfio-pci', file(a0, 'driver'));
@@ -52,7 +52,7 @@ describe('Inventory of VFs', () => {
     expect(addresses(await inventory.scan())).toContain(a0);
   });
 
-  it('withdraws a VF while a program has another function of its IOMMU group open, unless a claim holds that function', async () => {
+  it('withdraws a VF while a program has another unclaimed function of its IOMMU group open', async () => {
     const inventory = node.inventory();
     for (const [index, address] of [a0, a1].entries()) {
       rmSync(file(address, 'driver'));
@@ -207,7 +207,7 @@ describe('Inventory of a VF whose driver is rebound repeatedly', () => {
   };
   const address = (index: number) => `22:61:bd:0b:8a:${index.toString(16).padStart(2, '0')}`;
 
-  it('reports a single change at once, and omits a MAC that keeps changing until the MAC is stable', async () => {
+  it('reports a single change at once, but omits a MAC that changes repeatedly until it is stable', async () => {
     const inventory = node.inventory();
     const first = await scanWith(inventory, {});
     const seen: string[] = [];
@@ -232,7 +232,7 @@ describe('Inventory of a VF whose driver is rebound repeatedly', () => {
   });
 });
 
-it('Inventory of an InfiniBand PF reports no MAC for its VFs, since IPoIB reports only a part of the address', async () => {
+it('Inventory of an InfiniBand PF reports no MACs of VFs, because IPoIB knows only a part of each address', async () => {
   const hardwareAddress = '00:00:10:29:fe:80:00:00:00:00:00:00:24:8a:07:03:00:a4:65:9a';
   node.change('ensA', { hardwareAddress });
   writeFileSync(file(pfA, 'net/ensA/type'), '32\n');
@@ -449,7 +449,7 @@ describe('Inventory with a policy', () => {
     ]);
   });
 
-  it('keeps offering an allocated device unchanged when the policy excludes it and the node uses it', async () => {
+  it('keeps offering an allocated device unchanged, even if the policy excludes it and its interface changes', async () => {
     let policy: InventoryPolicy = {};
     const watched = node.inventory(() => policy);
     const [before] = (await watched.scan()).devices;

@@ -216,10 +216,10 @@ const planted: { kind: string; remembers?: boolean; plant?: () => void }[] = [
 describe('devices of a node with quirks', { timeout: 400 * runs + 15_000 }, () => {
   afterEach(() => void vi.restoreAllMocks());
 
-  it('keep their identity whatever happens to one card; missing devices are reported', () =>
+  it('keep their identity or are reported as missing, whatever happens to a card', () =>
     assertRules({ numRuns: runs }));
 
-  it.each(planted)('break a rule under the planted fault: $kind', async ({ plant, remembers }) => {
+  it.each(planted)('are found to break a rule if this fault is planted: $kind', async ({ plant, remembers }) => {
     plant?.();
     await expect(assertRules({ seed: 1, numRuns: 100, endOnFailure: true }, remembers)).rejects.toThrow(
       'Property failed',
