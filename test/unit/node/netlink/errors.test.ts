@@ -2,6 +2,6 @@ import { constants } from 'node:os';
 import { expect, it } from 'vitest';
 import { refused } from '../../../../src/node/netlink/errors.ts';
 
-it.each(Object.values(constants.errno))('refused names a remedy for errno %i', (errno) => {
+it.each(Object.values(constants.errno))('the error that refused() returns names a remedy for errno %i', (errno) => {
   expect(refused(-errno, { operation: 'list links' }).hint).toMatch(/./);
 });

@@ -52,7 +52,7 @@ it.each([[['one']], [['one', 'two']]])('scrubLink removes the alternative names 
 });
 
 describe('restoreLinkState', () => {
-  it('leaves a setting whose stored value has another type than the value that is read', async () => {
+  it('does not restore a setting whose stored value has another type than the current value', async () => {
     const { index } = card.link(0)!;
     const link = await readLinkState(card.host, index);
     const sets: unknown[] = [];
@@ -84,7 +84,7 @@ describe('restoreLinkState', () => {
     expect((await restoreLinkState(host, index, before)).map(({ property }) => property)).toEqual(failures);
   });
 
-  it('picks a free name for a link that a pod renamed, if another link has taken the old name', async () => {
+  it('picks a free name for a link renamed by a pod if another link has taken the original name', async () => {
     const { index } = card.link(0)!;
     const before = await readLinkState(card.host, index);
     await card.host.setLink(index, { up: false });

@@ -148,7 +148,7 @@ describe('address messages', () => {
     expect(decodeAddress(wide)).toMatchObject({ tentative: false, dadFailed: true });
   });
 
-  it('are ignored if they are of other address families', () => {
+  it('are ignored if their address family is neither IPv4 nor IPv6', () => {
     expect(
       decodeAddress(Buffer.concat([Buffer.of(45, 8, 0, 0), putU32(4), encode([attribute(1, Buffer.of(1))])])),
     ).toBeUndefined();
@@ -198,7 +198,7 @@ describe('route messages', () => {
     expect(isDefaultRoute(route)).toBe(true);
   });
 
-  it('are searched without decoding next hops of other routes, or more than 64 next hops of the wanted route', () => {
+  it('are searched without decoding next hops of other routes and more than 64 of the wanted route', () => {
     const hop = encode([attribute(5, Buffer.of(10, 0, 0, 1))]);
     const good = Buffer.concat([putU16(8 + hop.length), Buffer.of(0, 0), putS32(3), hop]);
     // A gateway that is longer than the rest of its message.
@@ -220,7 +220,7 @@ describe('route messages', () => {
   });
 
   // As with net.ipv4.nexthop_compat_mode=0: the route itself lists no link.
-  it('are decoded to the links of their next hop object, or of the members of a next hop group', async () => {
+  it('are decoded to the links of a next hop object, or of the members of a next hop group', async () => {
     const route = (family: number, id: number) =>
       Buffer.concat([Buffer.of(family, 0, 0, 0, 254, 3, 0, 1), putU32(0), encode([attribute(30, putU32(id))])]);
     const hop = (id: number, more: Attribute) =>

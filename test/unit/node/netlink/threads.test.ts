@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { enterThread, leaveThread, takeThread } from '../../../../src/node/netlink/threads.ts';
 
-it('netlink calls leave one of four threads free, start in order, and do not start after their caller has given up', async () => {
+it('netlink calls leave one of four threads free, start in order, and do not start after an abort', async () => {
   const log: string[] = [];
   const stop = new AbortController();
   for (const name of ['a', 'b', 'c']) enterThread(() => log.push(name));
