@@ -32,7 +32,7 @@ describe('a PF that refuses to remove the MAC of a VF', () => {
     { vf: { hardwareAddress: claimed } },
     { driver: 'vfio-pci' },
     { driver: 'vfio-pci', vf: { hardwareAddress: claimed } },
-  ])("keeps the VF's own MAC as administrative after %j, which is reported", async (wanted) => {
+  ])("keeps the VF's own MAC as its administrative MAC after %j, and the error says so", async (wanted) => {
     const { card, kept, restore, state } = await afterClaim(wanted);
     const { hardwareAddress } = state.link;
     expect(card.state(0)).toEqual({ ...state, info: { ...state.info, hardwareAddress } });

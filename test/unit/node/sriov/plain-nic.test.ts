@@ -34,7 +34,7 @@ describe('VfHardware for a plain NIC', () => {
     expect(node.vfInfoRequests).toBe(0);
   });
 
-  it("reads the host's configuration of the NIC only if asked, and fails if it cannot read all of it", async () => {
+  it('reads the host configuration of the NIC only on request, and fails if a part is unreadable', async () => {
     using node = new TestNode(withDriver('igb'));
     expect((await hardwareOf(node).snapshot(nic)).link).not.toHaveProperty('hostConfig');
     const { link } = await hardwareOf(node).snapshot(nic, { withHostConfig: true });

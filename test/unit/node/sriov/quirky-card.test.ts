@@ -181,13 +181,13 @@ const planted: { kind: string; shownBy: Rules; plant: () => Habits | undefined }
 describe('a card with quirks', { timeout: 400 * runs + 15_000 }, () => {
   afterEach(() => void vi.restoreAllMocks());
 
-  it('is configured in one call and restored in one call if its quirks last only a second or two', () =>
+  it('is configured and restored at the first attempt if its quirks last at most two seconds', () =>
     assertRules(passing, { numRuns: runs }));
 
-  it('is restored by a later call if its quirks last longer, and reported as not restored until then', () =>
+  it('is restored by a later attempt if its quirks last longer, and reported as not restored until then', () =>
     assertRules(lasting, { numRuns: runs }));
 
-  it.each(planted)('breaks a rule under the planted fault: $kind', async ({ shownBy, plant }) => {
+  it.each(planted)('is found to break a rule if this fault is planted: $kind', async ({ shownBy, plant }) => {
     const search = assertRules(shownBy, { seed: 2, numRuns: 100, endOnFailure: true }, plant());
     await expect(search).rejects.toThrow('Property failed');
   });

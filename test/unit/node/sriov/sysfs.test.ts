@@ -40,7 +40,7 @@ describe('Sysfs.networkFunctions', () => {
     expect([...(await sysfs.rdmaDevices()).keys()]).toEqual([pciAddress]);
   });
 
-  it('reads a function again if it vanished during the scan, since a new function may have replaced it', async () => {
+  it('reads a function again if it vanished during the scan, because another function may have replaced it', async () => {
     layFunction(dir.path, { pciAddress: pfAddress, totalVfs: 8 });
     rmSync(device(pfAddress, 'class'));
     const report = await sysfs.networkFunctions();
@@ -49,7 +49,7 @@ describe('Sysfs.networkFunctions', () => {
     expect((await sysfs.networkFunctions()).pfs).toEqual([pfAddress]);
   });
 
-  it('reads a function again if it is no VF, since the link to its PF can appear a moment later', async () => {
+  it('reads a function without a PF link again, because that link can appear a moment later', async () => {
     layFunction(dir.path, { pciAddress: pfAddress, totalVfs: 8 });
     layFunction(dir.path, { pciAddress: '0000:3b:02.0' });
     expect((await sysfs.networkFunctions()).others).toEqual(['0000:3b:02.0']);

@@ -18,7 +18,7 @@ describe('user-space binding', () => {
   });
 
   it.each([true, false])(
-    'is rejected for a VF whose IOMMU group has members that cannot be identified: IOMMU %s',
+    'is rejected for a VF whose IOMMU group has unidentifiable members: IOMMU %s',
     async (isOn) => {
       const { card, hardware } = openVf({ iommu: isOn ? 'own' : 'none' });
       card.writeText('module/vfio/parameters/enable_unsafe_noiommu_mode', 'Y\n');
@@ -35,7 +35,7 @@ describe('user-space binding', () => {
     },
   );
 
-  it('is rejected for a VF whose IOMMU group cannot be listed, but not for a VF without a group', async () => {
+  it('is rejected if the IOMMU group of the VF cannot be listed, but not if the VF has no group', async () => {
     const { card, hardware } = openVf();
     card.writeText('module/vfio/parameters/enable_unsafe_noiommu_mode', 'Y\n');
     rmSync(card.path('kernel/iommu_groups/40/devices'), { recursive: true });
@@ -101,7 +101,7 @@ describe('user-space binding', () => {
   });
 });
 
-it('a PF without an interface lets its VFs be bound to vfio-pci, but refuses VF settings that need the interface of the PF', async () => {
+it('a PF without an interface lets its VFs be bound to vfio-pci, but rejects VF settings that go through its interface', async () => {
   const { card, hardware, address } = openVf();
   const links = card.host.links;
   card.host.links = async () => (await links()).filter(({ name }) => name !== 'pf0');
@@ -146,23 +146,26 @@ describe('a VF without an interface', () => {
   it.each([
     [undefined, {}],
     ['vfio-pci', { driver: 'default' }],
-  ])('is left alone where the kernel probes no VFs, and named with the file: driver %s, %j', async (driver, wanted) => {
-    const { card, hardware } = openVf({ probesVfs: false });
-    await unbound(card, driver);
-    const state = card.state(0);
-    const before = await hardware.snapshot(card.address(0));
-    await expect(hardware.configure(card.address(0), wanted, before)).rejects.toMatchObject({
-      code: 'binding-failed',
-      device: vfAddress(0),
-      retriable: true,
-      hint: expect.stringContaining(`write 1 to /sys/bus/pci/devices/${pfAddress}/sriov_drivers_autoprobe`),
-    });
-    expect(card.state(0)).toEqual(state);
-    await hardware.configure(card.address(0), { driver: 'vfio-pci' }, before);
-    expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
-  });
+  ])(
+    'gets no interface while sriov_drivers_autoprobe is off, and the error names that file: driver %s, %j',
+    async (driver, wanted) => {
+      const { card, hardware } = openVf({ probesVfs: false });
+      await unbound(card, driver);
+      const state = card.state(0);
+      const before = await hardware.snapshot(card.address(0));
+      await expect(hardware.configure(card.address(0), wanted, before)).rejects.toMatchObject({
+        code: 'binding-failed',
+        device: vfAddress(0),
+        retriable: true,
+        hint: expect.stringContaining(`write 1 to /sys/bus/pci/devices/${pfAddress}/sriov_drivers_autoprobe`),
+      });
+      expect(card.state(0)).toEqual(state);
+      await hardware.configure(card.address(0), { driver: 'vfio-pci' }, before);
+      expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
+    },
+  );
 
-  it('gets the driver that driver_override names where the kernel probes no VFs', async () => {
+  it('gets the driver in driver_override even if the kernel probes no VFs', async () => {
     const { card, hardware } = openVf({ probesVfs: false });
     await unbound(card);
     await card.write(card.path('bus/pci/devices', vfAddress(0), 'driver_override'), 'igbvf');
@@ -247,7 +250,7 @@ it('a sysfs write is repeated only while the card is busy', async () => {
   expect(card.refusals).toEqual(['EIO']);
 });
 
-it('DriverBinding.bindDefault fails if the kernel has no driver for a VF, or if it binds the VF to vfio', async () => {
+it('DriverBinding.bindDefault fails if the kernel binds the VF to no driver, or to vfio', async () => {
   const { card, clock } = openVf();
   const binding = new DriverBinding(card.root, card.write, clock);
   await binding.bind(vfAddress(0), 'vfio-pci');

@@ -47,7 +47,7 @@ describe('VfHardware', () => {
   });
 
   it.each([{}, { vf: { trust: true } }])(
-    'keeps the MAC that the VF chose and its PF reports (as igb does) while it is in user space: %j',
+    'keeps a MAC that the VF chose and its PF reports while the VF is in user space: %j',
     async (wanted) => {
       const options = { tellsOwnAddresses: true };
       const { state, changed, restored } = await thereAndBack({ driver: 'vfio-pci', ...wanted }, options);
@@ -57,7 +57,7 @@ describe('VfHardware', () => {
     },
   );
 
-  it("sets the VF's own MAC at the PF again when it is configured again, in case the PF was reset", async () => {
+  it("sets the VF's own MAC at the PF at every configuration, in case the PF was reset", async () => {
     const { card, hardware } = openVf({ tellsOwnAddresses: true });
     const address = card.link(0)?.hardwareAddress;
     const before = await hardware.snapshot(card.address(0));
@@ -79,7 +79,7 @@ describe('VfHardware', () => {
     },
   );
 
-  it("keeps the operator's minimum rate if a claim sets only the maximum rate", async () => {
+  it('keeps the minimum rate set by the operator if a claim sets only the maximum rate', async () => {
     const info = { minTxRateMbps: 50, maxTxRateMbps: 500 };
     const { changed } = await thereAndBack({ vf: { rate: { maxMbps: 200 } } }, { info });
     expect(changed.info).toMatchObject({ minTxRateMbps: 50, maxTxRateMbps: 200 });
@@ -167,7 +167,7 @@ describe('a VF changed by its pod', () => {
     expect(card.state(0)).toEqual(state);
   });
 
-  it('can set its own MAC after it is restored, if the PF had set no MAC before', async () => {
+  it('can set its own MAC after it is restored, unless the PF had set a MAC before', async () => {
     const { card, hardware, state, before } = await prepare({ tellsOwnAddresses: true });
     const other = { hardwareAddress: '02:dd:00:00:00:01' };
     await card.host.setLink(card.link(0)!.index, { ...other, up: false });
@@ -249,7 +249,7 @@ describe('a VF changed by its pod', () => {
   });
 });
 
-it('restoring a VF does not list the links of the host again and again while sysfs shows no interface', async () => {
+it('restoring a VF lists the links of the host only a few times while sysfs shows no interface', async () => {
   const { card, hardware, before, address } = await openWithSnapshot();
   let dumps = 0;
   const { links } = card.host;
@@ -307,7 +307,7 @@ describe('a pending rebind', () => {
 });
 
 describe('the RDMA device of a VF', () => {
-  it('is awaited after the VF is bound to its driver, and read again after udev renamed it', async () => {
+  it('is awaited after the VF is bound to its driver, and found again after udev renamed it', async () => {
     const { card, hardware, clock } = openVf();
     const dir = `bus/pci/devices/${vfAddress(0)}`;
     clock.after(40, () => card.writeText(`${dir}/infiniband/mlx5_24/node_type`, '1: CA\n'));
@@ -318,7 +318,7 @@ describe('the RDMA device of a VF', () => {
     expect(await hardware.rdmaDevice(card.address(0))).toBe('rocep59s0f0v0');
   });
 
-  it('fails the claim as retriable if it does not appear, and at once if it is unusable', async () => {
+  it('makes the claim fail: retriable if it does not appear in time, not retriable if it is unusable', async () => {
     const { card, hardware, clock } = openVf();
     const absent = hardware.access(card.address(0), { vhost: false, rdma: true });
     await expect(absent).rejects.toMatchObject({ code: 'device-node-missing', retriable: true });
@@ -332,7 +332,7 @@ describe('the RDMA device of a VF', () => {
   });
 });
 
-it('the MTU of a VF is limited by its interface, and by its PF even if the VF has no interface', async () => {
+it('the MTU of a VF is limited by its interface, if it has one, and by its PF', async () => {
   const { card, hardware } = openVf({ mtu: { pf: 2000, vf: 1900 } });
   const pf = { minBytes: 0, maxBytes: 2000, of: 'its PF pf0' };
   const limits = await hardware.mtuLimits(card.address(0));
@@ -341,7 +341,7 @@ it('the MTU of a VF is limited by its interface, and by its PF even if the VF ha
   expect(await hardware.mtuLimits(card.address(0))).toEqual([pf]);
 });
 
-it('an InfiniBand VF keeps its address, except the queue pair number, when bound to a user-space driver and back', async () => {
+it('an InfiniBand VF keeps its address apart from the queue pair number when bound to vfio and back', async () => {
   const { card, hardware, address, before } = await openWithSnapshot({
     isInfiniBand: true,
     unsupported: ['hardwareAddress'],
@@ -399,7 +399,7 @@ describe('a VF that is missing during error recovery, while its PF keeps its set
   });
 });
 
-it("a missing VF is not restored while the interface of its PF is missing, since the card keeps the claim's settings", async () => {
+it('a missing VF is not restored while the interface of its PF is missing', async () => {
   const { card, hardware, address, before } = await openWithSnapshot();
   const claimed = { vlan: { id: 100 } };
   await hardware.configure(address, { vf: claimed }, before);
@@ -453,7 +453,7 @@ describe('a VF bound to vfio-pci before its claim', () => {
   });
 });
 
-it('a setting that a card does not support is reported with card, driver and the fields to remove; other settings are applied', async () => {
+it('a setting that a card does not support is reported with the fields to remove, and other settings are applied', async () => {
   const { card, hardware } = openVf({ unsupported: ['trust', 'linkState'] });
   card.writeText('bus/pci/drivers/igb/x', '');
   const wanted: VfWanted = { vf: { trust: true, linkState: 'enable', vlan: { id: 7 } } };
