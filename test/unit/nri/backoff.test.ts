@@ -25,7 +25,7 @@ describe('backoffMs()', () => {
     ));
 });
 
-it('the options of a plugin have their defaults even if they are set to undefined', () => {
+it('options of a plugin that are undefined get their defaults', () => {
   const plugin = { name: 'test', index: '10', handlers: {} };
   const { random, ...defaults } = resolveOptions(plugin).backoff;
   const nothing = { initialMs: undefined, maxMs: undefined, dialMaxMs: undefined, stableAfterMs: undefined };

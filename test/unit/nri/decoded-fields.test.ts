@@ -57,7 +57,7 @@ function decoded(fields: WireContainer, options = some) {
 }
 
 describe('createTrim', () => {
-  it('removes omitted fields, and all variables except the wanted names', () => {
+  it('removes the fields that are not wanted, and all variables except the wanted names', () => {
     fc.assert(
       fc.property(fc.array(pod, { maxLength: 3 }), fc.array(container, { maxLength: 3 }), (pods, containers) => {
         const whole = nri.synchronizeRequest.encode({ pods, containers, more: true });

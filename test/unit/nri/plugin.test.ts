@@ -77,7 +77,7 @@ describe.each([
     expect(fake.events).toBe(7);
   });
 
-  it('a plugin lets a handler choose the status of its error, except 12 (Unimplemented), which is sent as 2', async () => {
+  it('a plugin lets a handler choose the status of its error, but sends 2 instead of 12 (Unimplemented)', async () => {
     const { runtime } = await stage(
       {
         handlers: {
@@ -202,7 +202,7 @@ describe('a connected plugin', () => {
     { nriVersion: 'v0.12.4', failurePolicy: { failRequest: true }, fails: true, isKept: false },
     { nriVersion: 'v0.13.0', failurePolicy: { keepConnected: true }, fails: false, isKept: true },
     { nriVersion: 'v0.13.0', fails: false, isKept: false },
-  ])('applies its failure policy when it is late, if the runtime supports policies: %o', async (given) => {
+  ])('applies its failure policy when a handler is late, if the runtime supports policies: %o', async (given) => {
     const { nriVersion, fails, isKept, ...policy } = given;
     const late = () => new Promise<void>(() => undefined);
     const { runtime } = await stage(

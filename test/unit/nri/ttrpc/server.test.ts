@@ -214,7 +214,7 @@ describe('TtrpcServer', () => {
     expect(answers().slice(2)).toEqual([{ streamId: 1 }, { streamId: 3 }, { streamId: 5 }, { streamId: 11 }]);
   });
 
-  it('serves further calls while methods that never end run on, and closes the connection when they are too many', async () => {
+  it('serves further calls while some methods hang, and closes the connection when too many hang', async () => {
     const limits = { maxConcurrentCalls: 2, maxAbandonedCalls: 3, answerBeforeDeadlineMs: 0 };
     const { call, answers, channel, log } = serve({ never, echo }, limits);
     const hang = async (streamId: number) => {
