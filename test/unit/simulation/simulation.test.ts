@@ -109,12 +109,9 @@ describe('a schedule', () => {
     for (const what of parts) expect(steps).toContainEqual(expect.stringMatching(what));
   });
 
-  it.each(kept)(
-    'with seed $seed breaks no rule without the planted bug $name, which this seed finds',
-    async ({ seed }) => {
-      expect((await simulation.run(seed)).violation).toBeUndefined();
-    },
-  );
+  it.each(kept)('with seed $seed breaks no rule unless the bug $name is planted', async ({ seed }) => {
+    expect((await simulation.run(seed)).violation).toBeUndefined();
+  });
 });
 
 describe('a planted bug', () => {
