@@ -74,21 +74,18 @@ it.each([
   ['uid', '..'],
   ['uid', '../../x'],
   ['uid', 'a/b'],
-])(
-  'a claim with an invalid name fails alone for its %s %j, and nothing is written or removed anywhere',
-  async (field, text) => {
-    await using driver = await startDriver(layoutNames);
-    writeFileSync(join(driver.bench.dir, 'beside.json'), 'of another program');
-    const hostile = driver.add(field === 'name' ? text : 'fast-net', field === 'name' ? {} : { [field]: text });
-    const good = driver.add('good', { requests: [{ name: 'vf', devices: ['dev-2'] }] });
-    const { claims } = await driver.kubelet.nodePrepareResources([hostile, good]);
-    expect(claims[hostile.uid]?.error).toMatch(/cannot be part of a path/);
-    expect(claims[good.uid]).toMatchObject({ error: '', devices: [{ deviceName: 'dev-2' }] });
-    await driver.kubelet.nodeUnprepareResources([hostile, good]);
-    expect(driver.files()).toEqual(['beside.json']);
-    expect(readFileSync(join(driver.bench.dir, 'beside.json'), 'utf8')).toBe('of another program');
-  },
-);
+])('a claim with the invalid %s %j fails without affecting other claims or any files', async (field, text) => {
+  await using driver = await startDriver(layoutNames);
+  writeFileSync(join(driver.bench.dir, 'beside.json'), 'of another program');
+  const hostile = driver.add(field === 'name' ? text : 'fast-net', field === 'name' ? {} : { [field]: text });
+  const good = driver.add('good', { requests: [{ name: 'vf', devices: ['dev-2'] }] });
+  const { claims } = await driver.kubelet.nodePrepareResources([hostile, good]);
+  expect(claims[hostile.uid]?.error).toMatch(/cannot be part of a path/);
+  expect(claims[good.uid]).toMatchObject({ error: '', devices: [{ deviceName: 'dev-2' }] });
+  await driver.kubelet.nodeUnprepareResources([hostile, good]);
+  expect(driver.files()).toEqual(['beside.json']);
+  expect(readFileSync(join(driver.bench.dir, 'beside.json'), 'utf8')).toBe('of another program');
+});
 
 /**
  * Parameters of a VFConfig that are so many bytes as JSON: `@` in the fields stands for what fills them up, `[@]` for
