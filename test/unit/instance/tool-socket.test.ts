@@ -31,7 +31,7 @@ describe('the socket for tools', () => {
     expect(logger.lines).toEqual([]);
   });
 
-  it('belongs to the newer instance during a rolling update, even after the older instance ends', async () => {
+  it('belongs to the newer instance during a rolling update, even after the older instance has ended', async () => {
     using dir = tempDir();
     const logger = new RecordingLogger();
     const clock = new ManualClock();
@@ -79,7 +79,7 @@ describe('the socket for tools', () => {
     expect(logger.lines).toEqual([]);
   });
 
-  it('is optional for the driver, which then logs a warning; a tool reports any other program that listens on it', async () => {
+  it('is optional for the driver, and tools reject an oversize answer from another program on it', async () => {
     using dir = tempDir();
     const logger = new RecordingLogger();
     writeFileSync(join(dir.path, 'file'), '');
