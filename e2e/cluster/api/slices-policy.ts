@@ -104,7 +104,7 @@ export function describeSlicesPolicy(get: () => ApiCluster): void {
       );
     });
 
-    it('rejects changes to and deletion of slices of other nodes, of all nodes and of other drivers', async () => {
+    it('rejects changing or deleting slices of other nodes, of all nodes or of other drivers', async () => {
       const kept = [
         slice({ nodeName: otherNode, ...poolOf(otherNode) }, 'other-node'),
         slice({ driver: foreignDriver, nodeName: undefined, allNodes: true }, 'all-nodes'),

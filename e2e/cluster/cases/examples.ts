@@ -162,7 +162,7 @@ export function describeExamples(get: GetCluster): void {
       expect(log).toMatch(/^\d+: net1 +inet 192\.0\.2\.10\/24 /m);
     });
 
-    it('unchanged-pod.yaml: a pod written for a device plugin runs once its class exists', async ({ skip }) => {
+    it('unchanged-pod.yaml: a pod written for a device plugin runs once its DeviceClass exists', async ({ skip }) => {
       const { cluster } = get();
       skip(!(await cluster.features()).has('DRAExtendedResource'), 'the feature gate DRAExtendedResource is off');
       await using _class = {

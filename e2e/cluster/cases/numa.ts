@@ -45,7 +45,7 @@ export function describeNuma(get: GetCluster, getNode: () => RealNode, areLists:
   }
 
   describe('CPUs and devices', () => {
-    it("are on one NUMA node, as are memory and other drivers' devices, if the claim requires it", {
+    it("are on one NUMA node, together with memory and other drivers' devices, if the claim requires that", {
       tags: 'newest',
     }, async () => {
       const { cluster } = get();
@@ -88,7 +88,7 @@ export function describeNuma(get: GetCluster, getNode: () => RealNode, areLists:
       await cluster.remove('Pod', 'near');
     });
 
-    it('on different NUMA nodes keep a container from starting if its class requires alignment, and mark the claim', {
+    it('on different NUMA nodes keep the container from starting if its class requires alignment, and mark the claim', {
       tags: 'oldest',
     }, async () => {
       const { cluster } = get();

@@ -21,7 +21,7 @@ const claims = [{ name: 'nic', resourceClaimTemplateName: 'nics' }];
 /** Kinds of pods and containers, and claims that pass from pod to pod: these need a real scheduler and kubelet. */
 export function describePods(get: GetCluster): void {
   describe('pods of all kinds', () => {
-    it("init containers, sidecars and containers with a template claim read the same file, under the pod's name for the claim", async () => {
+    it('init containers, sidecars and main containers with a template claim read the same metadata file', async () => {
       const { cluster, view } = get();
       await cluster.create(testTemplate(cluster, 'nics', [{ name: 'vf', config }]));
       const initContainers: ContainerSpec[] = [
@@ -131,7 +131,7 @@ export function describePods(get: GetCluster): void {
       await expect.poll(() => nodeFiles.ofClaim(claim), { timeout: 60_000, interval: 250 }).toEqual([]);
     });
 
-    it('a pod in a user namespace has its VF and reads its file', async ({ skip }) => {
+    it('a pod in a user namespace has its VF and reads its metadata file', async ({ skip }) => {
       const { cluster, view } = get();
       const { runtimeHandlers = [] } = await cluster.nodeStatus();
       const isSupported = runtimeHandlers.some(({ name, features }) => !name && features?.userNamespaces === true);

@@ -77,13 +77,13 @@ export function describeRelease(get: () => ReleaseSite): void {
       await expect.poll(offered).toHaveLength(4);
     });
 
-    it('passes its helm test: a pod gets a VF and reads its file, and all test objects are removed', () => {
+    it('passes its helm test, whose pod gets a VF and reads its metadata file, and leaves no test objects', () => {
       expect(helm('test', 'netdra')).toMatch(/TEST SUITE: +netdra-test\n.*\n.*\nPhase: +Succeeded/);
       const selector = ['--selector', 'app.kubernetes.io/name=netdra-test'];
       expect(kubectl('get', 'pods,resourceclaimtemplates', ...selector)).toContain('No resources found');
     });
 
-    it('is scraped by Prometheus, including the traffic of a pod, and fires no alert', async () => {
+    it('is scraped by Prometheus, with the traffic of a pod, and fires no alert', async () => {
       const { node } = get();
       get().holdReady('holder');
       const find = <T>(kind: string) => get().find<T>(kind, 'netdra');

@@ -47,9 +47,7 @@ export function describeRequests(get: GetCluster): void {
       expect(Object.fromEntries(mtus)).toEqual({ net0: 1400, net1: 1400, data: 1400, last: 1300 });
     });
 
-    it("extended resources: a container finds the files of the scheduler's claim by resource name", async ({
-      skip,
-    }) => {
+    it('extended resources: a container finds its metadata file by resource name', async ({ skip }) => {
       const { cluster, view } = get();
       skip(!(await cluster.features()).has('DRAExtendedResource'), 'the feature gate DRAExtendedResource is off');
       const { extendedResourceName = '' } =

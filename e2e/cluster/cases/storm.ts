@@ -33,7 +33,7 @@ const withoutDevice = 42;
 export function describeStorm(get: GetCluster, getNode: () => RealNode): void {
   describe('pods in a storm of faults', { tags: 'newest' }, () => {
     const timeout = rounds * 30 * 60_000;
-    it(`${podCount} pods, ${rounds} times: no pod fails, and no pod starts without its VF`, { timeout }, async () => {
+    it(`no pod fails or starts without its VF: ${podCount} pods, ${rounds} times`, { timeout }, async () => {
       const { cluster } = get();
       for (let round = 0; round < rounds; round++) {
         // A new pod has no restart delay from earlier faults, which would slow down its recovery from the next ones.
@@ -60,7 +60,7 @@ export function describeStorm(get: GetCluster, getNode: () => RealNode): void {
       }
     });
 
-    it(`${faultPods} pods without restarts survive a driver outage of 20 s and a runtime restart, without delaying other pods`, async () => {
+    it(`${faultPods} pods without restarts survive a driver outage of 20 s and a runtime restart, and delay no other pods`, async () => {
       const { cluster } = get();
       const node = getNode();
       const pods = await createPods(cluster, faultPods, 0, 'Never');
