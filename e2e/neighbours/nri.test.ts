@@ -83,7 +83,7 @@ describe.each(nriRuntimes)('the runtime side of NRI $version', (runtimeOf) => {
   ];
   // A runtime that does not know policies does the same with each: the strictest one is enough.
   it.each(knowsFailurePolicy ? policies : policies.slice(-1))(
-    'with failRequest $failRequest, keepConnected $keepConnected treats a blocked event loop as documented',
+    'treats a blocked event loop as documented if failRequest is $failRequest and keepConnected $keepConnected',
     async (policy) => {
       let connections = 0;
       const block = ({ id }: { id: string }) => {
