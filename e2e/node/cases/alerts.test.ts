@@ -228,7 +228,7 @@ describe('alerts', { timeout: 900_000 }, () => {
     await ends('NetdraClaimsStuck', 'NetdraMetadataWritesFail');
   });
 
-  it('fire while the driver is not registered with the runtime or kubelet, and while it or its scrape target is missing', async () => {
+  it('fire while the driver is missing, not scraped, or not registered with the runtime or kubelet', async () => {
     const { kubeletRegistryDir } = bench.settings;
     await fires('NetdraReconnects', async () => {
       const [socket = ''] = readdirSync(kubeletRegistryDir).filter((name) => name.startsWith(testDriver));

@@ -59,7 +59,7 @@ describe.each([...containerdSeries])('netdra on containerd %s', (version) => {
     expect(device?.attributes?.mtu).toEqual({ int: 1400 });
   });
 
-  it('mounts into a container only the metadata files of the requests that it names, as NRI plugins see', async () => {
+  it('mounts into a container only the metadata files of its own requests', async () => {
     await startDriver();
     const own = join(bench.settings.kubeletPluginsDir, testDriver, 'dra-device-metadata/');
     const shown = new Map<string, string[]>();
@@ -101,7 +101,7 @@ describe.each([...containerdSeries])('netdra on containerd %s', (version) => {
     expect(Object.fromEntries(shown)).toEqual({ left: pathOf('left'), right: pathOf('right'), none: [] });
   });
 
-  it('writes metadata files only while the flag is on, and keeps pods running when the flag changes', async () => {
+  it('writes metadata files only with --enable-device-metadata, and keeps pods running when the flag changes', async () => {
     await startDriver();
     const early = await addVfPod(bench, 'early', 0);
     const earlySandbox = await bench.startPod(early);

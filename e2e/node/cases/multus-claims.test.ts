@@ -114,7 +114,7 @@ describe.each(containerdSeries)('Multus with claim devices on containerd %s', (v
     expect(bench.hostVfs()).toHaveLength(8);
   });
 
-  it('attaches the devices of an extended resource, which it finds by requestMappings of the pod', async () => {
+  it('attaches the devices of an extended resource, which the requestMappings of the pod lead to', async () => {
     const pod = annotated(buildPod('by-limit', { resourceClaims: [{ name: 'nics', resourceClaimName: 'by-limit' }] }));
     // Others than before: host-device takes away the alias by which the stand-in finds a simulated VF.
     const chosen = devices.filter(({ attributes }) => attributes['k8s.cni.cncf.io/resourceName']?.string === fast);

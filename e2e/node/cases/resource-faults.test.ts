@@ -76,7 +76,7 @@ describe('the driver on a node that runs out of resources', () => {
 
   const noSpace = /no space left|disk is full|disk I\/O error|ENOSPC/i;
 
-  it('reports ENOSPC on each write of prepare, hook, stop and unprepare, loses nothing, and succeeds on a retry', async () => {
+  it('reports a full disk in prepare, hook, stop and unprepare, loses nothing, and succeeds on a retry', async () => {
     await bench.startDriver();
     const pod = await addVfPod(bench, 'full-disk', 0);
     const prepared = await squeeze(plugins, () => bench.prepare(pod));
@@ -109,7 +109,7 @@ describe('the driver on a node that runs out of resources', () => {
     await expectTruth(bench, await bench.runSandbox(pod), pod);
   });
 
-  it('prepares and serves nothing while its directories are read-only, loses nothing, and succeeds on a retry', async () => {
+  it('rejects a claim while the CDI directory is read-only, and prepares it once the directory is writable', async () => {
     await bench.startDriver();
     const pod = await addVfPod(bench, 'read-only', 0);
     cdi.setReadOnly(true);
@@ -134,7 +134,7 @@ describe('the driver on a node that runs out of resources', () => {
     await expectTruth(bench, await bench.runSandbox(next), next);
   });
 
-  it('lets containers wait on EMFILE until file descriptors are available again', async () => {
+  it('lets containers wait while it has no free file descriptor (EMFILE)', async () => {
     await using driver = await bench.startProcess();
     const pod = await addVfPod(bench, 'no-descriptors', 0);
     await bench.prepare(pod);

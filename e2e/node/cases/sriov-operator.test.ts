@@ -22,7 +22,7 @@ function stateOf(pciAddress: string, current: string) {
   };
 }
 
-it("a node of the SR-IOV operator publishes a taint on VFs of the operator's PFs while it drains", async () => {
+it('VFs of PFs that the SR-IOV operator manages have a taint while the operator drains the node', async () => {
   const settings = { simulate: { pfs: 2, vfsPerPf: 2 }, sriovOperator: true };
   await using bench = await Bench.start({ version: containerdSeries[0], logger: new RecordingLogger(), settings });
   await bench.startDriver();

@@ -142,7 +142,7 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     expect(ipLinks(sandbox).map(({ ifname }) => ifname)).toContain('net1');
   });
 
-  it('are rejected at creation, with the reason, while their VF cannot be attached, and start once it can', async () => {
+  it('are rejected with the reason while their VF cannot be attached, and start once it can', async () => {
     await startDriver();
     const onHost = await addVfPod(bench, 'on-host', 0);
     const hostSandbox = await bench.startPod(onHost, { hostNetwork: true });
@@ -231,7 +231,7 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     await expect(starting.started).rejects.toThrow(/netdra-gate: the devices of the claim were not ready in time/);
   });
 
-  it('fail while their file is missing and start on a retry, with --start-gate=file', async () => {
+  it('fail with --start-gate=file while their metadata file is missing, and start on a retry', async () => {
     await startDriver({ startGate: 'file' });
     const pod = await addVfPod(bench, 'by-file', 0, ipam());
     plugin.hold('ADD');
@@ -244,7 +244,7 @@ describe(`containers whose VF is late, on containerd ${version}`, () => {
     expect(await retry(() => expectTruth(bench, sandbox, pod))).toBe(1);
   });
 
-  it('never caused a rejected sandbox or an NRI timeout in the tests above', () => {
+  it('caused neither a rejected sandbox nor an NRI timeout in the tests above', () => {
     const log = bench.containerd.logTail(Number.POSITIVE_INFINITY);
     expect(log).not.toMatch(/RunPodSandbox for .* failed/);
     expect(log).not.toMatch(/netdra.*(timed out|deadline exceeded)/);
