@@ -53,7 +53,7 @@ describe('a VF attached by another component', () => {
     expect(hostVfStates()).toEqual(vfs);
   });
 
-  it("is reported, but not moved, if a network plugin has moved it into the pod before the driver's hook", async ({
+  it('is reported, but not moved, if a network plugin has moved it into the pod before the driver', async ({
     node,
     vfs,
   }) => {

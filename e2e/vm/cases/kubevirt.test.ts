@@ -34,7 +34,7 @@ interface PciBus {
 const slow = { timeout: 600_000 };
 
 it(
-  "QEMU as user 107 opens the VF that KubeVirt reads from the metadata file, after the PF has the claim's MAC",
+  'QEMU, running as user 107, opens the VF that KubeVirt finds in the metadata file',
   slow,
   async ({ node: { bench }, vfs }) => {
     const vf = vfAt(vfs, 'pf0', 3);

@@ -59,7 +59,7 @@ describe('a VF', () => {
     expect(hostVfStates()).toEqual(vfs);
   });
 
-  it('is restored by unprepare after a driver restart if the path of its namespace is gone while a process still uses it', async ({
+  it('is restored by unprepare after a driver restart even if its network namespace has no path any more', async ({
     node,
     vfs,
   }) => {
