@@ -108,7 +108,7 @@ describe('netdra-gate with an unreadable gate', () => {
   });
 });
 
-it('gate text written by another process is never printed to a terminal', async () => {
+it('netdra-gate escapes control characters of the gate file in its messages', async () => {
   const gate = Buffer.from(`netdra-gate 1\nwaiting ${sandbox} \x1b[31mred\u202e ä\x07${'x'.repeat(2000)}\n`);
   writeFileSync(join(claimDir, 'gate'), gate);
   const { stderr } = await run();

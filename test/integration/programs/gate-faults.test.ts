@@ -129,7 +129,7 @@ const temporary = ['EMFILE', 'ENFILE', 'ENOMEM', 'EIO', 'EINTR', 'EAGAIN'] as co
 const lasting = ['EACCES', 'EPERM', 'ELOOP', 'ENOSPC', 'ESTALE', 'ENOENT'] as const;
 
 describe('netdra-gate, when system calls fail', () => {
-  it.each(repeatable)('starts a served container although %s fails temporarily', async (call) => {
+  it.each(repeatable)('starts a container whose devices are ready although %s fails temporarily', async (call) => {
     const faults = fc.tuple(fc.constantFrom(...temporary), fc.integer({ min: 1, max: 3 }));
     await check(8, faults, async ([name, first]) => {
       const fault = `${call}:${constants.errno[name]}:${first}-${first + 3}`;
@@ -138,7 +138,7 @@ describe('netdra-gate, when system calls fail', () => {
     });
   });
 
-  it('never starts a container whose sandbox is not served, and prints a reason', async () => {
+  it('never starts a container whose devices are not ready, and prints a reason', async () => {
     const isShut = ({ state, sandboxId }: Gate) => state !== 'served' || sandboxId !== sandbox;
     const cases = fc.tuple(
       fc.option(gates.filter(isShut), { nil: undefined }),

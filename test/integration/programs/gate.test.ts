@@ -232,7 +232,7 @@ describe('a waiting container', () => {
   it.each([
     ['containerd', ofContainerd],
     ['CRI-O', ofCrio],
-  ])('announces its sandbox to the driver until it is served: %s', async (_runtime, annotations) => {
+  ])('announces its sandbox to the driver until its devices are ready: %s', async (_runtime, annotations) => {
     const waiter = await waiting(stateOf(annotations));
     expect(announced()).toEqual([nameOf(waiter)]);
     expect(statSync(join(claimDir, nameOf(waiter))).mode & 0o777).toBe(0o600);
@@ -336,7 +336,7 @@ describe('a waiting container', () => {
     expect([...(await once(child, 'close')), await stderr]).toEqual([0, null, '']);
   });
 
-  it('makes no announcement if its sandbox is already served', async () => {
+  it('makes no announcement if its devices are already ready', async () => {
     await serve();
     utimesSync(claimDir, new Date(0), new Date(0));
     expect(await run(stateOf(ofContainerd))).toMatchObject({ code: 0 });

@@ -146,7 +146,7 @@ describe('netdra-metadata with several drivers', () => {
     expect(run('wait', '--generation', '2', '--timeout', '0').exitCode).toBe(4);
   });
 
-  it('merges a driver that writes only layout kep with a driver that writes v1 and kep', async () => {
+  it('merges the files of one driver with layout kep and another with layouts v1 and kep', async () => {
     await root.prepare({ claim: 'nic', devices: [vf(1)], driver: 'a.example' });
     await root.prepare({ claim: 'nic', devices: [vf(2)], driver: 'b.example', layouts: ['kep'] });
     expect(output('eal-args', 'nic/vf')).toBe('-a 0000:3b:02.1 -a 0000:3b:02.2\n');
