@@ -18,7 +18,7 @@ const inPod = (pod: TestNetns) =>
 describe('a VF in user space', () => {
   const config = { interfaceName: 'dpdk0', mtu: 9000, addresses: ['2001:DB8:0::7/64'] };
 
-  it('is described with data from the PF, the claim and the IPAM plugin, without an interface', async () => {
+  it('is described with data from PF, claim and IPAM plugin, but without an interface', async () => {
     bench.adminInfo = { hardwareAddress: '02:bb:00:00:00:07', vlan: { id: 7, priority: 0 } };
     bench.prepare('dpdk', [{ index: 1, config: { ...config, ipam: bench.ipam() }, userSpace: true }]);
     const pod = bench.newPod();

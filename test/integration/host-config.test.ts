@@ -189,7 +189,7 @@ describe('a NIC that keeps the configuration of the host', () => {
     expect(seen(setup.host, 'ens5')).toEqual(before);
   });
 
-  it('gets its other routes and its neighbors back even if another NIC has meanwhile taken one of its routes', async () => {
+  it('gets its remaining routes and neighbors back even if another NIC has taken one of its routes', async () => {
     configureHost();
     const [[, routes = [], neighbors = []], state] = [seen(setup.host, 'ens5'), await setup.state()];
     const { index } = await setup.back(await setup.toPod(state));

@@ -63,7 +63,7 @@ describe('NetworkWatch', () => {
   });
 });
 
-it('NetworkWatch after an overflow of its socket buffer reports later changes', async () => {
+it('NetworkWatch still reports changes after its socket buffer has overflowed', async () => {
   let changes = 0;
   using handle = netns.open();
   using _watch = NetworkWatch.open(handle, () => changes++);

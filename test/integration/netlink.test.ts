@@ -126,7 +126,7 @@ describe('a link on its way into a pod and back', () => {
     expect(defaults.map(({ destination }) => destination).sort()).toEqual(['0.0.0.0/0', '::/0']);
   });
 
-  it('has only one route for each address, to the network of its prefix, as class limits assume', async () => {
+  it('has exactly one route per address, to the network of the address, as class limits assume', async () => {
     const vf = await setup.createPair();
     const { podConnection } = setup;
     const { index } = await moveLink(setup.hostConnection, vf, setup.podTarget, { name: 'net1', up: true });

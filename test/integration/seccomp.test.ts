@@ -59,7 +59,7 @@ function runConfined(args: string[], { env = {}, input = '' }: { env?: Record<st
 }
 
 describe.runIf(isMachineRoot)('deploy/seccomp/netdra.json, loaded by runc', () => {
-  it('allows the driver, and child processes that write sysfs and execute programs', () => {
+  it('allows all system calls of the driver and of child processes that write sysfs or run programs', () => {
     expect(runConfined([process.execPath, 'src/main.ts', '--help'])).toMatchObject({
       status: 0,
       stdout: expect.stringContaining('Usage: netdra'),

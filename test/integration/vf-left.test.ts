@@ -274,7 +274,7 @@ describe('a VF that leaves its pod while the pod runs', () => {
     expect([linksOf(host).includes('nsim0v0'), linksOf(nested).includes('net1')]).toEqual([true, false]);
   });
 
-  it('is not attached by the driver if attach is observe; the gate opens when another component returns the VF', async () => {
+  it('is returned by another component, not by the driver, if attach is observe', async () => {
     await driver.prepare('c', 0, { attach: 'observe' });
     const move = () => {
       host.exec('ip', 'link', 'set', 'nsim0v0', 'netns', pod.path);
