@@ -96,7 +96,7 @@ describe('common chart values', () => {
     ]);
   });
 
-  it('reject an image tag beside a digest, and treat null as unset for both', () => {
+  it('reject an image tag together with a digest, and treat null as unset for both', () => {
     const digest = `sha256:${'a'.repeat(64)}`;
     const imageOf = (image: object) => podOf({ image })?.containers[0]?.image;
     expect(() => imageOf({ digest, tag: '0.1.1' })).toThrow(

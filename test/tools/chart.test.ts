@@ -396,7 +396,7 @@ describe('the chart', () => {
     expect(spec).toMatchObject({ endpoints: [{ honorLabels: true }] });
   });
 
-  it('gives the driver and its readiness probe a revision that changes with the pod template, and only with it', () => {
+  it('gives the driver and its readiness probe a revision that changes only with the pod template', () => {
     const revision = (values: Record<string, unknown>) => {
       const [container] = podOf(values)?.containers ?? [];
       const [own] = (container?.args ?? []).flatMap((arg) => /^--revision=(.+)$/.exec(arg)?.[1] ?? []);
