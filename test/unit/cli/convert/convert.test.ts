@@ -135,7 +135,7 @@ describe('netdra convert', () => {
     expect(isComplete).toBe(true);
   });
 
-  it('prints only a note on a policy without effect if an earlier policy has the same settings', async () => {
+  it('prints only a note on a policy that has no effect because an earlier one has the same settings', async () => {
     const both = (numVfs: number) =>
       policy('{ resourceName: one, numVfs: 16, nicSelector: { pfNames: [a] } }') +
       second(`{ resourceName: one, numVfs: ${numVfs}, nicSelector: { pfNames: ["a#0-3"] } }`);
@@ -222,7 +222,7 @@ describe('netdra convert', () => {
       'a SriovNetwork',
       `apiVersion: sriovnetwork.openshift.io/v1\nkind: SriovNetwork\nmetadata: { name: n, namespace: sriov }\nspec: { resourceName: nic, networkNamespace: apps, capabilities: '{"mac":true,"ips":true}', ipam: '{"type":"static"}', metaPlugins: '{"type":"sbr"}' }\n`,
     ],
-  ])('reports addresses that pods, but not claims, can set for plugins of %s', async (_, text) => {
+  ])('reports addresses that pods could set but claims cannot, for plugins of %s', async (_, text) => {
     const { isComplete, remarks, yaml } = await convertText(text);
     expect(isComplete).toBe(false);
     expect(remarks).toMatch(/capabilities\.ips: not converted: claims give plugins no addresses/);
