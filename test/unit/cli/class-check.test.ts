@@ -56,7 +56,7 @@ describe('validateFiles, on classes and what they leave to claims', () => {
     ]);
   });
 
-  it('rejects a claim without the VLAN that its class limits, unless it may get a NIC', async () => {
+  it('rejects a claim without a VLAN if its class limits VLANs, unless the claim may get a whole NIC', async () => {
     const fields = 'overridable: [vf.vlan], limits: { vlanRanges: ["100-199"] }';
     const fault = /^1:9:9: request vf: .* vf\.vlan: is needed/;
     const asked = claim('c', 'mtu: 1500');
