@@ -62,7 +62,7 @@ describe('AddressAllocator', () => {
     expect(world.leases.map(({ spec }) => spec)).toEqual(before);
   });
 
-  it('rejects a second claim with the same key until no pod reserves the first claim', async () => {
+  it('rejects a second claim with the same key until the first claim is reserved for no pod', async () => {
     const first = world.claim('one', 'db');
     const given = await assign(first);
     const second = world.claim('two', 'db');
@@ -327,7 +327,7 @@ describe('AddressAllocator', () => {
     expect(world.leases.map(({ spec }) => spec.claim.name)).toEqual(['fast']);
   });
 
-  it('reuses no address while the API server does not answer about its NetworkAddress or claim', async () => {
+  it('reuses no address while the API server does not say whether its NetworkAddress or claim exists', async () => {
     world = new World(small);
     const wishes = ['one', 'two', 'three'].map((name) => world.claim(name, `key-${name}`));
     const [one, two, three] = wishes as [AddressWish, AddressWish, AddressWish];

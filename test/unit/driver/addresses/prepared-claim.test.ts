@@ -16,7 +16,7 @@ describe('AddressAllocator of a prepared claim', () => {
     allocator = world.allocator();
   });
 
-  it('recreates lost leases, so that no other key gets the addresses after all objects were deleted', async () => {
+  it('recreates lost leases even after all objects were deleted, so that no other key gets the addresses', async () => {
     world = new World({ ranges: [{ network: '192.0.2.7/32' }, { network: '2001:db8::7/128' }] });
     allocator = world.allocator();
     const wish = world.claim('one', 'db');
