@@ -133,7 +133,7 @@ describe('VFs of a claim', () => {
     expect(bench.control.calls[1]).toBe(`apply 0000:00:00.1 ${JSON.stringify(wanted)}`);
   });
 
-  it('stay with a claim whose prepare failed midway; a retry keeps their first snapshot', async () => {
+  it('stay with a claim whose prepare failed midway, and keep their first snapshot in a retry', async () => {
     const claim = allocated('c', ['dev-1', 'dev-2', 'dev-3'], trusted);
     const error = new Error('card says no');
     bench.control.failures.set('apply 0000:00:00.2', error);

@@ -94,7 +94,7 @@ describe('a request whose class enables dialects (variables and files of earlier
     expect([files(bench.cdiDir), files(bench.deviceInfoDir)]).toEqual([[], []]);
   });
 
-  it('overwrites existing device-info files; unprepare keeps files that a device plugin has written since', async () => {
+  it('overwrites existing device-info files, but unprepare keeps files that a device plugin wrote later', async () => {
     const config = [fromClass({ dialects: { deviceInfo: { resourceName } } })];
     const claim = allocated('c', ['dev-1', 'dev-2'], { config });
     const [path, other] = [1, 2].map((index) =>
@@ -184,7 +184,7 @@ describe('two requests with conflicting values for a variable', () => {
     expect(await prepared({ ...claim, extendedResources })).toEqual([]);
   });
 
-  it('are rejected in two claims of one pod, but not of two pods', async () => {
+  it('are rejected in two claims of one pod, but allowed in the claims of two pods', async () => {
     const pods = [buildPod('app')];
     const config = [fromClass(named(resourceName))];
     await prepared(allocated('first', ['dev-1'], { pods, config }));
