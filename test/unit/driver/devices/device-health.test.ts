@@ -33,7 +33,7 @@ describe('deviceHealth', () => {
     ]);
   });
 
-  it('reports a missing device that has claims as unhealthy, once, with the reason', () => {
+  it('reports a missing device that has claims as unhealthy, with the reason, and only once', () => {
     const claims = [claimOf('node-1', 'gone', 'gone'), claimOf('other-pool', 'not-ours')];
     expect(deviceHealth('node-1', [], claims)).toEqual([
       {

@@ -339,7 +339,7 @@ describe('DeviceList while a kernel write hangs', () => {
     expect(source.offered()).toEqual(before);
   });
 
-  it('keeps offering a device that vanishes from sysfs or waits for restoring', async () => {
+  it('keeps offering the device if it vanishes from sysfs or waits to be restored', async () => {
     await using bench = await hang();
     const { source } = bench;
     stored.unrestored = [{ device: claimOf({}).devices[0]!, reason: 'the kernel has not returned' }];

@@ -119,7 +119,7 @@ describe('DeviceList', () => {
     expect(await source.judgeOthers(devices)).toEqual(new Map([[first, { reason: 'open-elsewhere' }]]));
   });
 
-  it('withdraws a device while another driver offers it, and reports when the devices of other drivers are known', async () => {
+  it('withdraws a device that another driver offers, and reports whether devices of other drivers are known', async () => {
     const clock = new ManualClock();
     let known: Map<string, string> | undefined;
     const source = await scanned(undefined, { clock, otherDrivers: { offered: () => known }, watchHost: quiet });

@@ -112,7 +112,7 @@ describe('LacpRelay', () => {
     expect(await node.follow(relay, [])).toEqual(['disable', 'auto']);
   });
 
-  it('does not touch a VF whose claim is unprepared meanwhile, since its snapshot is restored', async () => {
+  it('does not change a VF whose claim is being unprepared, because its snapshot gets restored', async () => {
     const node = await open([undefined]);
     const { relay } = node.start();
     await node.follow(relay, [pfAddress]);
