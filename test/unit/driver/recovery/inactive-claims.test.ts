@@ -244,7 +244,7 @@ describe('InactiveClaims', () => {
   });
 
   // Found by the simulation: the next round was a minute away, and a container of the next pod waited at the start gate.
-  it('checks a pod without containers again soon if the list of sandboxes is new and may be incomplete', async () => {
+  it('checks a pod without containers again soon if a new list of sandboxes may be incomplete', async () => {
     const sandboxes = [{ of: podUid, isEmpty: true }];
     const { reads, notified } = await sweep(() => object, { sandboxes, isListNew: true });
     expect([reads.length, notified]).toEqual([0, 1]);

@@ -72,7 +72,7 @@ describe('OrphanedFiles', () => {
     expect(logger.messages('warn')).toHaveLength(length);
   });
 
-  it('removes files outside of claim directories whose claims are not in the store, and no other files', async () => {
+  it('removes files of unknown claims outside of claim directories, and no other files', async () => {
     const { cdiDir, attributesDir, downwardApiDir } = bench;
     const list = () =>
       [cdiDir, attributesDir, downwardApiDir].map((path) => readdirSync(path, { recursive: true }).sort());

@@ -69,7 +69,7 @@ it('prepareAgain prepares a claim for the pods that it is now reserved for, if t
 });
 
 describe('reclaim', () => {
-  it('unprepares a claim and removes its files unless a pod needs it again', async () => {
+  it('unprepares a claim and removes its files unless a pod needs the claim again', async () => {
     await using bench = await startBench();
     const { wire } = await bench.preparePod('gone');
     expect(bench.claimDirs()).toEqual(['default_gone']);
