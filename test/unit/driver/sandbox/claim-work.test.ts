@@ -230,7 +230,7 @@ describe('ClaimWork for the VFs of a claim', () => {
     expect(gate()).toBe('none');
   });
 
-  it('retries to withdraw the metadata of a VF that left the pod until that succeeds', async () => {
+  it('retries withdrawing the metadata of a VF that left the pod until that succeeds', async () => {
     await serve();
     pod.delete('dev-1');
     withdrawError = new Error('read-only file system');

@@ -161,7 +161,7 @@ describe('NriHooks', () => {
     await expect(hooks.createContainer(pod, {} as Container, context)).rejects.toThrow('the VF is gone');
   });
 
-  it('rejects a container on the wrong NUMA node, and waits briefly until metadata contains numaAligned', async () => {
+  it('rejects a container on the wrong NUMA node, and waits briefly for a changed alignment in the metadata', async () => {
     compare = () => {
       throw new Error('its CPUs are on NUMA node 1');
     };

@@ -204,7 +204,7 @@ describe('NumaGuard', () => {
     expect(condition()).toMatchObject({ status: 'False', reason: 'OtherNumaNode' });
   });
 
-  it('reports a container that started without the driver once, and does not count it as rejected', () => {
+  it('reports once that a container started without the driver, and does not count it as rejected', () => {
     claims = [claimOf('nic', [deviceOf('vf-0', 0, 'require')])];
     guard.observe(pod, containerOf('4'));
     guard.observe(pod, containerOf('4'));

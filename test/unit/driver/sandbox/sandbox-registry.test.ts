@@ -217,7 +217,7 @@ describe('SandboxRegistry', () => {
     expect(registry.find('s1')).toMatchObject({ isEnding: false, phase: 'ready' });
   });
 
-  it('serves a sandbox again that the runtime lists while its VFs leave it', async () => {
+  it('serves a sandbox again if the runtime lists it while its VFs are being detached', async () => {
     missSandbox();
     const detached = Promise.withResolvers<void>();
     detaching = detached.promise;
@@ -230,7 +230,7 @@ describe('SandboxRegistry', () => {
     expect([registry.has('s1'), registry.find('s1')?.phase]).toEqual([true, 'ready']);
   });
 
-  it('serves a sandbox again that the runtime lists after its VFs could not be detached at once', async () => {
+  it('serves a sandbox again if the runtime lists it after detaching its VFs failed', async () => {
     missSandbox();
     detachFailure = new Error('the kernel says no');
     await requeue();

@@ -114,7 +114,7 @@ describe('Sandbox', () => {
     expect([sandbox.phase, failures.length]).toEqual(['ready', 2]);
   });
 
-  it('resets failure count and retry pauses if it was ready for a minute', async () => {
+  it('resets the failure count and the retry pauses after it was ready for a minute', async () => {
     work.failures.set('a', new Error('not yet'));
     await sandbox.want('ready').catch(() => undefined);
     await pass(clock, 500);

@@ -240,7 +240,7 @@ describe('StartGuard', () => {
     expect(guard.mayReturnEarly(pod)).toBe(false);
   });
 
-  it('rejects only containers that have metadata while the store is unreadable', () => {
+  it('rejects, while the store is unreadable, only containers that have metadata', () => {
     store[Symbol.dispose]();
     guard.check(pod, container(['PATH=/bin'], []), sandbox(false));
     expect(() => guard.check(pod, container([variable]), sandbox(false))).toThrow(/state store .* cannot be used/);

@@ -141,7 +141,7 @@ describe('WaitingSandboxes', () => {
       'where the pod announces two',
       () => announced.push(announcement('a', { sandboxId: 's-a2', netnsPath: '/netns/a2' })),
     ],
-  ])('until the runtime reports it, does not serve a sandbox %s', async (_what, arrange) => {
+  ])('does not serve a sandbox %s until the runtime reports it', async (_what, arrange) => {
     announced = [announcement('a'), announcement('b')];
     arrange();
     await waiting.serve();
