@@ -29,7 +29,7 @@ async function pass(clock: ManualClock, ms: number): Promise<void> {
   }
 }
 
-it('announcing a VF whose earlier sandbox is still being announced starts over in the new sandbox', async () => {
+it('announcing a VF starts over in a new sandbox if the earlier sandbox is still being announced', async () => {
   const clock = new ManualClock();
   const logger = new RecordingLogger();
   const announcements = new Announcements({

@@ -48,7 +48,7 @@ describe('PodLinks.findAttached', () => {
     expect(await pod.findAttached(vf)).toBeUndefined();
   });
 
-  it('does not report that a VF left while an unidentified link (kernels before 5.14) could be the VF', async () => {
+  it('does not report that a VF left while an unidentified link may be the VF (kernels before 5.14)', async () => {
     links = [lo, eth0, link('net1', { hardwareAddress: host.hardwareAddress })];
     expect(await pod.findAttached(vf)).toMatchObject({ name: 'net1' });
     pod.changed();
