@@ -99,7 +99,7 @@ describe('setHealth', () => {
     stop.abort();
   });
 
-  it('logs an error of a stream, and ends it, instead of ending the process', async () => {
+  it('ends a stream that fails and logs the error, instead of ending the process', async () => {
     const clock = new ManualClock();
     const board = new HealthBoard();
     board.set([device('a')]);

@@ -199,7 +199,7 @@ describe('a claim created by the scheduler for extended resources', () => {
     spec: extendedResourceName === undefined ? {} : { extendedResourceName },
   });
 
-  it('has its files also under the names of the resources, and updates them there', async () => {
+  it('has its files under the names of the resources as well, and updates them there', async () => {
     await using bench = await startBench();
     bench.api.create(deviceClass('vfs', 'intel.com/intel_sriov_netdevice'));
     const { pod, wire } = await bench.preparePod('a', { annotations, requests: [request] });

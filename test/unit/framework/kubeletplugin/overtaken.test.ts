@@ -3,7 +3,7 @@ import { KeyedMutex } from '../../../../src/lib/keyed-mutex.ts';
 import { testDriver } from '../../../doubles/objects.ts';
 import { startBench } from './bench.ts';
 
-it('a delayed second call of unprepare does not unprepare a claim that the next pod has prepared meanwhile', async () => {
+it('a delayed second unprepare call does not affect a claim that was prepared for the next pod meanwhile', async () => {
   const calls: string[] = [];
   const late = Promise.withResolvers<void>();
   let next: 'at once' | 'late' | 'waits' = 'at once';
