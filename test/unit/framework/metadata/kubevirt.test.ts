@@ -115,7 +115,7 @@ describe("KubeVirt's reader", () => {
       expect(statSync(dirname(hostPath)).mode & 0o005).toBe(0o005);
   });
 
-  it('rejects an empty file, so that virt-launcher must not start before generation 1', async () => {
+  it('rejects an empty file, which is why virt-launcher must not start before generation 1', async () => {
     const root = await launch(
       { requests: { vf: [vf(1)] }, isPending: true },
       { gate: { program: '/opt/netdra-gate', timeoutSeconds: 100 } },

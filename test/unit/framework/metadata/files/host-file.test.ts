@@ -56,7 +56,7 @@ describe('a symbolic link', () => {
     ["the claim's directory", claimDir],
     ["the request's directory", () => join(claimDir(), 'vf')],
     ["the pod's directory", () => join(bench.downwardApiDir, podUid)],
-  ])('in place of %s is rejected by prepare and update, and named', async (_what, pathOf) => {
+  ])('in place of %s is rejected by prepare and update, and the error names the path', async (_what, pathOf) => {
     const path = pathOf();
     const elsewhere = replaceByLink(path);
     const contents = new Map([['vf', devices]]);
@@ -113,7 +113,7 @@ describe('a symbolic link', () => {
   });
 });
 
-it('a path that is not a regular file is rejected without blocking, and named', async () => {
+it('a path that is not a regular file is rejected without blocking, and the error names the path', async () => {
   await metadata.prepare(record, new Map());
   const path = join(claimDir(), 'vf/metadata.json');
   mkdirSync(dirname(path));

@@ -50,7 +50,7 @@ describe('a withdrawn file without a start gate', () => {
     expect(bench.files().filter((name) => name.includes('withdrawn'))).toEqual([]);
   });
 
-  it('shows the next content after a restart, also if it has a gate then', async () => {
+  it('shows the next content after a restart, even if the driver then uses start gates', async () => {
     const seen = mountAll();
     await metadata.withdraw(claim);
     const next = bench.start({ gate: { program: '/opt/gate', timeoutSeconds: 9 } });
@@ -87,7 +87,7 @@ describe('a withdrawn file without a start gate', () => {
     expect([current(), seen()]).toEqual([texts, texts]);
   });
 
-  it('continues the generations that containers have read if the record is lost', async () => {
+  it('continues the generations that containers have read, even if the record is lost', async () => {
     await metadata.withdraw(claim);
     writeFileSync(join(bench.dataDir, 'dra-device-metadata/default_fast-net/claim.json'), '');
     await metadata.prepare(record, new Map());

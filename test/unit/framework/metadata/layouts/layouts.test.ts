@@ -56,7 +56,7 @@ describe('the layout attributes-json', () => {
     for (const name of ['v1', 'kep', 'downward-api'] as const) expect(layouts[name].encode(content)).toBeUndefined();
   });
 
-  it('has an empty map for a device without attributes, and an entry per device of a request', () => {
+  it('has an empty map for a device without attributes, and one entry for each device of a request', () => {
     const entries = (name: string) =>
       JSON.parse(layouts['attributes-json'].encode(sample(name).content) ?? '').claims[0].requests;
     expect(entries('identity')).toEqual([{ requestName: 'any', attributes: {} }]);
