@@ -130,7 +130,7 @@ describe('FollowedList', () => {
     await own.pass(1_500, 3_000, 6_000, 12_000, 24_000, 48_000, 96_000, 192_000, 384_000, 450_000);
   });
 
-  it('reconnects soon after an occasional disconnect, and later each time if connections are short', async () => {
+  it('reconnects soon after a single disconnect, and ever later if connections keep being short', async () => {
     await using own = await startBench();
     own.list.start();
     const cut = async (afterMs: number, pauseMs: number) => {
