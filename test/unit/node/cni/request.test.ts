@@ -78,7 +78,7 @@ describe('createEnvironment', () => {
     searchPath: '/bin',
   };
 
-  it('sets CNI_ARGS to an empty text without arguments, and adds IgnoreUnknown if requested', () => {
+  it('sets CNI_ARGS to an empty text if there are no arguments, and adds IgnoreUnknown on request', () => {
     expect(createEnvironment(attachmentOf({ type: 'x' }), options).CNI_ARGS).toBe('');
     const strict = attachmentOf({ type: 'x' }, { args: { IgnoreUnknown: 'false' } });
     expect(createEnvironment(strict, options).CNI_ARGS).toBe('IgnoreUnknown=false');

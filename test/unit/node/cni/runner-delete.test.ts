@@ -181,7 +181,7 @@ describe('CNI DEL without the namespace', () => {
   });
 });
 
-it('attachments in the CNI cache can be deleted by another runner, both chains and IPAM', async () => {
+it('attachments in the CNI cache can be deleted by another runner, whether of chains or of IPAM plugins', async () => {
   plugins.writeResult('sriov', first);
   plugins.writeResult('leases', {});
   await runner.add(attachmentOf(['sriov']), never);

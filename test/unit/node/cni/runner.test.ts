@@ -87,7 +87,7 @@ describe('CNI ADD', () => {
     ]);
   });
 
-  it('deletes leftovers of an ADD interrupted by a crash, then adds', async () => {
+  it('deletes the leftovers of an ADD that a crash interrupted before it adds again', async () => {
     plugins.write('sriov', `[ $CNI_COMMAND = DEL ] || echo '{}'; cp ${dir.path}/cache/*.json ${dir.path}/kept.json`);
     await runner.add(attachmentOf(['sriov']), never);
     const [file] = readdirSync(join(dir.path, 'cache'));
