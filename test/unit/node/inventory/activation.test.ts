@@ -67,7 +67,7 @@ describe('Inventory enabling VFs', () => {
     expect(numbers()).toEqual(['4']);
   });
 
-  it('changes no card that a claim has as a whole', async () => {
+  it('changes no card that is allocated to a claim as a whole', async () => {
     await node.inventory(policy).scan(new Map([[pfC, {}]]));
     expect(numbers()).toEqual([]);
   });
@@ -156,22 +156,19 @@ describe('Inventory enabling VFs', () => {
     ['EAGAIN', /busy, such as with a reset/],
     ['EIO', /firmware of the card has refused/],
     ['EUCLEAN', /the kernel log says why/],
-  ])(
-    'names the remedy for a card that fails with %s, pauses, and offers VFs of all other cards',
-    async (code, hint) => {
-      node.write = refuse(code);
-      const inventory = node.inventory(policy);
-      const [report, again] = [await inventory.scan(), await inventory.scan()];
-      expect(report.problems).toMatchObject([
-        { code: 'sysfs-unwritable', device: pfC, path: file(pfC, 'sriov_numvfs'), hint: expect.stringMatching(hint) },
-      ]);
-      expect(again.problems).toEqual(report.problems);
-      // A refusal that may pass is repeated at once.
-      const isRepeated = ['EAGAIN', 'EBUSY'].includes(code);
-      expect(numbers().length > 1).toBe(isRepeated);
-      expect(addresses(report)).toEqual([a0, a1, b0]);
-    },
-  );
+  ])('names the remedy for a card that fails with %s, and offers the VFs of all other cards', async (code, hint) => {
+    node.write = refuse(code);
+    const inventory = node.inventory(policy);
+    const [report, again] = [await inventory.scan(), await inventory.scan()];
+    expect(report.problems).toMatchObject([
+      { code: 'sysfs-unwritable', device: pfC, path: file(pfC, 'sriov_numvfs'), hint: expect.stringMatching(hint) },
+    ]);
+    expect(again.problems).toEqual(report.problems);
+    // A refusal that may pass is repeated at once.
+    const isRepeated = ['EAGAIN', 'EBUSY'].includes(code);
+    expect(numbers().length > 1).toBe(isRepeated);
+    expect(addresses(report)).toEqual([a0, a1, b0]);
+  });
 });
 
 describe('Inventory of whole NICs', () => {

@@ -54,7 +54,7 @@ describe('readConditions', () => {
     expect(readings.map(({ condition, isPresent }) => [condition, isPresent])).toEqual([['missing-driver', false]]);
   });
 
-  it('treats a card with two ports as up or connected if at least one port is', () => {
+  it('treats a card with two ports as up or connected if at least one of the ports is', () => {
     const ports = (one: Partial<Link>, other: Partial<Link>) => read([link('p0', one), link('p1', other)]);
     expect(ports(noCarrier, {})).toContain('-no-carrier of PF p0');
     expect(ports(noCarrier, noCarrier)).toContain('no-carrier of PF p0');
