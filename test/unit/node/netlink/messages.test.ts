@@ -240,7 +240,7 @@ describe('route messages', () => {
     ]);
   });
 
-  it('are dropped while all routes of a node are read, except default routes', async () => {
+  it('are dropped while all routes of a node are read, unless they are default routes', async () => {
     const route = (length: number) =>
       Buffer.concat([Buffer.of(2, length, 0, 0, 254, 186, 0, 1), putU32(0), encode([attribute(4, putU32(3))])]);
     const dump = vi.spyOn(RequestSocket.prototype, 'dump');

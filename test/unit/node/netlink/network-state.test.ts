@@ -55,7 +55,7 @@ describe('toNetworkState', () => {
     expect(reportedAddresses(addresses)).toEqual({ ips: ['10.0.0.1/24'], tentative: false });
   });
 
-  it('omits tentative addresses and reports that there are some, instead of a link-local address', () => {
+  it('reports that there are tentative addresses, and reports no link-local address in their place', () => {
     const addresses = [address('2001:db8::1/64', { tentative: true }), linkLocal()];
     expect(reportedAddresses(addresses)).toEqual({ ips: [], tentative: true });
   });
@@ -92,7 +92,7 @@ describe('toNetworkState', () => {
     expect(reportedAddresses([address(cidr, more)]).isAutoconfigured).toBe(expected);
   });
 
-  it('omits addresses from routers first if there are too many addresses', () => {
+  it('omits addresses from routers first if there are more addresses than the API allows', () => {
     const routers = Array.from({ length: 16 }, (_, index) => address(`10.0.0.${index}/24`, { dynamic: true }));
     const { ips } = reportedAddresses([...routers, address('192.0.2.1/24'), address('192.0.2.2/24')]);
     expect(ips).toHaveLength(16);

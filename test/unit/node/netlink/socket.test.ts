@@ -135,7 +135,7 @@ describe('RequestSocket', () => {
     expect(await second).toEqual([]);
   });
 
-  it('returns an empty answer for errors that mean absence in the request, such as ENOENT', async () => {
+  it('returns an empty answer for an error that the request treats as absence, such as ENOENT', async () => {
     const { kernel, socket } = connect();
     const asked = ['ENOENT', 'ENODEV'].map((name) => socket.request({ ...anyRequest, absent: [name] }, subject));
     await tick();
