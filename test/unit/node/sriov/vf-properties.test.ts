@@ -55,7 +55,7 @@ describe('the snapshot of a VF that its PF does not report', () => {
   });
 
   it.each([undefined, { wanted: { driver: 'default' } }])(
-    'has no PF settings if the claim changes no PF setting, and the VF is restored normally: %j',
+    'contains no PF settings if the claim changes none, and the VF is restored anyway: %j',
     async (options) => {
       for (const error of [undefined, tooLong(), noBuffers()]) {
         const { card, hardware, address } = openVf();
