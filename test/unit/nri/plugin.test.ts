@@ -310,7 +310,7 @@ describe('disposing of a plugin', () => {
   });
 
   // Otherwise the handler of an older list goes on beside that of the next connection, and its result may win.
-  it('aborts the synchronize handler of a lost connection, and disposing of the plugin waits until that handler ends', async () => {
+  it('aborts the synchronize handler of a lost connection, and waits until that handler ends', async () => {
     const ended = Promise.withResolvers<void>();
     const signals: AbortSignal[] = [];
     const { runtime, plugin } = await stage({

@@ -133,7 +133,7 @@ describe('TtrpcServer', () => {
     expect(longest?.payload).toHaveLength(maxDataBytes - 5);
   });
 
-  it('passes the method its deadline, and aborts its signal after that without answering', async () => {
+  it('passes the method its deadline, and aborts the method at the deadline without answering', async () => {
     const seen: { timeoutMs: number | undefined; aborted: boolean }[] = [];
     const { call, answers } = serve({
       wait: async (_, { timeoutMs, signal }) => {
