@@ -29,7 +29,7 @@ function openDir() {
 describe('the instance file', () => {
   afterEach(() => void vi.useRealTimers());
 
-  it('contains settings and reports, and is found for any driver name', () => {
+  it('contains the settings and reports of the driver, and tools find it for any driver name', () => {
     using dir = openDir();
     expect(readInstance(dir.plugins)).toBeUndefined();
     const file = dir.create('nic.example.com');
@@ -108,7 +108,7 @@ describe('the instance file', () => {
     expect(readInstance(dir.plugins)).toMatchObject(state);
   });
 
-  it('is rewritten by the driver if damaged; the driver continues if it cannot write the file', () => {
+  it('is rewritten if damaged, and the driver continues if it cannot write the file', () => {
     using dir = openDir();
     const file = dir.create();
     writeFileSync(dir.path, '{');
