@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { Batch } from '../../../src/lib/batch.ts';
 
-it('Batch skips the remaining steps of a failed item, and no other steps', async () => {
+it('Batch skips the remaining steps of a failed item only', async () => {
   const log: string[] = [];
   const batch = new Batch(['a', 'b', 'c', 'd'].map((uid) => ({ uid })));
   const failures = new Map(['a', 'b', 'c'].map((uid) => [uid, new Error(`of ${uid}`)]));

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { KeyedMutex } from '../../../src/lib/keyed-mutex.ts';
 
 describe('KeyedMutex', () => {
-  it('runs tasks in order, one at a time or up to its limit, also after a failure', async () => {
+  it('runs tasks in order, one at a time or up to its limit, even after a failed task', async () => {
     const log: string[] = [];
     const task = (name: string) => async () => {
       log.push(`begin ${name}`);
