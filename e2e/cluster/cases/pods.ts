@@ -60,7 +60,7 @@ export function describePods(get: GetCluster): void {
       await cluster.removeWithClaims(many);
     });
 
-    const ends = 'a pod that is never restarted, and a job, run to their ends, and their VFs are free afterwards';
+    const ends = 'a pod that is never restarted and a Job run to completion and release their VFs';
     it(ends, { tags: 'oldest' }, async () => {
       const { cluster, nodeFiles } = get();
       const before = await nodeFiles.simulatedVfs();
