@@ -88,7 +88,7 @@ function damage(gate: Gate, how: Damage): Buffer {
 }
 
 describe('netdra-gate and the driver', () => {
-  it('interpret every text of a gate in the same way', async () => {
+  it('interpret any content of the gate file in the same way', async () => {
     await check(60, gates, async (gate) => {
       const { code, stderr } = await run(formatGate(gate), '0.1');
       const isOurs = gate.sandboxId === sandbox;
@@ -100,7 +100,7 @@ describe('netdra-gate and the driver', () => {
     });
   });
 
-  it('never start a container from a damaged gate', async () => {
+  it('never start a container because of a damaged gate file', async () => {
     await check(120, fc.tuple(gates, damages), async ([gate, how]) => {
       const bytes = damage(gate, how);
       const { code, stderr } = await run(bytes, '0.1');

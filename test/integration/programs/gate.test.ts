@@ -79,7 +79,7 @@ describe('a container that starts before its devices are ready', () => {
   });
 
   it.each([
-    ['another sandbox is served', () => serve(other)],
+    ['the gate is open for another sandbox', () => serve(other)],
     ['another sandbox has ended', () => metadata.endGate(claim, other)],
     ['the gate is empty', async () => writeFileSync(join(claimDir, 'gate'), '')],
   ])('waits while %s', async (_what, prepareGate) => {
@@ -103,7 +103,7 @@ describe('a container that starts before its devices are ready', () => {
       `${late}: the VF is in pod default/old`,
     ],
     ['the driver gave no reason', () => metadata.holdGate(claim, sandbox, ''), `${late}: the driver gives no reason`],
-    ['another sandbox is served', () => serve(other), `${late}: they are in sandbox ${other}`],
+    ['the gate is open for another sandbox', () => serve(other), `${late}: they are in sandbox ${other}`],
     [
       'the driver said nothing',
       async () => undefined,

@@ -46,7 +46,7 @@ describe('netdra-metadata env', () => {
     ]);
   });
 
-  it('prints short names for one request with its own prefix', async () => {
+  it('names the variables of a single request by the given prefix alone', async () => {
     await root.prepare({ claim: 'left', devices: [vf(1)] });
     await root.prepare({ claim: 'right', devices: [vf(2)] });
     expect(evaluate(run('env', 'right/vf', '--prefix', 'NET1').stdout, 'NET1_PCI', 'NET1_COUNT')).toEqual([
