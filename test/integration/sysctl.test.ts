@@ -63,7 +63,7 @@ describe('writeInterfaceSysctls', () => {
     expect(() => readFileSync('/proc/sys/net/ipv4/conf/peer/arp_ignore')).toThrow(/ENOENT/);
   });
 
-  it('handles interface names with dots', async () => {
+  it('sets keys of interfaces whose names contain dots', async () => {
     using bench = await openBench('net1.7');
     await writeInterfaceSysctls(bench.netns, 'net1.7', { 'net.ipv4.conf.IFNAME.arp_notify': 1 });
     expect(bench.read('ipv4/conf/net1.7/arp_notify')).toBe('1');
