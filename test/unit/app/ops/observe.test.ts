@@ -46,7 +46,7 @@ async function series(start: string): Promise<string[]> {
 describe('observePlugin', () => {
   const context = { signal: new AbortController().signal };
 
-  it('passes results through, times the call, and counts failed claims by error code', async () => {
+  it('passes results through, measures calls, and counts failed claims by error code', async () => {
     const results = new Map([
       ['1', { devices: [] }],
       ['2', { error: new Error('step', { cause: new NetdraError('device-in-use', 'busy') }) }],
@@ -84,7 +84,7 @@ describe('observePlugin', () => {
 describe('observeFiles', () => {
   const claim = { namespace: 'ns', name: 'c', uid: '1' };
 
-  it('times writes, but not updates that change nothing', async () => {
+  it('measures the duration of writes, but not of updates that change nothing', async () => {
     const updates = [true, false].map((isWritten) => ({ generation: 7, isWritten }));
     for (const update of updates) {
       const files = { ...noFiles, updateRequestMetadata: async () => update };
@@ -113,7 +113,7 @@ describe('observeHandlers', () => {
   const pod = { id: 's', name: 'p', namespace: 'ns', uid: 'u' } as PodSandbox;
   const context = { timeoutMs: 2_000, signal: new AbortController().signal };
 
-  it('times pod events and counts rejections, and adds no handlers that the plugin lacks', async () => {
+  it('measures pod events, counts rejections, and adds no handlers that the plugin lacks', async () => {
     const handlers = observeHandlers(
       {
         runPodSandbox: () => Promise.reject(new NetdraError('vf-busy', 'busy')),
