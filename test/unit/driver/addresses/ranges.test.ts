@@ -43,7 +43,7 @@ describe('PoolAddresses', () => {
     expect(allOf({ ranges: [{ ...first, first: '192.0.2.13' }] })).toEqual([]);
   });
 
-  it(`uses ${mostAddresses} addresses of a large network`, () => {
+  it(`is limited to ${mostAddresses} addresses of a large network`, () => {
     expect(last({ ranges: [{ network: '2001:db8::/64' }] })).toBe('2001:db8::1000/64');
     expect(last({ ranges: [{ network: '10.0.0.0/8' }] }, ipv4)).toBe('10.0.16.0/8');
     expect(last({ ranges: [{ network: '2000::/8' }], exclude: ['2000::/9'] })).toBe('2080::fff/8');
