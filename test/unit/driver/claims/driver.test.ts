@@ -292,7 +292,7 @@ describe('a prepared device', () => {
     expect(await bench.prepare(second)).toEqual({ devices: [] });
   });
 
-  it('never belongs to two of many concurrent claims', async () => {
+  it('belongs to only one of many concurrent claims', async () => {
     const claims = Array.from({ length: 12 }, (_, index) =>
       allocated(`c${index}`, [`dev-${index % 3}`, `dev-${3 + (index % 2)}`], {
         config: [fromClass({ vf: { vlan: 7 } })],
