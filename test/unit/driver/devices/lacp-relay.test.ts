@@ -96,12 +96,15 @@ describe('LacpRelay', () => {
     ['before the PF had set it', 'auto', [pfAddress], 'disable'],
     ['before the PF had set it, and the partner is back', 'auto', [], 'auto'],
     ['and the card was reset', 'auto', [pfAddress], 'disable'],
-  ] as const)('continues if the driver was killed %s', async (_when, linkState, pfs, expected) => {
-    const node = await open([undefined]);
-    await node.follow(node.start().relay, [pfAddress]);
-    await node.card.host.setVf(5, 0, { linkState });
-    expect(await node.follow(node.start().relay, [...pfs])).toEqual([expected]);
-  });
+  ] as const)(
+    'completes a change of the link state if the driver was killed %s',
+    async (_when, linkState, pfs, expected) => {
+      const node = await open([undefined]);
+      await node.follow(node.start().relay, [pfAddress]);
+      await node.card.host.setVf(5, 0, { linkState });
+      expect(await node.follow(node.start().relay, [...pfs])).toEqual([expected]);
+    },
+  );
 
   it('ignores a VF that an administrator disabled, or whose claim is not prepared', async () => {
     const node = await open([undefined, undefined]);
