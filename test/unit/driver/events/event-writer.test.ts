@@ -169,7 +169,7 @@ describe('EventWriter', () => {
     }
   });
 
-  it('returns and stops at once while the server hangs', async () => {
+  it('returns at once, and can be stopped, while the server hangs', async () => {
     const bench = await startBench();
     using _ = bench.api.hang('POST /apis/events.k8s.io');
     bench.writer.report(report('no VF'));
