@@ -78,7 +78,7 @@ describe.each(startGates)('a container as the driver decodes it, with the start 
     return parseContainer(containerRequest.decode(trim(containerRequest.encode({ container: sent }))).container ?? {});
   }
 
-  it('has the mounts that show its requests, but not the mounts, variables and arguments of the pod spec', () => {
+  it('has the mounts that show its requests, but no other mounts, variables or arguments of the pod spec', () => {
     const { args, env, mounts } = containerWith(['r0'], '0');
     expect(args).toEqual([]);
     expect(env).not.toContain('PATH=');
@@ -86,7 +86,7 @@ describe.each(startGates)('a container as the driver decodes it, with the start 
     expect(mounts.filter(({ source }) => !source.startsWith(bench.path))).toEqual([]);
   });
 
-  it('is compared with the devices of its own requests only', () => {
+  it('needs CPUs on the NUMA nodes of the devices of its own requests only', () => {
     expect(guard.check(pod, containerWith(['r0'], '0,1'))).toBe(true);
     expect(() => guard.check(pod, containerWith(['r1'], '0,1'))).toThrow(
       /its CPUs 0-1 are on NUMA node 0, and device vf-1 is on NUMA node 1$/,
@@ -96,7 +96,7 @@ describe.each(startGates)('a container as the driver decodes it, with the start 
     expect(guard.check(pod, containerWith(['r0', 'r1'], '0,2'))).toBe(true);
   });
 
-  it('is compared with all devices of the claim if it has too many mounts to decode', () => {
+  it('needs CPUs on the NUMA nodes of all devices of the claim if it has too many mounts to decode', () => {
     const own = Array<string>(1_000).fill(metadata.mountSources[0] ?? '');
     expect(() => guard.check(pod, containerWith(['r0'], '0', own))).toThrow(/and device vf-1 is on NUMA node 1$/);
   });

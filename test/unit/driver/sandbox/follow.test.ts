@@ -32,7 +32,7 @@ async function changeAndLook(): Promise<number> {
   return pauseMs;
 }
 
-describe('Follow', () => {
+describe('Follow, which watches the network of a pod', () => {
   it("reads the pod's network once per burst of changes", async () => {
     using _ = follow();
     for (let change = 0; change < 20; change++) networks.change();

@@ -112,7 +112,7 @@ describe('NriHooks', () => {
   });
 
   it.each(['stopPodSandbox', 'removePodSandbox'] as const)(
-    'finishes the sandbox at %s, without a time limit',
+    'ends the sandbox at %s and answers within the deadline, even if detaching the VFs takes longer',
     async (name) => {
       work = new Promise(() => undefined);
       expect(await answerAfter(1_499, hooks[name](pod, context))).toBe('waits');

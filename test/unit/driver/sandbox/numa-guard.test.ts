@@ -171,7 +171,7 @@ describe('NumaGuard', () => {
     expect(condition()).toMatchObject({ status: 'Unknown', reason: 'NumaNodeUnknown' });
   });
 
-  it('combines the devices of all claims of a container', () => {
+  it('judges a container by the devices of all its claims', () => {
     claims = [claimOf('nic', [deviceOf('vf-0', 0, 'require')]), claimOf('other', [deviceOf('vf-9', 1, 'require')])];
     guard.check(pod, containerOf('3,4', ['nic_vf-0', 'other_vf-9']));
     expect(calls).toEqual(['aligned']);

@@ -246,7 +246,7 @@ describe('Sandbox', () => {
   });
 
   it.each(Array.from({ length: 20 }, (_, turn) => turn))(
-    'handles a request that arrives %i event loop turns after the last claim was served',
+    'serves a request that arrives %i event loop turns after the last claim was served',
     async (delay) => {
       const requested = async (request: () => Promise<void>) => {
         claims = [claim('a')];
