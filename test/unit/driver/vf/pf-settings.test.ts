@@ -22,7 +22,7 @@ const [own, none, guid] = [
 const link = (hardwareAddress: string) => ({ name: 'ens1v0', hardwareAddress, mtuBytes: 1500, up: true });
 
 describe('pfSettingsOf', () => {
-  it('returns what the PF reports', async () => {
+  it('returns the settings that the PF reports', async () => {
     const info = { vfIndex: 0, vlan: { id: 7, priority: 0 } };
     expect(await pfSettingsOf(answers(info), device({}), ['vlan'])).toBe(info);
   });
