@@ -28,7 +28,7 @@ async function startHealthBench() {
 }
 
 describe('setHealth', () => {
-  it('requirement 2.4: sends the complete list when the kubelet connects, and after each change', async () => {
+  it('sends the complete list when the kubelet connects, and after each change (requirement 2.4)', async () => {
     await using bench = await startHealthBench();
     bench.helper.setHealth([device('a'), device('b', { health: 'unhealthy', message: 'link is down' })]);
     await bench.kubelet.until(() => bench.watch.received.length >= 1);
@@ -53,7 +53,7 @@ describe('setHealth', () => {
     await expect.poll(() => bench.watch.received).toEqual([[]]);
   });
 
-  it('requirement 2.4: sends the same reports by v1alpha1, for kubelets before 1.37', async () => {
+  it('sends the same reports by v1alpha1, for kubelets before 1.37 (requirement 2.4)', async () => {
     await using bench = await startHealthBench();
     bench.helper.setHealth([device('a', { message: 'fine' })]);
     using old = new HealthWatch({ endpoint: bench.helper.sockets.dra, services: ['v1alpha1.DRAResourceHealth'] });
@@ -158,7 +158,7 @@ describe('setHealth', () => {
 });
 
 describe('the health service', () => {
-  it('requirement 2.5: is registered after the DRA services, v1 before v1alpha1, and only if enabled', async () => {
+  it('is registered after the DRA services, v1 before v1alpha1, and only if enabled (requirement 2.5)', async () => {
     await using bench = await Bench.start();
     await bench.startHelper({}, { health: true });
     await bench.startHelper({}, { driver: 'other.example' });
@@ -172,7 +172,7 @@ describe('the health service', () => {
     expect(services('other.example')).toEqual(['v1.DRAPlugin', 'v1beta1.DRAPlugin']);
   });
 
-  it('requirement 2.5: returns Unimplemented if not enabled, which the kubelet treats as final', async () => {
+  it('returns Unimplemented if not enabled, which the kubelet treats as final (requirement 2.5)', async () => {
     await using bench = await Bench.start();
     await using helper = await startKubeletPlugin(testPlugin({}), bench.options());
     using watch = new HealthWatch({ endpoint: helper.sockets.dra, services: ['v1.DRAResourceHealth'], reconnectMs: 1 });
@@ -193,7 +193,7 @@ describe('the health service', () => {
 });
 
 describe('HealthBoard', () => {
-  it('requirement 2.4: uses unix seconds, the default or given timeout, and drops older states', () => {
+  it('uses unix seconds, the default or given timeout, and drops older states (requirement 2.4)', () => {
     let nowMs = 100_900;
     const board = new HealthBoard(() => new Date(nowMs));
     board.set([device('a'), device('b', { checkedAt: new Date(90_100), timeoutSeconds: 12 })]);
@@ -220,7 +220,7 @@ describe('HealthBoard', () => {
     ['x'.repeat(1025), 1024],
     ['ä'.repeat(600), 1023],
     ['😀'.repeat(300), 1023],
-  ])('requirement 2.4: truncates a message to 1024 bytes between characters', (message, bytes) => {
+  ])('truncates a message to 1024 bytes between characters (requirement 2.4)', (message, bytes) => {
     const board = new HealthBoard();
     board.set([device('a', { message })]);
     const [sent] = board.snapshot() ?? [];

@@ -43,7 +43,7 @@ function slowDriver() {
 const mode = (path: string) => statSync(path).mode & 0o777;
 
 describe('startKubeletPlugin', () => {
-  it('requirement 2.6: serves the DRA socket before the registration socket, which refers to the DRA socket', async ({
+  it('serves the DRA socket before the registration socket, which refers to the DRA socket (requirement 2.6)', async ({
     own: bench,
   }) => {
     const seen: boolean[] = [];
@@ -77,7 +77,7 @@ describe('startKubeletPlugin', () => {
     expect(mode(dirname(helper.sockets.dra)).toString(8)).toBe('711');
   });
 
-  it('requirement 2.6: replaces sockets left by a killed instance', async ({ own: bench }) => {
+  it('replaces sockets left by a killed instance (requirement 2.6)', async ({ own: bench }) => {
     const options = bench.options();
     const paths = [join(options.dataDir, 'dra.sock'), join(bench.registryDir, `${testDriver}-reg.sock`)];
     for (const path of paths) await leaveSocket(path);
@@ -166,7 +166,7 @@ describe('options of startKubeletPlugin', () => {
 });
 
 describe('registration', () => {
-  it('requirement 2.2: logs a rejection and answers it with an error; the kubelet retries', async () => {
+  it('logs a rejection and answers it with an error; the kubelet retries (requirement 2.2)', async () => {
     let reason: string | undefined = 'not on this node';
     await using bench = await Bench.start({ refuse: () => reason });
     const heard: object[] = [];
@@ -248,7 +248,7 @@ describe('stopping the helper', () => {
     slow.finish();
   });
 
-  it('aborts calls that the driver itself has started, too', async ({ own: bench }) => {
+  it('also aborts calls that the driver itself has started', async ({ own: bench }) => {
     const slow = slowDriver();
     const helper = await bench.startHelper(slow.behaviour, { drainMs: 30 });
     const { wire } = bench.addPod('a');

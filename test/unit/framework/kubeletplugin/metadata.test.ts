@@ -65,7 +65,7 @@ describe('metadata known at prepare', () => {
 });
 
 describe('deferred metadata', () => {
-  it('requirement 1.11: an empty result writes a CDI spec per request, and no file', async ({ own: bench }) => {
+  it('an empty result writes a CDI spec per request, and no file (requirement 1.11)', async ({ own: bench }) => {
     const requests = ['x', 'y'].map((name) => ({ name, devices: [`dev-${name}`] }));
     const { pod, claim } = await bench.preparePod('a', { requests });
     expect(bench.cdiSpecs()).toEqual(
@@ -74,7 +74,7 @@ describe('deferred metadata', () => {
     expect(bench.mountsOf(pod)).toEqual({ [pathOf('a', 'x')]: undefined, [pathOf('a', 'y')]: undefined });
   });
 
-  it('requirement 1.8: an update keeps the pod’s name for the claim, and replaces all devices', async () => {
+  it('an update keeps the pod’s name for the claim, and replaces all devices (requirement 1.8)', async () => {
     await using bench = await startBench();
     const pod = buildPod('app', { resourceClaims: [{ name: 'nic', resourceClaimTemplateName: 'nics' }] });
     bench.api.create(pod);
@@ -134,7 +134,7 @@ describe('deferred metadata', () => {
     expect(decode(bench.metadataText('a', 'vf')).devices).toEqual(devices.map((name) => owned(name)));
   });
 
-  it('requirement 1.7: only a request with a deferred device, or without devices in the result, is deferred', async () => {
+  it('only a request with a deferred device, or without devices in the result, is deferred (requirement 1.7)', async () => {
     const devices = [
       preparedDevice('dev-1', { requests: ['x'] }),
       preparedDevice('dev-2', { requests: ['y'] }),
@@ -155,7 +155,7 @@ describe('deferred metadata', () => {
 });
 
 describe('metadata paths', () => {
-  it('requirement 1.3: include host file, CDI spec and container file of a plain claim', async () => {
+  it('include host file, CDI spec and container file of a plain claim (requirement 1.3)', async () => {
     await using bench = await startBench({ devices: [preparedDevice('dev-a')] });
     const { claim } = await bench.preparePod('a');
     const [spec = ''] = bench.cdiSpecs();
@@ -179,7 +179,7 @@ describe('metadata paths', () => {
     });
   });
 
-  it('requirement 1.3: contain the base name of a subrequest, whose document has the full reference', async () => {
+  it('contain the base name of a subrequest, whose document has the full reference (requirement 1.3)', async () => {
     await using bench = await startBench();
     const requests = [{ name: 'vf', subrequest: 'large', devices: ['dev-1'] }];
     const { pod, wire } = await bench.preparePod('a', { requests });
@@ -338,7 +338,7 @@ describe('isolation of containers', () => {
     },
   );
 
-  it('requirement 3.2: a device for all requests reaches every container of the claim, only once', async () => {
+  it('a device for all requests reaches every container of the claim, only once (requirement 3.2)', async () => {
     await using bench = await startBench({
       devices: [preparedDevice('dev-left', { requests: [], cdiDeviceIds: ['x.example/nic=1'] })],
     });
@@ -350,7 +350,7 @@ describe('isolation of containers', () => {
     expect(bench.kubelet.cdiDevicesForContainer(pod, 'none')).toEqual([]);
   });
 
-  it("requirement 1.4: the driver's own CDI IDs precede the metadata mount", async () => {
+  it("the driver's own CDI IDs precede the metadata mount (requirement 1.4)", async () => {
     await using bench = await startBench({ devices: [preparedDevice('dev-a', { cdiDeviceIds: ['x.example/nic=1'] })] });
     const { pod, claim } = await bench.preparePod('a');
     expect(bench.kubelet.cdiDevicesForContainer(pod, 'main')).toEqual([

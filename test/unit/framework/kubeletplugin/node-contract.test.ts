@@ -56,7 +56,7 @@ it('a KEP-3063 claim shared by pods is prepared before the first pod and unprepa
 });
 
 describe('a KEP-3063 claim with the name of an old claim and another UID', () => {
-  it('requirement 3.2: waits until the old claim is unprepared, then starts from scratch', async ({ own: bench }) => {
+  it('waits until the old claim is unprepared, then starts from scratch (requirement 3.2)', async ({ own: bench }) => {
     const old = bench.addPod('a');
     await bench.kubelet.prepare(old.pod);
     await bench.helper.updateRequestMetadata(old.wire, 'vf', [owned('dev-a')]);
@@ -73,7 +73,7 @@ describe('a KEP-3063 claim with the name of an old claim and another UID', () =>
     });
   });
 
-  it('requirement 1.9: keeps its files when the old claim is unprepared late', async () => {
+  it('keeps its files when the old claim is unprepared late (requirement 1.9)', async () => {
     await using bench = await startBench({ devices: [preparedDevice('dev-a')] });
     const client = bench.kubelet.client(testDriver);
     const old = bench.addPod('a');
@@ -86,7 +86,7 @@ describe('a KEP-3063 claim with the name of an old claim and another UID', () =>
     expect(bench.cdiSpecs()).toEqual([`${testDriver}_metadata_${next.wire.uid}_vf.json`]);
   });
 
-  it('requirement 1.8: is not changed by an update for the old claim, which is rejected', async ({ own: bench }) => {
+  it('is not changed by an update for the old claim, which is rejected (requirement 1.8)', async ({ own: bench }) => {
     const old = bench.addPod('a');
     bench.api.delete('ResourceClaim', 'a');
     const { claim, wire } = bench.addPod('a');

@@ -19,7 +19,7 @@ const results = (claims: { identity: ClaimIdentity }[], result: (name: string) =
   new Map(claims.map(({ identity }) => [identity.uid, result(identity.name)]));
 
 describe('NodePrepareResources', () => {
-  it('requirement 3.1: reads 16 claims in parallel directly from the API server', async ({ own: bench }) => {
+  it('reads 16 claims in parallel directly from the API server (requirement 3.1)', async ({ own: bench }) => {
     const claims = Array.from({ length: 16 }, (_, n) => bench.addPod(`c-${n}`).wire);
     for (let round = 0; round < 2; round++) {
       const before = bench.api.log.length;
@@ -46,7 +46,7 @@ describe('NodePrepareResources', () => {
     ],
     ['got replaced', { uid: 'another' }, /get resource claims: claim default\/a got replaced$/],
     ['is reserved for no pod', { pods: [] }, /get resource claims: claim default\/a is not reserved for any pod$/],
-  ])('requirement 3.1: fails the whole call, with code Unknown, when a claim %s', async (_what, stored, message) => {
+  ])('fails the whole call, with code Unknown, when a claim %s (requirement 3.1)', async (_what, stored, message) => {
     const called: string[] = [];
     await using bench = await startBench({
       prepareResourceClaims: async (claims) => {
@@ -132,7 +132,7 @@ describe('NodePrepareResources', () => {
       'metadata of device dev-a',
     ],
     ['null for metadata', { devices: [{ ...preparedDevice('dev-a'), metadata: null }] }, 'metadata of device dev-a'],
-  ])('requirement 3.1: fails only the claim for which the driver returns %s', async (_what, result, text) => {
+  ])('fails only the claim for which the driver returns %s (requirement 3.1)', async (_what, result, text) => {
     await using bench = await startBench({
       prepareResourceClaims: async (claims) =>
         results(claims, (name) => (name === 'bad' ? (result as PrepareResult) : { devices: [] })),
@@ -168,7 +168,7 @@ describe('NodePrepareResources', () => {
     ['was not allocated', { deviceName: 'dev-z' }, /device \S+\/node-1\/dev-z is not allocated to the claim/],
     ['has a share that was not allocated', { shareId: 's' }, /device \S+\/node-1\/dev-a@s is not allocated/],
     ['has an invalid CDI device ID', { cdiDeviceIds: ['vfio'] }, /"vfio" is not a CDI device id, vendor\/class=name/],
-  ])('requirement 3.1: fails the claim if a device of the driver %s', async (_what, device, message) => {
+  ])('fails the claim if a device of the driver %s (requirement 3.1)', async (_what, device, message) => {
     await using bench = await startBench({ devices: [preparedDevice('dev-a', device)] });
     const { wire } = bench.addPod('a');
     const { claims } = await bench.kubelet.client(testDriver).nodePrepareResources([wire]);
@@ -176,7 +176,7 @@ describe('NodePrepareResources', () => {
     expect(claims[wire.uid]?.error).toContain('the driver returned a wrong result for claim default/a');
   });
 
-  it('requirement 3.1: returns exactly one entry per claim, whatever the driver returns', async () => {
+  it('returns exactly one entry per claim, whatever the driver returns (requirement 3.1)', async () => {
     await using bench = await startBench({
       prepareResourceClaims: async () => new Map([['unknown', { devices: [] }]]),
       unprepareResourceClaims: async () => new Map([['unknown', undefined]]),
@@ -192,13 +192,13 @@ describe('NodePrepareResources', () => {
     );
   });
 
-  it('requirement 2.3: returns the base names of subrequests to the kubelet', async ({ own: bench }) => {
+  it('returns the base names of subrequests to the kubelet (requirement 2.3)', async ({ own: bench }) => {
     const requests = [{ name: 'vf', subrequest: 'large', devices: ['dev-1'] }];
     await bench.preparePod('a', { requests });
     expect(bench.kubelet.claimInfo('default', 'a')?.devices.get(testDriver)).toMatchObject([{ requestNames: ['vf'] }]);
   });
 
-  it("requirement 2.3: passes a device's share on with v1, and omits it with v1beta1", async ({ own: bench }) => {
+  it("passes a device's share on with v1, and omits it with v1beta1 (requirement 2.3)", async ({ own: bench }) => {
     const shareID = '0c3be3a3-4b2a-4b39-9a0c-6f2f4f2c0001';
     const { wire } = bench.addPod('a', { requests: [{ name: 'vf', devices: [{ device: 'dev-1', shareID }] }] });
     using old = new DraClient(join(bench.dataDir(), 'dra.sock'), 'v1beta1.DRAPlugin');
@@ -234,7 +234,7 @@ describe('NodePrepareResources', () => {
     expect(claims[two!.uid]?.error).toMatch(/node-1\/dev-1 is allocated in several shares, but has no shareId/);
   });
 
-  it('requirement 2.5: serves v1beta1 beside v1 for prepare and unprepare', async ({ own: bench }) => {
+  it('serves v1beta1 beside v1 for prepare and unprepare (requirement 2.5)', async ({ own: bench }) => {
     const { wire } = bench.addPod('a');
     using old = new DraClient(join(bench.dataDir(), 'dra.sock'), 'v1beta1.DRAPlugin');
     expect((await old.nodePrepareResources([wire])).claims[wire.uid]).toMatchObject({ error: '', devices: [{}] });
@@ -282,7 +282,7 @@ function heldDriver() {
 }
 
 describe('concurrent calls', () => {
-  it('requirement 3.1: run prepare and unprepare one at a time in order of arrival', async () => {
+  it('run prepare and unprepare one at a time in order of arrival (requirement 3.1)', async () => {
     const { calls, behaviour, most } = heldDriver();
     await using bench = await startBench(behaviour);
     const client = bench.kubelet.client(testDriver);
@@ -320,7 +320,7 @@ describe('concurrent calls', () => {
     await running;
   });
 
-  it('requirement 3.1: read their claims without waiting for each other', async () => {
+  it('read their claims without waiting for each other (requirement 3.1)', async () => {
     const { calls, behaviour } = heldDriver();
     await using bench = await startBench(behaviour);
     const client = bench.kubelet.client(testDriver);
@@ -335,7 +335,7 @@ describe('concurrent calls', () => {
     await Promise.all(running);
   });
 
-  it("requirement 3.2: return before the kubelet's 45 s are over, and name the slow step", async () => {
+  it("return before the kubelet's 45 s are over, and name the slow step (requirement 3.2)", async () => {
     const clock = new ManualClock();
     const { calls, behaviour } = heldDriver();
     await using bench = await startBench(behaviour, { clock });
@@ -422,7 +422,7 @@ describe('a NodePrepareResources call', () => {
   it.each([
     ['prepare', 'nodePrepareResources'],
     ['unprepare', 'nodeUnprepareResources'],
-  ] as const)('requirement 3.1: fails as a whole if the driver throws: %s', async (what, method) => {
+  ] as const)('fails as a whole if the driver throws: %s (requirement 3.1)', async (what, method) => {
     const refuse = async () => {
       throw new Error('firmware is gone');
     };
@@ -436,7 +436,7 @@ describe('a NodePrepareResources call', () => {
 });
 
 describe('NodeUnprepareResources', () => {
-  it('requirement 3.1: is idempotent and needs no API server', async ({ own: bench }) => {
+  it('is idempotent and needs no API server (requirement 3.1)', async ({ own: bench }) => {
     const { wire } = await bench.preparePod('a');
     const requestsBefore = bench.api.log.length;
     for (let round = 0; round < 2; round++) {
@@ -448,7 +448,7 @@ describe('NodeUnprepareResources', () => {
     expect(bench.claimDirs()).toEqual([]);
   });
 
-  it('requirement 3.1: succeeds for a claim that was never prepared', async ({ own: bench }) => {
+  it('succeeds for a claim that was never prepared (requirement 3.1)', async ({ own: bench }) => {
     const wire = { namespace: 'default', name: 'never', uid: 'u' };
     const { claims } = await bench.kubelet.client(testDriver).nodeUnprepareResources([wire]);
     expect(claims).toEqual({ u: { error: '' } });
@@ -469,7 +469,7 @@ describe('NodeUnprepareResources', () => {
     expect(bench.claimDirs()).toEqual(text === '' ? [] : ['default_a']);
   });
 
-  it('requirement 1.9: keeps the files of a claim whose devices the driver failed to release', async () => {
+  it('keeps the files of a claim whose devices the driver failed to release (requirement 1.9)', async () => {
     await using bench = await startBench({
       unprepareResourceClaims: async (claims) =>
         new Map(claims.map(({ uid, name }) => [uid, name === 'stuck' ? new Error('VF is stuck') : undefined])),

@@ -130,7 +130,7 @@ describe('a rolling update', () => {
     expect(notes).toEqual(['prepare b', 'prepare a', 'prepare a']);
   });
 
-  it('requirement 2.6: removes only the sockets of killed instances', async ({ own: bench }) => {
+  it('removes only the sockets of killed instances (requirement 2.6)', async ({ own: bench }) => {
     const other = await bench.startHelper({}, { driver: 'other.example', podUid: oldUid });
     const alive = await bench.startHelper({}, { podUid: oldUid });
     const dead = '0c3be3a3-4b2a-4b39-9a0c-6f2f4f2c0666';
@@ -199,7 +199,7 @@ describe('two instances in separate processes', { timeout: 60_000 }, () => {
   const clientOf = (podUid: string) => stack.use(new DraClient(join(place.dataDir(), `dra-${podUid}.sock`)));
   const claim = (name: string) => ({ namespace: 'default', name, uid: name });
 
-  it('requirement 2.6: never prepare or unprepare concurrently', async () => {
+  it('never prepare or unprepare concurrently (requirement 2.6)', async () => {
     for (const uid of [oldUid, newUid]) stack.use(await startInstance(place, uid, 20));
     const clients = [clientOf(oldUid), clientOf(newUid)];
     const calls = clients.flatMap((client, index) =>

@@ -16,14 +16,14 @@ const hash = (text: string, bytes: number) =>
   createHash('sha256').update(text).digest().subarray(0, bytes).toString('base64url');
 
 describe('chooseSocketPaths', () => {
-  it('requirement 2.6: uses {driver}-reg.sock and dra.sock', () => {
+  it('uses {driver}-reg.sock and dra.sock (requirement 2.6)', () => {
     expect(chooseSocketPaths({ driver, ...kubelet })).toEqual({
       dra: '/var/lib/kubelet/plugins/sriov.netdra.dev/dra.sock',
       registration: '/var/lib/kubelet/plugins_registry/sriov.netdra.dev-reg.sock',
     });
   });
 
-  it("requirement 2.6: includes the pod's UID in both names during a rolling update", () => {
+  it("includes the pod's UID in both names during a rolling update (requirement 2.6)", () => {
     expect(chooseSocketPaths({ driver, ...kubelet, podUid })).toEqual({
       dra: join(kubelet.dataDir, `dra-${podUid}.sock`),
       registration: join(kubelet.registryDir, `${driver}-${podUid}-reg.sock`),
@@ -38,7 +38,7 @@ describe('chooseSocketPaths', () => {
       108 - `/${driver}-${hash(podUid, 8)}-reg.sock`.length,
       `dra-${hash(`${driver}\0${podUid}`, 16)}-reg.sock`,
     ],
-  ])("requirement 2.6: shortens the registration socket's name to %s within 107 bytes", (_what, bytes, name) => {
+  ])("shortens the registration socket's name to %s within 107 bytes (requirement 2.6)", (_what, bytes, name) => {
     const registryDir = dirOf(bytes);
     const { registration } = chooseSocketPaths({ driver, ...kubelet, registryDir, podUid });
     expect(registration).toBe(join(registryDir, name));
@@ -48,12 +48,12 @@ describe('chooseSocketPaths', () => {
   it.each([
     ['all of the UID', 107 - `/dra-${podUid}.sock`.length, `dra-${podUid}.sock`],
     ['a hash of the UID and no ending', 108 - `/dra-${podUid}.sock`.length, `dra-${hash(podUid, 8)}`],
-  ])("requirement 2.6: shortens the DRA socket's name to %s within 107 bytes", (_what, bytes, name) => {
+  ])("shortens the DRA socket's name to %s within 107 bytes (requirement 2.6)", (_what, bytes, name) => {
     const dataDir = dirOf(bytes);
     expect(chooseSocketPaths({ driver, ...kubelet, dataDir, podUid }).dra).toBe(join(dataDir, name));
   });
 
-  it('requirement 2.6: fits the longest driver name into paths below the default directories', () => {
+  it('fits the longest driver name into paths below the default directories (requirement 2.6)', () => {
     const long = `${'d'.repeat(63)}`;
     const dataDir = `/var/lib/kubelet/plugins/${long}`;
     for (const uid of [undefined, podUid]) {
@@ -80,7 +80,7 @@ describe('chooseSocketPaths', () => {
     expect(() => chooseSocketPaths({ ...kubelet, driver: name })).toThrow(/cannot be the name of a driver/);
   });
 
-  it('requirement 2.6: rejects relative directories, which the kubelet cannot resolve', () => {
+  it('rejects relative directories, which the kubelet cannot resolve (requirement 2.6)', () => {
     expect(() => chooseSocketPaths({ driver, ...kubelet, dataDir: 'plugins' })).toThrow(/directory plugins is not/);
   });
 

@@ -25,7 +25,7 @@ const claim = { namespace: 'ns', uid: 'u-1', name: 'c' };
 const claimBytes = message(field(1, 'ns'), field(2, 'u-1'), field(3, 'c'));
 
 describe('the registration API', () => {
-  it('requirement 2.2: GetInfo answers with type 1, name 2, endpoint 3, supported_versions 4', () => {
+  it('GetInfo answers with the fields type 1, name 2, endpoint 3, supported_versions 4 (requirement 2.2)', () => {
     const { path, responseSerialize, requestSerialize } = method(
       'plugin-registration.proto',
       'pluginregistration.Registration',
@@ -39,7 +39,7 @@ describe('the registration API', () => {
     );
   });
 
-  it('requirement 2.2: NotifyRegistrationStatus has plugin_registered 1 and error 2', () => {
+  it('NotifyRegistrationStatus has the fields plugin_registered 1 and error 2 (requirement 2.2)', () => {
     const { path, requestDeserialize } = method(
       'plugin-registration.proto',
       'pluginregistration.Registration',
@@ -54,7 +54,7 @@ describe('the registration API', () => {
 describe.each(['v1', 'v1beta1'])('the DRA API %s', (version) => {
   const of = (name: string) => method(`dra-${version}.proto`, `k8s.io.kubelet.pkg.apis.dra.${version}.DRAPlugin`, name);
 
-  it('requirement 2.3: claims have namespace 1, uid 2, name 3', () => {
+  it('claims have the fields namespace 1, uid 2 and name 3 (requirement 2.3)', () => {
     for (const name of ['NodePrepareResources', 'NodeUnprepareResources']) {
       const { path, requestDeserialize } = of(name);
       expect(path).toBe(`/k8s.io.kubelet.pkg.apis.dra.${version}.DRAPlugin/${name}`);
@@ -62,7 +62,7 @@ describe.each(['v1', 'v1beta1'])('the DRA API %s', (version) => {
     }
   });
 
-  it('requirement 2.3: devices have request_names 1, pool_name 2, device_name 3, cdi_device_ids 4', () => {
+  it('devices have the fields request_names 1, pool_name 2, device_name 3 and cdi_device_ids 4 (requirement 2.3)', () => {
     const device = { requestNames: ['a', 'b'], poolName: 'p', deviceName: 'd', cdiDeviceIds: ['x/y=z'] };
     const deviceBytes = message(field(1, 'a'), field(1, 'b'), field(2, 'p'), field(3, 'd'), field(4, 'x/y=z'));
     const { responseSerialize } = of('NodePrepareResources');
@@ -74,7 +74,7 @@ describe.each(['v1', 'v1beta1'])('the DRA API %s', (version) => {
     );
   });
 
-  it('requirement 2.3: share_id is field 5 in v1, absent unless set, and unknown in v1beta1', () => {
+  it('share_id is field 5 in v1, absent unless set, and unknown in v1beta1 (requirement 2.3)', () => {
     const { responseSerialize } = of('NodePrepareResources');
     const bytes = (shareId?: string) =>
       responseSerialize({
@@ -86,7 +86,7 @@ describe.each(['v1', 'v1beta1'])('the DRA API %s', (version) => {
     expect(bytes('s')).toEqual(version === 'v1' ? expected(field(5, 's')) : expected());
   });
 
-  it('requirement 2.3: an unprepare response has error 1', () => {
+  it('an unprepare response has the field error 1 (requirement 2.3)', () => {
     const { responseSerialize } = of('NodeUnprepareResources');
     expect(responseSerialize({ claims: { u: { error: 'no' } } })).toEqual(
       field(1, message(field(1, 'u'), field(2, field(1, 'no')))),
@@ -95,7 +95,7 @@ describe.each(['v1', 'v1beta1'])('the DRA API %s', (version) => {
 });
 
 describe.each(['v1', 'v1alpha1'])('the health API %s', (version) => {
-  it('requirement 2.4: streams lists with pool, device, health, time, timeout and message', () => {
+  it('streams lists with pool, device, health, time, timeout and message (requirement 2.4)', () => {
     const { path, responseStream, requestStream, responseSerialize } = method(
       `dra-health-${version}.proto`,
       `${version}.DRAResourceHealth`,
