@@ -366,7 +366,7 @@ describe('immediate, deferred and mixed metadata', () => {
     expect(readFileSync(path('v1'), 'utf8')).toBe(before);
   });
 
-  it('handles a request that is named like a member of every JavaScript object', async () => {
+  it('accepts a request that is named like a member of every JavaScript object', async () => {
     const metadata = bench.start();
     await expect(metadata.update(claim, 'constructor', [])).rejects.toThrow('the claim is not prepared');
     await metadata.prepare(record, new Map());
@@ -395,7 +395,7 @@ describe("ClaimMetadata, looking for a container's claims", () => {
     ]);
   });
 
-  it.each([['hook'], ['file']])("finds the container's claims whatever it mounts: gate %s", async (mode) => {
+  it.each([['hook'], ['file']])('finds the claims of a container whatever it mounts: gate %s', async (mode) => {
     const others = [
       { ...claim, name: 'fast-net2', uid: 'other' },
       { ...claim, namespace: 'other', uid: 'other-2' },
