@@ -126,7 +126,7 @@ describe('CNI ADD', () => {
     expect(plugins.calls()[1]!.config.prevResult).toEqual(prevResult);
   });
 
-  it('supports plugins of older versions', async () => {
+  it('supports plugins of older CNI versions', async () => {
     const old = { cniVersion: '0.3.1', ips: [{ version: '4', address: '10.1.2.3/24' }] };
     plugins.writeResult('sriov', old);
     plugins.writeResult('tuning', old);
