@@ -85,7 +85,7 @@ describe('readConditions', () => {
     expect(read([uplink, of(0, down)], { isInPod: () => true })).toEqual([...port, '-no-carrier of VF rep0']);
   });
 
-  it('handles whole NICs, and PFs without a kernel driver', () => {
+  it('reads the carrier of whole NICs, and reports PFs without a kernel driver', () => {
     const nic = { kind: 'nic', pciAddress: '0000:81:00.0' } as NetworkDevice;
     const links = [link('ensN', { parentDevice: nic.pciAddress, ...noCarrier })];
     const ofNic = ['no-carrier of NIC ensN', '-lacp-partner-lost of NIC ensN'];
