@@ -10,7 +10,7 @@ import { virtioTree } from './trees/virtio.ts';
 import { withoutNetdevTree } from './trees/without-netdev.ts';
 
 describe('discovery on NIC families', () => {
-  it('igb: at most seven VFs, interleaved by port, each in its own IOMMU group', async () => {
+  it('igb: numbers VFs alternately between two ports, and gives each VF its own IOMMU group', async () => {
     using node = new TestNode(igbTree);
     const found = await node.attributes();
     expect(Object.keys(found)).toEqual([0, 1, 2, 3, 4, 5].map((fn) => `0000:01:10.${fn}`));
@@ -40,7 +40,7 @@ describe('discovery on NIC families', () => {
     });
   });
 
-  it('ixgbe: a port without cable has no speed, and one IOMMU group holds everything', async () => {
+  it('ixgbe: reports no speed of a port without a cable, and one IOMMU group for all functions', async () => {
     using node = new TestNode(ixgbeTree);
     const found = await node.attributes();
     expect(Object.keys(found)).toEqual(['0000:05:10.0', '0000:05:10.1', '0000:05:10.2', '0000:05:10.3']);
@@ -57,7 +57,7 @@ describe('discovery on NIC families', () => {
     expect(found['0000:05:10.0']).toMatchObject({ driver: 'ixgbevf', device: '10ed', iommuGroupShared: true });
   });
 
-  it('ice: VFs for the kernel, for DPDK and without driver; only the PF has RDMA', async () => {
+  it('ice: reports the driver of each VF, and no RDMA on VFs', async () => {
     using node = new TestNode(iceTree);
     node.vfInfos.ens785f0np0 = [{ vfIndex: 0 }, { vfIndex: 1, hardwareAddress: '02:00:00:17:00:01' }, { vfIndex: 2 }];
     const found = await node.attributes();
@@ -70,7 +70,7 @@ describe('discovery on NIC families', () => {
     });
   });
 
-  it('mlx5: switchdev mode, representors distinguished from the PF, RDMA, InfiniBand', async () => {
+  it('mlx5: distinguishes representors from the PF in switchdev mode, and reports RDMA and InfiniBand', async () => {
     using node = new TestNode(mlx5Tree);
     layFile(join(node.root, 'module/ib_core/parameters/netns_mode'), 'N');
     const found = await node.attributes();
@@ -104,7 +104,7 @@ describe('discovery on NIC families', () => {
     expect(Object.keys(found)).toHaveLength(3);
   });
 
-  it('virtio: is never offered, not even on request', async () => {
+  it('virtio: never offers a NIC, not even on request', async () => {
     using node = new TestNode([...virtioTree, ...igbTree]);
     const report = await node.inventory({ nics: [{ select: { vendor: '1af4' } }] }).scan();
     expect(report.devices.map(({ vendor }) => vendor)).toEqual(Array(6).fill('8086'));
@@ -115,7 +115,7 @@ describe('discovery on NIC families', () => {
     expect((await node.inventory().scan()).excluded).toEqual([]);
   });
 
-  it('a PF without an interface: its VFs are offered with their own attributes', async () => {
+  it('a PF without an interface: offers the VFs with their own attributes', async () => {
     using node = new TestNode(withoutNetdevTree);
     const found = await node.attributes();
     const unknown = { pfName: '', eswitchMode: '', pfPciAddress: '0000:af:00.0' };
