@@ -92,7 +92,7 @@ describe('parsePodSandbox', () => {
     });
   });
 
-  it('handles labels that are named like members of a JavaScript object', () => {
+  it('keeps labels that are named like members of a JavaScript object', () => {
     const key = Buffer.from('__proto__');
     const entry = Buffer.concat([Buffer.from([0x0a, key.length]), key, Buffer.from([0x12, 1, 0x78])]);
     const inner = Buffer.concat([Buffer.from([0x2a, entry.length]), entry]);

@@ -22,7 +22,7 @@ const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
  * Traps of the protocol that were found on real runtimes, by their number in our notes, on the whole stub. Those that a
  * real runtime shows are in `e2e/neighbours`.
  */
-describe('trap 2: inbound frames have any size', () => {
+describe('frames of any size from a runtime', () => {
   /** Sends each ttrpc frame in multiplexer frames of these lengths, the last one with the rest. */
   function cutting(inner: Channel, lengths: number[]): Channel {
     return {
@@ -59,8 +59,8 @@ describe('trap 2: inbound frames have any size', () => {
   });
 });
 
-describe('trap 2: the existing state is acknowledged before it is processed', () => {
-  it('the response is sent before the handler runs', async () => {
+describe('a Synchronize request', () => {
+  it('is answered before its handler runs', async () => {
     const channel = new TestChannel();
     const sentBefore: number[] = [];
     const service = new PluginService({
@@ -79,8 +79,8 @@ describe('trap 2: the existing state is acknowledged before it is processed', ()
   });
 });
 
-describe('trap 3: Configure may arrive before the registration is answered', () => {
-  it('the plugin still connects', async () => {
+describe('a plugin whose runtime sends Configure before it answers the registration', () => {
+  it('connects all the same', async () => {
     const { runtime, plugin } = await stage({}, { configureFirst: true });
     await runtime.waitForPlugin('test');
     expect(plugin.connected).toBe(true);
@@ -88,8 +88,8 @@ describe('trap 3: Configure may arrive before the registration is answered', () 
   });
 });
 
-describe('trap 5: all hooks of a node wait for each other', () => {
-  it('the plugin keeps reading while a handler is busy, however much arrives', async () => {
+describe('a plugin with a busy handler', () => {
+  it('keeps reading, however much arrives', async () => {
     const release = Promise.withResolvers<void>();
     let atWork = 0;
     const runPodSandbox = () => {
@@ -116,8 +116,8 @@ describe('trap 5: all hooks of a node wait for each other', () => {
   });
 });
 
-describe('trap 6: a restarted containerd does not announce its running pods', () => {
-  it('the plugin delivers stop and remove events of pods whose run event it never got', async () => {
+describe('a plugin of a restarted containerd, which does not announce its running pods', () => {
+  it('delivers stop and remove events of pods whose run event it never got', async () => {
     const events: string[] = [];
     const on = (name: string) => (pod: PodSandbox) => void events.push(`${name} ${pod.id}`);
     const { runtime } = await stage(
@@ -134,8 +134,8 @@ describe('trap 6: a restarted containerd does not announce its running pods', ()
   });
 });
 
-describe('trap 10: registering during a long stop blocks the node, and registering again restarts the wait', () => {
-  it('the plugin waits on one connection as long as necessary', async () => {
+describe('a plugin that registers while a long pod stop blocks the runtime', () => {
+  it('waits on one connection as long as necessary', async () => {
     const limits = { registrationTimeoutMs: 250, requestTimeoutMs: 250 };
     const { runtime, plugin, log } = await stage({ registrationTimeoutMs: 250, syncPatienceMs: 250 }, limits);
     const warnings = () => log.entries.filter(({ message }) => message === 'the runtime has not sent Synchronize yet');
@@ -156,13 +156,13 @@ describe('trap 10: registering during a long stop blocks the node, and registeri
   });
 });
 
-describe('trap 11: a subscription with an unknown bit is rejected, an empty one means all events', () => {
+describe('a plugin for a runtime that rejects subscriptions to unknown events', () => {
   it.each([
     { handlers: {}, events: 4 },
     { handlers: { runPodSandbox() {} }, events: 1 },
     { handlers: { runPodSandbox() {}, stopPodSandbox() {} }, events: 3 },
   ] satisfies { handlers: PluginHandlers; events: number }[])(
-    'the plugin subscribes only to $events at the oldest and the newest runtime',
+    'subscribes only to $events at the oldest and the newest runtime',
     async ({ handlers, events }) => {
       for (const nriVersion of [undefined, 'v0.12.2']) {
         const { runtime } = await stage({ handlers }, { nriVersion });

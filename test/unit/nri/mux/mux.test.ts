@@ -38,7 +38,7 @@ describe('Mux', () => {
     { dataBytes: 4087, lengths: [4096, 1] },
     { dataBytes: 200_000, lengths: [4096, 195_914] },
     { dataBytes: 4 * 1024 * 1024, lengths: [4096, 4_190_218] },
-  ])('trap 1: writes $dataBytes bytes of data as frames of $lengths bytes', async ({ dataBytes, lengths }) => {
+  ])('writes $dataBytes bytes of data as frames of $lengths bytes', async ({ dataBytes, lengths }) => {
     expect((await framesFor(dataBytes)).map(({ payload }) => payload.length)).toEqual(lengths);
   });
 

@@ -45,18 +45,15 @@ describe('FakeRuntime, like the Go code,', () => {
     { nriVersion: 'v0.8.0', events: 0x7ff, accepted: true },
     { nriVersion: 'v0.10.0', events: 0x1800, accepted: true },
     { nriVersion: 'v0.12.2', events: 0x4000, accepted: false },
-  ])(
-    'trap 11: on $nriVersion the subscription $events is accepted: $accepted',
-    async ({ nriVersion, events, accepted }) => {
-      const { runtime, path } = await start({ nriVersion });
-      const raw = connectRaw(path, { Configure: () => ({ payload: nri.configureResponse.encode({ events }) }) });
-      raw.register();
-      if (accepted) expect((await runtime.waitForPlugin('raw')).events).toBe(events);
-      else await raw.mux.closed;
-    },
-  );
+  ])('on $nriVersion accepts the subscription $events: $accepted', async ({ nriVersion, events, accepted }) => {
+    const { runtime, path } = await start({ nriVersion });
+    const raw = connectRaw(path, { Configure: () => ({ payload: nri.configureResponse.encode({ events }) }) });
+    raw.register();
+    if (accepted) expect((await runtime.waitForPlugin('raw')).events).toBe(events);
+    else await raw.mux.closed;
+  });
 
-  it('trap 1: stops answering, without closing, after an undecodable request', async () => {
+  it('stops answering, without closing, after an undecodable request', async () => {
     const { runtime, path, log } = await start();
     const { mux, client, socket } = await registered(runtime, path, { StateChange: () => ({}) });
     const call = (timeoutMs: number) => client.call(runtimeService, 'Other', Buffer.alloc(9000), { timeoutMs });

@@ -199,7 +199,7 @@ describe('TtrpcServer', () => {
     expect(infos).toEqual([undefined, 2 ** 62 / 1e6]);
   });
 
-  it('trap 5: keeps reading while methods are busy, rejects excess calls, and recovers', async () => {
+  it('keeps reading while methods are busy, rejects excess calls, and recovers', async () => {
     const release = Promise.withResolvers<void>();
     const { call, answers } = serve({ slow: () => release.promise.then(() => ({})), echo }, { maxConcurrentCalls: 3 });
     for (let id = 1; id <= 9; id += 2) call(id, 'slow');
