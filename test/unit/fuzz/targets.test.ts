@@ -33,14 +33,14 @@ describe.each(names)('fuzz target %s', async (name) => {
   });
 
   it.each(corpusFiles(name).map((url) => [url.pathname.split('/').at(-1), url]))(
-    'handles %s of its corpus',
+    'survives %s of its corpus',
     async (_, url) => {
       await checkInput(target, readFileSync(url!));
     },
   );
 
   // Some targets write files, which takes its time on a busy machine.
-  it('handles mutated and generated inputs', { timeout: 60_000 }, async () => {
+  it('survives mutated and generated inputs', { timeout: 60_000 }, async () => {
     await fc.assert(
       fc.asyncProperty(inputsOf(target), async (input) => void (await checkInput(target, input))),
       { numRuns },
