@@ -106,7 +106,7 @@ export function describeAddressPools(get: () => ApiCluster): void {
       });
     });
 
-    it('assign the address of a key to one of two claims only, and to the other once the first claim is deleted', async () => {
+    it('assign the address of a key to one claim only, and to the next one once that claim is deleted', async () => {
       await cluster.create(pool('single', { ranges: [{ network: '203.0.113.0/24' }] }));
       const wishes = [await wishOf('twin-0', 'twin', 'single'), await wishOf('twin-1', 'twin', 'single')];
       const results = await Promise.allSettled(wishes.map((wish, index) => allocatorOn(index).assign(wish, signal)));

@@ -240,7 +240,7 @@ export function describeClaimStatus(get: () => ApiCluster): void {
       expect(status.warnings()).toEqual([]);
     });
 
-    it('is written once the missing permission is granted, which a warning names until then', async ({ skip }) => {
+    it('names a missing permission in a warning, and is written once the permission is granted', async ({ skip }) => {
       skip((await cluster.minorVersion()) < 36, 'Kubernetes 1.36 and newer have it');
       const path = '/apis/rbac.authorization.k8s.io/v1/clusterroles';
       const { items } = await cluster.admin.client.request<KubeList<V1ClusterRole>>({ method: 'GET', path });

@@ -79,7 +79,7 @@ export function describeNodeView(get: () => ApiCluster): void {
       expect(JSON.stringify(metadata.managedFields).length).toBeLessThan(2_000);
     });
 
-    it('are not written again after a restart without changes', async () => {
+    it('are written only once if nothing changes across a restart of the driver', async () => {
       const before = await read();
       await using own = openWriter(driver);
       own.writer.note();

@@ -308,7 +308,7 @@ describe('admission policy and driver', { tags: 'newest' }, () => {
     ['a sysctl', { sysctls: { [sysctl('arp_ignore')]: 1 } }, { sysctls: { [sysctl('arp_ignore')]: 1 } }],
     ['a bond', { bond }, {}],
   ])(
-    'accept a bond whose members have the same settings, although one member has %s from its class and not from the claim',
+    'accept a bond with equal settings of its members, of which one member has %s from its class',
     async (_, ofLeft, ofRight) => {
       const isOfClass = 'bond' in ofLeft;
       const entries: Entry[] = [

@@ -123,7 +123,7 @@ export function describePolicyObjects(get: () => ApiCluster): void {
       expect(await answer(spec)).toMatch(new RegExp(message));
     });
 
-    it('take effect when a Node label changes; if the node rejects a policy, the previous one stays in force', async () => {
+    it('take effect when a Node label changes, unless the node rejects them and keeps the previous one', async () => {
       await using own = follow(driver, ['wrong']);
       await expect.poll(() => own.seen, settled).toEqual([undefined]);
       await create('racks', {

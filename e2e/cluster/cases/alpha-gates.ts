@@ -30,7 +30,7 @@ export function describeAlphaGates(get: GetCluster, getNode: () => RealNode): vo
     return (await cluster.devices()).find(({ name }) => name === vf?.device)?.attributes ?? {};
   }
 
-  it('NUMA nodes that are published as lists let the scheduler match a VF with any device that shares a node', async () => {
+  it('NUMA nodes published as lists let the scheduler match VFs with devices that share a node', async () => {
     const { cluster } = get();
     const nodes = async () => {
       const all = (await cluster.devices()).map(({ attributes = {} }) => JSON.stringify(attributes[numaNode]));

@@ -54,7 +54,7 @@ export function describeDefaultNetwork(get: GetCluster, getNode: () => RealNode,
       await cluster.remove('Pod', 'no-default-network');
     });
 
-    it('only they can name their VF eth0: a pod with a default network waits, and an event says why', {
+    it('are the only pods whose VF can be named eth0: others wait, and an event says why', {
       tags: 'newest',
     }, async () => {
       const { cluster } = get();

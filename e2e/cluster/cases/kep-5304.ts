@@ -77,7 +77,7 @@ export function describeKep5304(get: GetCluster, { simulated }: CaseOptions): vo
       ]);
     });
 
-    it('Per-request isolation: a container sees only its own requests; without a claim it sees none', async () => {
+    it('Per-request isolation: a container sees only its own requests, and no metadata without a claim', async () => {
       const { cluster, view } = get();
       const config = (address: string) => ({ addresses: [address] });
       const requests = [

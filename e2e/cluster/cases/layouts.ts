@@ -47,7 +47,7 @@ export function describeLayouts(get: () => ReleaseSite): void {
     };
     const described = (ips: string[]) => ({ file: ips, status: ips, ready: 'True' });
 
-    it('keeps the layouts of a claim prepared before: its files are updated, even in a new sandbox, and removed with the claim', async () => {
+    it('keeps the layouts of a claim prepared before, whose files are updated, and removed with the claim', async () => {
       const { node } = get();
       create('kept');
       expect(addresses('kept')).toEqual(described([ownAddress]));
@@ -80,7 +80,7 @@ export function describeLayouts(get: () => ReleaseSite): void {
       expect(filesOnNode()).toEqual([]);
     });
 
-    it('keeps the files of an added layout up to date while the old and the new driver instance run side by side', async () => {
+    it('keeps the files of an added layout up to date while old and new driver instance both run', async () => {
       const { node } = get();
       const since = new Date().toISOString();
       // The old instance stays until the end of the test.

@@ -5,7 +5,7 @@ import { createPodWithClaim } from '../objects.ts';
 
 /** The flag of KEP-5304, as operators switch it: by the chart. */
 export function describeMetadataFlag(get: GetCluster, getDriver: () => InstalledDriver): void {
-  it('enableDeviceMetadata applies to pods that start after a change; pods that already run keep their metadata files', async () => {
+  it('enableDeviceMetadata applies to pods that start after a change, and running pods keep their metadata files', async () => {
     const { cluster, view } = get();
     const addresses = ['192.0.2.1/24', '192.0.2.2/24', '192.0.2.3/24'];
     const startPod = async (name: string) => {

@@ -46,7 +46,7 @@ export function describePods(get: GetCluster): void {
     });
 
     // Its kubelet may know a pod sooner than the node authorizer of the API server does: `nodesReadClaims` in the chart.
-    it('30 pods created at once, or one per VF if there are fewer VFs, start without a single warning', {
+    it('pods created at once, 30 or one per VF, start without a single warning', {
       tags: 'newest',
     }, async () => {
       const { cluster } = get();

@@ -77,7 +77,7 @@ export function describeRelease(get: () => ReleaseSite): void {
       await expect.poll(offered).toHaveLength(4);
     });
 
-    it('passes its helm test, whose pod gets a VF and reads its metadata file, and leaves no test objects', () => {
+    it('passes its helm test, whose pod reads the metadata file of its VF, and leaves no test objects', () => {
       expect(helm('test', 'netdra')).toMatch(/TEST SUITE: +netdra-test\n.*\n.*\nPhase: +Succeeded/);
       const selector = ['--selector', 'app.kubernetes.io/name=netdra-test'];
       expect(kubectl('get', 'pods,resourceclaimtemplates', ...selector)).toContain('No resources found');

@@ -28,7 +28,7 @@ function slowPlugin(node: RealNode, name: string): Disposable {
 
 /** Devices of which each takes long, while the runtime waits 2 s for a plugin. */
 export function describeSlowDevices(get: GetCluster, getNode: () => RealNode): void {
-  it('slow devices delay a pod until all its VFs are ready, and one event says what the pod waits for', {
+  it('slow devices delay a pod until all its VFs are ready, and one event names the device', {
     tags: 'newest',
   }, async () => {
     const { cluster, view } = get();

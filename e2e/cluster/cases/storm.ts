@@ -60,7 +60,7 @@ export function describeStorm(get: GetCluster, getNode: () => RealNode): void {
       }
     });
 
-    it(`${faultPods} pods without restarts survive a driver outage of 20 s and a runtime restart, and delay no other pods`, async () => {
+    it(`${faultPods} pods survive a driver outage of 20 s and a runtime restart, and delay no other pods`, async () => {
       const { cluster } = get();
       const node = getNode();
       const pods = await createPods(cluster, faultPods, 0, 'Never');

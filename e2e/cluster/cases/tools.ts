@@ -70,7 +70,7 @@ export function describeTools(get: GetCluster, getNode: () => RealNode, simulate
       expect(elsewhere).toContainEqual(expect.objectContaining({ check: 'CDI', level: 'problem', message }));
     });
 
-    it('claims, inventory and metadata show where a VF is; status and claims also run outside the cluster', {
+    it('claims, inventory and metadata show where a VF is, and status and claims also run outside the cluster', {
       tags: 'newest',
     }, async () => {
       const { cluster } = get();

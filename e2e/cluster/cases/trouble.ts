@@ -66,7 +66,7 @@ export function describeTrouble(get: GetCluster, { simulated }: CaseOptions): vo
       await expect.poll(async () => (await cluster.devices()).length, slow).toBe(offered);
     });
 
-    it('new pods avoid a card without a carrier until its carrier returns, even if the cluster has no device taints', {
+    it('new pods avoid a card without a carrier until its carrier returns, even without device taints', {
       tags: 'newest',
     }, async ({ skip }) => {
       skip(!simulated, 'the cable of a real card is not pulled');
