@@ -18,7 +18,7 @@ describe('a cluster of several nodes', { timeout: 400_000 }, () => {
   });
   afterAll(async () => await kind?.[Symbol.asyncDispose]());
 
-  it('each pod of a Deployment gets a VF even if kubelet and runtime are killed while it restarts or scales', async () => {
+  it('each pod of a Deployment gets a VF even if kubelet and runtime are killed during scaling', async () => {
     const [first = '', , second = ''] = kind.nodes;
     await kind.deploy(12, 'first');
     await kind.expectAgreement(await kind.settled());
@@ -37,7 +37,7 @@ describe('a cluster of several nodes', { timeout: 400_000 }, () => {
     await kind.expectAgreement(await kind.settled());
   });
 
-  it('pods of a killed or drained node move to other nodes, and later back, even if they use a named ResourceClaim', async () => {
+  it('pods of a killed or drained node move to other nodes, and later back, even with a named ResourceClaim', async () => {
     const { cluster } = kind;
     const [, killed = '', drained = ''] = kind.nodes;
     // As many as the last node has room for.
@@ -198,7 +198,7 @@ describe('a cluster of several nodes', { timeout: 400_000 }, () => {
     await kind.cluster.removeWithClaims([...holders.flat()]);
   });
 
-  it('an upgrade to a version that cannot connect stops at the first node and is rolled back, while pods get VFs', async () => {
+  it('an upgrade to a version that cannot connect stops at the first node and is rolled back', async () => {
     kind.helm('upgrade', 'kubeletPlugin.nriDirectoryPath=/run/nowhere');
     // Longer than minReadySeconds after its first probe.
     await kind.cluster.until('a new instance has run for 40 s', async () => kind.surging(40).length > 0);
