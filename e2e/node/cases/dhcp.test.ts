@@ -10,7 +10,7 @@ import { Bench } from '../bench.ts';
 import { DhcpDaemon } from '../dhcp-daemon.ts';
 import { addVfPod, expectClean, expectTold, pathInContainer } from '../vf-pod.ts';
 
-it('a pod has its DHCP lease in metadata generation 1, keeps it across a driver restart, and releases it', async () => {
+it('a pod has its DHCP lease in metadata generation 1, and keeps the lease across a driver restart', async () => {
   await using stack = new AsyncDisposableStack();
   const dir = mkdtempSync(join(tmpdir(), 'netdra-dhcp-'));
   stack.defer(() => rmSync(dir, { recursive: true }));

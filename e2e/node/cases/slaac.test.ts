@@ -41,7 +41,7 @@ describe(`pods that take addresses from a router, on containerd ${version}`, () 
     return decodeStream(stdout).devices[0]?.networkData?.ips ?? [];
   }
 
-  it('start with one address in metadata generation 1, and get an address of a later prefix in a later generation', async () => {
+  it('start with one address in metadata generation 1, and get later addresses in later generations', async () => {
     const pod = await addVfPod(bench, 'routed', 0, { slaac: { waitSeconds: 30 } });
     const sandbox = await bench.startPod(pod);
     await expect.poll(() => hasNet1(sandbox), patience).toBe(true);
