@@ -13,7 +13,7 @@ import { it } from '../vm-test.ts';
 /** Far more than it takes, since processors are emulated. */
 const waitMs = 60_000;
 
-it('a bond over two cards fails over when one card loses its cable, and does not fail back afterwards', async ({
+it('a bond over two cards fails over when one cable is pulled, and does not fail back afterwards', async ({
   node,
   vfs,
 }) => {

@@ -36,7 +36,7 @@ echo "addresses $PCIDEVICE_INTEL_COM_DPDK"
 echo "info $PCIDEVICE_INTEL_COM_DPDK_INFO"
 stat -c 'file %F' /dev/vfio/*`;
 
-it('dpdk-testpmd starts with both VFs of its claims, even if device plugin variables also name one of the VFs', async ({
+it('dpdk-testpmd starts with both VFs of its claims, even if device plugin variables name one of them', async ({
   node: { bench },
   vfs,
 }) => {
@@ -103,7 +103,7 @@ function mountHugePages(node: VmNode, name: string) {
   };
 }
 
-it('dpdk-testpmd runs as the owner of the device files, but not as another user or with a low limit of locked memory', async ({
+it('dpdk-testpmd runs as the owner of the device files, but not as another user or with little lockable memory', async ({
   node,
   vfs,
 }) => {

@@ -13,7 +13,7 @@ interface ReportedEvent {
 const address = '192.0.2.10/24';
 const destination = '198.51.100.0/24';
 
-it('netdra restores a lost VLAN and spoof check of VFs in pods, and reports settings that a pod changed itself', async ({
+it('netdra restores VLAN and spoof check that VFs in pods have lost, and reports settings that a pod changed', async ({
   node,
   vfs,
 }) => {

@@ -25,10 +25,7 @@ async function startPod(node: VmNode, name: string, vf: VfState) {
 }
 
 /** Where that is only reported, and on containerd 1.7: e2e/cluster/cases/numa.ts. */
-it('a container with exclusive CPU and memory starts only if both are on the NUMA node of its VF', async ({
-  node,
-  vfs,
-}) => {
+it("a container with exclusive CPU and memory starts only if both are on its VF's NUMA node", async ({ node, vfs }) => {
   const vf = vfAt(vfs, 'pf1', 5);
   const start = await startPod(node, 'near', vf);
   await expect(start(0, 0)).rejects.toThrow(

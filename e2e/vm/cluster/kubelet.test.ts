@@ -146,7 +146,7 @@ describe(`Kubernetes ${programs.kubernetesVersion} with its kubelet in the virtu
     expect(Number(sent)).toBeGreaterThanOrEqual(6);
   });
 
-  it('no VF is lost when kubelet and driver are killed during pod creation, and a bond survives the loss of a cable', async () => {
+  it('no VF is lost when kubelet and driver are killed during pod creation, and a bond survives a pulled cable', async () => {
     const { driver } = cluster.target;
     const requests = ['left', 'right'];
     const shared = { requests, config: { bond: { name: 'bond0' }, addresses: [ipv4(0)] }, distinct: 'pfPciAddress' };
