@@ -39,7 +39,7 @@ describe('a VF in user space', () => {
     expect(bench.leases()).toEqual([]);
   });
 
-  it('has the address of its latest sandbox only: that of an earlier sandbox is released', async () => {
+  it('has only the address of its latest sandbox, while earlier addresses are released', async () => {
     bench.prepare('dpdk', [{ index: 1, config: { ipam: bench.ipam() }, userSpace: true }]);
     await bench.attach('dpdk', bench.newPod(), 'sandbox1');
     const [state] = await bench.attach('dpdk', bench.newPod(), 'sandbox2');
@@ -65,7 +65,7 @@ describe('a VF attached by CNI plugins', () => {
     macAddress: '02:aa:00:00:00:01',
   });
 
-  it('is reported as it is in its pod; detaching restores the VF and releases its address', async () => {
+  it('is reported as it is in its pod, and is restored and releases its address at detach', async () => {
     bench.createVf(1);
     bench.prepare('c', [{ index: 1, config: config() }]);
     const pod = bench.newPod();
@@ -124,7 +124,7 @@ describe('a VF attached by CNI plugins', () => {
 });
 
 describe('a NIC that keeps the configuration of the host', () => {
-  it('has its addresses and routes in each sandbox of the pod, and on the host before, between and after them', async () => {
+  it('has its addresses and routes in each sandbox of the pod, and otherwise on the host', async () => {
     bench.createVf(1);
     ip('link', 'set', 'vf1', 'up');
     ip('addr', 'add', '192.0.2.7/24', 'dev', 'vf1', 'valid_lft', '6000', 'preferred_lft', '6000');
@@ -150,7 +150,7 @@ describe('a NIC that keeps the configuration of the host', () => {
     ]);
   });
 
-  it('gets its addresses and routes back even if it returned to the host under its name in the pod', async () => {
+  it('gets its addresses and routes back even if it returned to the host under its pod name', async () => {
     bench.createVf(1);
     ip('link', 'set', 'vf1', 'up');
     ip('addr', 'add', '192.0.2.7/24', 'dev', 'vf1');
@@ -215,14 +215,14 @@ describe('a VF that an earlier attempt moved to its pod', () => {
   });
 });
 
-it('a VF that lost its kernel driver in a card reset is configured again before it moves to its pod', async () => {
+it('a VF that lost its kernel driver in a card reset is configured again before attaching', async () => {
   bench.isUnbound = true;
   bench.prepare('c', [{ index: 1, config: { interfaceName: 'net1' } }]);
   const states = await bench.attach('c', bench.newPod(), 'sandbox1', 'pod-uid', async () => bench.createVf(1));
   expect(states).toMatchObject([{ interfaceName: 'net1' }]);
 });
 
-it('a route that the pod removed is reported as a difference, except at the first reading of the VF', async () => {
+it('a route that the pod removed is reported as a difference, except at the first reading', async () => {
   bench.createVf(1);
   const routes = [{ destination: '198.51.100.0/24' }];
   bench.prepare('c', [{ index: 1, config: { interfaceName: 'net1', addresses: ['192.0.2.10/24'], routes } }]);

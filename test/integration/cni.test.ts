@@ -211,7 +211,7 @@ describe('a device moved by host-device and set up by tuning', () => {
     expect((await setup.runner.cachedAttachments()).attachments).toEqual([]);
   });
 
-  it('is returned to the host if the driver was killed during ADD, although only the CNI cache is left', async () => {
+  it('is returned to the host if the driver was killed during ADD, even with only the CNI cache left', async () => {
     using _vf = createVf();
     const pidFile = setup.writeHangingPlugin();
     const attachment = setup.attachment([...chainOf(), { type: 'hang' }]);

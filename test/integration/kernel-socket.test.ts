@@ -129,7 +129,7 @@ describe('KernelSocket', () => {
     expect((await connection.links()).map(({ name }) => name).sort()).toEqual(['lo', 'peer0', 'vf0']);
   });
 
-  it('moves a link into the intended pod even if the descriptor of the namespace is reused before the kernel acts', async () => {
+  it("moves a link into the intended pod even if the namespace's descriptor is reused before the kernel acts", async () => {
     using stack = new DisposableStack();
     const open = (name: string) => stack.use(stack.use(new TestNetns(name)).open());
     const [host, pod] = [open('host'), open('pod')];

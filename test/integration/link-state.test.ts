@@ -332,7 +332,7 @@ describe('a link on its way back to the host', () => {
       'is the alternative name of another link',
       (taken: string) => onHost('property', 'add', 'dev', 'peer0', 'altname', taken),
     ],
-  ])('gets a free name, with an error, if its own name %s, and its own name once that is free', async (_, take) => {
+  ])('gets a free name, with an error, if its own name %s, and later its own name', async (_, take) => {
     const { before, inPod: link } = await setup.toPod();
     take('ens1f0v0');
     const back = await setup.back(link);
@@ -354,7 +354,7 @@ describe('a link on its way back to the host', () => {
     expect(await setup.state(back.index)).toEqual(before);
   });
 
-  it('gets a free name on the host, not its name in the pod, if another link has its old name', async () => {
+  it('gets a free name on the host, not its pod name, if another link has its old name', async () => {
     const { before, inPod: link } = await setup.toPod();
     onHost('add', 'ens1f0v0', 'type', 'bridge');
     onHost('add', 'netdra1', 'type', 'bridge');

@@ -7,7 +7,7 @@ import { ClaimMetadata, layouts } from '../../src/framework/metadata/index.ts';
 import { tempDir } from '../doubles/temp-dir.ts';
 import type { ReadCounts } from './torn-reads-reader.ts';
 
-it('a reader never finds a metadata file empty or with parts of two versions while it is being rewritten', async () => {
+it('a reader never finds a metadata file empty or torn while the file is being rewritten', async () => {
   using dir = tempDir();
   const claim = { namespace: 'default', name: 'busy', uid: 'u' };
   const metadata = new ClaimMetadata({
