@@ -86,7 +86,7 @@ describe('the chart', () => {
     },
   );
 
-  it('has a helm test pod that reads the metadata file in any layout and that no selector of the chart matches', () => {
+  it('has a helm test pod that reads the metadata file in any layout and matches no chart selector', () => {
     const testPod = (values: Record<string, unknown>) => {
       const objects = parseObjects(renderChart({ values, withTests: true }));
       return objects.find(({ kind }) => kind === 'Pod') as V1Pod | undefined;
