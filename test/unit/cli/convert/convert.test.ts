@@ -135,7 +135,7 @@ describe('netdra convert', () => {
     expect(isComplete).toBe(true);
   });
 
-  it('prints only a note on a policy that has no effect because an earlier one has the same settings', async () => {
+  it('prints only a note on a policy without effect whose settings an earlier policy also has', async () => {
     const both = (numVfs: number) =>
       policy('{ resourceName: one, numVfs: 16, nicSelector: { pfNames: [a] } }') +
       second(`{ resourceName: one, numVfs: ${numVfs}, nicSelector: { pfNames: ["a#0-3"] } }`);
@@ -178,7 +178,7 @@ describe('netdra convert', () => {
       return await convertText(network(text));
     };
 
-    it('merges the sysctls of all plugins; the last plugin wins', async () => {
+    it('merges the sysctls of all plugins, of which the last plugin wins', async () => {
       const { yaml } = await tuned(
         { sysctl: { 'net.ipv4.conf.IFNAME.arp_filter': '1', 'net.ipv4.conf.IFNAME.rp_filter': '1' } },
         { sysctl: { 'net.ipv4.conf.IFNAME.rp_filter': '2' } },

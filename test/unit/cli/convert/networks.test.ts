@@ -162,7 +162,7 @@ describe('netdra convert of a network', () => {
     expect(values).toMatchObject({ cni: { allowedPlugins } });
   });
 
-  it('prints no note on a closed interface if the VF is in user space anyway', async () => {
+  it('prints no note on a closed interface if the VF is in user space', async () => {
     const { config, remarks } = await convert([sriov], 'vfio-pci');
     expect(config.driver).toBe('vfio-pci');
     expect(remarks).not.toContain('closes the interface');
