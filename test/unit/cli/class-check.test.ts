@@ -44,7 +44,7 @@ describe('validateFiles, on classes and what they leave to claims', () => {
     );
   });
 
-  it('accepts a class whose claims must set a required field, even in strict mode, and rejects a claim without it', async () => {
+  it('accepts a class whose claims must set a required field, and rejects a claim without that field', async () => {
     const own = deviceClass('tenant', 'overridable: [addressPool.name], addressPool: { key: db }');
     expect(await linesFor([own], { strict: true })).toEqual(['1 objects checked, 0 faults']);
     expect(await linesFor([own, claim('tenant', 'addressPool: { name: lan }')])).toEqual([
@@ -56,7 +56,7 @@ describe('validateFiles, on classes and what they leave to claims', () => {
     ]);
   });
 
-  it('rejects a claim without a VLAN if its class limits VLANs, unless the claim may get a whole NIC', async () => {
+  it('rejects a claim without a VLAN if its class limits VLANs, unless it may get a whole NIC', async () => {
     const fields = 'overridable: [vf.vlan], limits: { vlanRanges: ["100-199"] }';
     const fault = /^1:9:9: request vf: .* vf\.vlan: is needed/;
     const asked = claim('c', 'mtu: 1500');

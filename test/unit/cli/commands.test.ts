@@ -43,7 +43,7 @@ const document = (devices: object[]) => ({
   requests: [{ name: 'vf', devices }],
 });
 
-it('netdra doctor prints JSON on request; the exit code tells whether there are problems', () => {
+it('netdra doctor prints JSON on request, and its exit code tells whether there are problems', () => {
   using dir = tempDir();
   const flags = ['--kubelet-plugins-dir', '--kubelet-registry-dir', '--cdi-dir', '--nri-socket', '--cri-socket'];
   const { status, stdout } = netdra(['doctor', '-o', 'json', ...flags.map((flag) => `${flag}=${dir.path}/none`)]);
@@ -72,7 +72,7 @@ describe('netdra metadata', () => {
     expect(stdout).toMatch(/^ *interfaceName: net1$/m);
   });
 
-  it('prints a file, with colours on request; the exit code tells whether the file is valid', () => {
+  it('prints a file, with colours on request, and exits with a code that tells whether it is valid', () => {
     using dir = tempDir();
     const path = join(dir.path, 'metadata.json');
     writeFileSync(path, JSON.stringify(document([device])));

@@ -309,7 +309,7 @@ spec: { devices: { requests: [${requests}], config: [${fields && config(fields)}
       expect(await faultsOf(half)).toEqual([expect.stringMatching(/^note: .* DeviceClass missing/)]);
     });
 
-    it('prints a note, or in strict mode a fault, if the driver would reject some alternatives of the requests', async () => {
+    it('prints a note, or in strict mode a fault, if only some alternatives of the requests conflict', async () => {
       const more = `${deviceClass('e', 'mtu: 9000')}---`;
       const text = `${more}${requests(`${either('a', 'd', 'e')}, ${either('b', 'd', 'd', 'e')}`, 'bond: { name: bond0 }')}`;
       const message =
@@ -318,7 +318,7 @@ spec: { devices: { requests: [${requests}], config: [${fields && config(fields)}
       expect(await faultsOf(text, { strict: true })).toEqual([expect.stringMatching(message)]);
     });
 
-    it('prints a note, or in strict mode a fault, if all devices of a node would get one interface name', async () => {
+    it('prints a note, or in strict mode a fault, on one interface name for all devices of a node', async () => {
       const text = requests(one('a', ', allocationMode: All'), 'interfaceName: net1');
       const message = /allocationMode All.* interfaceName: .*put %d into the name/;
       expect(await faultsOf(text)).toEqual([expect.stringMatching(message)]);
