@@ -38,7 +38,7 @@ describe('AddressAllocator', () => {
     ]);
   });
 
-  it('sends four requests to lease two addresses for a new key, and one request per address to lease them again', async () => {
+  it('sends four requests to lease two addresses for a new key, and two to lease them again', async () => {
     const writes: string[] = [];
     const count = world.allocator(async ({ method, path }) => {
       if (method !== 'GET') writes.push(`${method} ${path.split('/')[4]}`);
@@ -112,7 +112,7 @@ describe('AddressAllocator', () => {
     expect(await assign(world.claim('three', 'db'))).toEqual(given);
   });
 
-  it('rejects a second claim with the key if the first claim gets reserved for a pod again during the assignment', async () => {
+  it('rejects a second claim with the key if the first claim is reserved again during the assignment', async () => {
     world = new World(small);
     allocator = world.allocator();
     const first = world.claim('one', 'db');
@@ -352,7 +352,7 @@ const steps = fc.array(fc.record({ kind: fc.constantFrom(...kindsOfSteps), key: 
 const fates = fc.array(fc.integer({ min: 0, max: 11 }), { minLength: 1, maxLength: 40 });
 
 describe('AddressAllocators of several nodes', () => {
-  it('never give one address to two claims or a key two addresses, even if requests or responses are lost', () =>
+  it('never give two claims one address or one key two addresses, even if messages are lost', () =>
     fc.assert(
       fc.asyncProperty(
         fc.scheduler(),
