@@ -265,7 +265,7 @@ describe('class limits', () => {
     '10.1.2.0/24',
     '10.0.0.0/8',
     '2001:db8:1::/80',
-  ])('on routes exclude %s by default', (destination) => {
+  ])('exclude routes to %s by default', (destination) => {
     expect(() => resolve([fromClaim({ routes: [{ destination }] })])).toThrow(
       /may not set a route to \S+, (a default route|a part of a default route|a network of the node)$/,
     );
@@ -273,7 +273,7 @@ describe('class limits', () => {
     expect(resolve([fromClass({ routes: [{ destination }] })])).toEqual({ routes: [{ destination }] });
   });
 
-  it('on routes allow all local IPv6 networks by default', () => {
+  it('allow routes to all local IPv6 networks by default', () => {
     const routes = [{ destination: 'fc00::/7' }];
     expect(resolve([fromClaim({ routes })])).toEqual({ routes });
   });
@@ -289,7 +289,7 @@ describe('class limits', () => {
     '10.1.99.99/8',
     '2001:db8:1::9/80',
     '2001:db8:1::9/48',
-  ])('on routes also apply to the network that an address adds: %s is rejected', (address) => {
+  ])('on routes cover the network of an address as well: %s is rejected', (address) => {
     const addresses = [address];
     expect(() => resolve([fromClaim({ addresses })])).toThrow(
       /may not set the address \S+, which adds a route to \S+, (a default route|a part of a default route|a network of the node)$/,
