@@ -7,7 +7,7 @@ useDriverBench();
 
 describe('device files', () => {
   it.each(['vfio-pci', 'mlx5_vfio_pci'])(
-    'of a VF with the driver %s are the vfio files, and prepare defers the metadata of the VF',
+    'are the vfio files if the VF has the driver %s, and prepare defers the metadata',
     async (driver) => {
       const claim = allocated('c', ['dev-1'], { config: [fromClass({ driver })] });
       const { uid } = claim.identity;
@@ -39,7 +39,7 @@ describe('device files', () => {
     ]);
   });
 
-  it('include the vfio files of a VF that an administrator bound to vfio, unless the config sets another driver', async () => {
+  it('include the vfio files of a VF that an administrator bound to vfio if the config sets no driver', async () => {
     bench.control.drivers.set('0000:00:00.1', 'vfio-pci');
     const claim = allocated('c', ['dev-1']);
     expect(await bench.prepare(claim)).toMatchObject({ devices: [{ cdiDeviceIds: [expect.any(String)] }] });
@@ -48,7 +48,7 @@ describe('device files', () => {
     expect(bench.control.drivers.get('0000:00:00.1')).toBe('vfio-pci');
   });
 
-  it('cannot be combined with a config that needs an interface, even if an administrator bound the VF to vfio', async () => {
+  it('cannot be combined with a config that needs an interface, even if the VF is bound to vfio', async () => {
     bench.control.drivers.set('0000:00:00.1', 'vfio-pci');
     const config = [fromClaim({ routes: [{ destination: '198.51.100.0/24' }] })];
     expect(await bench.prepare(allocated('c', ['dev-1'], { config }))).toMatchObject(
@@ -90,7 +90,7 @@ describe('device files', () => {
 describe('an IOMMU group', () => {
   const vfio = { config: [fromClass({ driver: 'vfio-pci' })] };
 
-  it('is not split between two claims; the error names both claims', async () => {
+  it('is not split between two claims, and the error names both claims', async () => {
     bench.control.groups.push(['0000:00:00.1', '0000:00:00.2']);
     expect(await bench.prepare(allocated('first', ['dev-1'], vfio))).toMatchObject({ devices: [{}] });
     expect(await bench.prepare(allocated('second', ['dev-2'], vfio))).toMatchObject(

@@ -9,7 +9,7 @@ const trusted = () => allocated('c', ['dev-2'], { config: [fromClass({ vf: { tru
 const calls = () => bench.control.calls.filter((call) => call.includes('0000:00:00.2'));
 const problem = expect.stringMatching(/^claim default\/c: dev-2 cannot be prepared: .*: intel\.com\/sriov$/);
 
-it('a device that a device plugin has allocated is denied to new claims, but not to a prepared claim', async () => {
+it('a device that a device plugin has allocated is denied to new claims, but not to prepared claims', async () => {
   const claim = trusted();
   const kept = allocated('kept', ['dev-1']);
   await bench.prepare(kept);

@@ -144,7 +144,7 @@ describe('Driver.prepareResourceClaims', () => {
   });
 
   it.each([false, true])(
-    'rejects a device from the pool of another node, even if a local device has the same name: adminAccess %s',
+    'rejects a device of another node, even if a local device has the same name: adminAccess %s',
     async (adminAccess) => {
       const own = { name: 'own', devices: ['dev-2'] };
       const foreign = { name: 'vf', devices: [{ device: 'dev-1', pool: 'node-2', adminAccess }] };
@@ -198,7 +198,7 @@ describe('a bond', () => {
   it.each<[string, RequestOptions[]]>([
     ['two requests', oneEach],
     ['one request', [{ name: 'a', devices: ['dev-1', 'dev-9'] }]],
-  ])('of VFs of two PFs is prepared with its settings, from %s', async (_, requests) => {
+  ])('of VFs of two PFs is prepared with the settings of the bond, from %s', async (_, requests) => {
     const fields = { bond, addresses: ['192.0.2.7/24'], mtu: 1400 };
     expect(await bench.prepare(bonded([fromClaim(fields)], requests))).toEqual({ devices: [] });
     const [{ devices = [] } = {}] = bench.store.claims();
@@ -387,7 +387,7 @@ describe('a VF with guaranteed bandwidth', () => {
     );
   });
 
-  it('occupies bandwidth of its port until its claim is unprepared, even if a new claim has the same name', async () => {
+  it('occupies bandwidth of its port until unprepare, even if a new claim has the same name', async () => {
     bench.bandwidth = { guaranteedMbps: 600, portMbps: 1000 };
     expect(await bench.prepare(allocated('a', ['dev-1']))).not.toHaveProperty('error');
     const next = allocated('a', ['dev-2']);

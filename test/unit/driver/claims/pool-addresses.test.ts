@@ -118,7 +118,7 @@ describe('Driver with addressPool', () => {
     );
   });
 
-  it('sets no owner for an explicit key, and prefers the MAC of the class to that of the pool', async () => {
+  it("sets no owner for an explicit key, and prefers the class's MAC to the pool's MAC", async () => {
     const own = { macAddress: '02:00:00:00:00:99', addressPool: { name: 'lan', key: 'db' } };
     const claim = claimWith(own);
     await bench.prepare(claim);
