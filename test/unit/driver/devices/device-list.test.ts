@@ -99,7 +99,7 @@ describe('DeviceList', () => {
     await source[Symbol.asyncDispose]();
   });
 
-  it('reports a device as in use while a program has it, or an unclaimed device of its IOMMU group, open', async () => {
+  it('reports a device as in use while a program has any unclaimed device of its IOMMU group open', async () => {
     const second = '0000:01:10.1';
     const file = (pciAddress: string, name: string) => join(node.root, 'bus/pci/devices', pciAddress, name);
     for (const each of [first, second]) {

@@ -74,7 +74,7 @@ async function open(
 }
 
 describe('LacpRelay', () => {
-  it('disables VF links with link state auto while the LACP partner is lost, but no link states that claims set', async () => {
+  it('disables VF links while the LACP partner is lost, but keeps link states set by claims', async () => {
     const node = await open([undefined, { linkState: 'auto' }, { linkState: 'enable' }, { linkState: 'disable' }]);
     const { relay } = node.start();
     expect(await node.follow(relay, [pfAddress])).toEqual(['disable', 'disable', 'enable', 'disable']);
@@ -145,7 +145,7 @@ describe('LacpRelay', () => {
     expect(await node.follow(relay, [pfAddress])).toEqual(['disable']);
   });
 
-  it('handles all other VFs, and can be disposed of, while other work holds the lock of one claim', async () => {
+  it('changes the links of all other VFs, and can be stopped, while other work holds the lock of one claim', async () => {
     const node = await open([undefined, undefined]);
     const { relay } = node.start();
     const lock = await node.locks.acquire(claimKey(node.store.claim('u0')!.identity));
@@ -163,7 +163,7 @@ describe('LacpRelay', () => {
     expect(await waiting).toEqual(['auto', 'disable']);
   });
 
-  it('decides the same in both driver instances of a rolling update', async () => {
+  it('makes the same decisions in both driver instances of a rolling update', async () => {
     const node = await open([undefined, undefined]);
     const [one, other] = [node.start().relay, node.start().relay];
     const both = async (pfs: string[]) => (await Promise.all([one, other].map((each) => node.follow(each, pfs))))[0];
