@@ -56,7 +56,7 @@ describe('PfDriftSweep', () => {
     expect(vlans()).toEqual([100, 100, 100]);
   });
 
-  it('reads the VF list of a PF at most four times even if all VFs of the PF lost their settings', async () => {
+  it('reads the VF list of a PF at most four times even if all VFs lost their settings', async () => {
     const vfs = [...Array(12).keys()];
     using bench = new DriftBench({ vfs: vfs.length });
     for (const vfIndex of vfs) {
