@@ -135,7 +135,7 @@ describe('PolicyObjects', () => {
     expect(own.seen.slice(1)).toEqual([['a', { name: 'a', generation: 1 }]]);
   });
 
-  it('keeps the policy in force while the newest object does not fit the node, and checks that object repeatedly', async ({
+  it('keeps the policy in force while the newest object does not fit the node, and keeps checking that object', async ({
     own,
   }) => {
     own.writeFile();
