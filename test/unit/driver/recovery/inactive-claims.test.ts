@@ -261,7 +261,7 @@ describe('InactiveClaims', () => {
     ]);
   });
 
-  it('handles all other claims while one claim is busy or after it fails, and reports the failure', async () => {
+  it('checks all other claims while one claim is busy or after it fails, and reports the failure', async () => {
     const [first, other] = [1, 2].map(() => ({ ...stored, state: 'preparing' }) as StoredClaim);
     Object.assign(other!, { identity: { ...stored.identity, name: 'other', uid: 'other' } });
     const handled: string[] = [];

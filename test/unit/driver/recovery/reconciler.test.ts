@@ -52,7 +52,7 @@ describe('Reconciler', () => {
       return seen;
     };
 
-    it('runs one more round at once, then rounds with growing pauses up to the normal pause', async () => {
+    it('runs one more round at once, and further rounds with growing pauses up to the normal pause', async () => {
       await using bench = createNudging();
       expect(await pauses(bench, 8)).toEqual([
         [2, 1_000],
