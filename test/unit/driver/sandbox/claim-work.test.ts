@@ -375,7 +375,7 @@ describe('ClaimWork for the VFs of a claim', () => {
       expect([dataOf(1)?.ips, dataOf(2)?.ips]).toEqual([advertised.ips, ['2001:db8::2/64']]);
     });
 
-    it('starts no container if a VF has no address after the longest wait, and waits again in the next attempt', async () => {
+    it('starts no container if a VF has no address after the longest wait, and waits again at a retry', async () => {
       const { result, ms } = await served(() => pod.set('dev-1', advertised));
       expect([result, ms]).toEqual([{ withdrawn: expect.objectContaining({ code: 'no-router-address' }) }, 2_000]);
       expect((result as { withdrawn: Error }).withdrawn.message).toBe(

@@ -96,7 +96,7 @@ describe.each(startGates)('a container as the driver decodes it, with the start 
     expect(guard.check(pod, containerWith(['r0', 'r1'], '0,2'))).toBe(true);
   });
 
-  it('needs CPUs on the NUMA nodes of all devices of the claim if it has too many mounts to decode', () => {
+  it('needs CPUs on the NUMA nodes of all devices of the claim if it has too many mounts', () => {
     const own = Array<string>(1_000).fill(metadata.mountSources[0] ?? '');
     expect(() => guard.check(pod, containerWith(['r0'], '0', own))).toThrow(/and device vf-1 is on NUMA node 1$/);
   });

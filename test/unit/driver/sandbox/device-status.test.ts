@@ -76,7 +76,7 @@ describe('StatusReport', () => {
     expect(written()).toMatchObject([{ ...ready, networkData: { interfaceName: 'net1' } }, notReady(gone)]);
   });
 
-  it('keeps the reason of a failure on a VF that is not in the pod, even if another VF changes', () => {
+  it('keeps the reason of a failure on a VF outside the pod, even if another VF changes', () => {
     const described = new Set(['dev-1']);
     const { report, written } = open(described);
     report.report(claim.identity, true, gone, []);

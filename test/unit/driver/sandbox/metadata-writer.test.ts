@@ -114,7 +114,7 @@ describe('MetadataWriter', () => {
     });
   });
 
-  it('keeps the start gate open for a pod that runs without files if a later prepare adds the files', async () => {
+  it('keeps the start gate open for a pod that runs without files if a later prepare adds files', async () => {
     using bench = new Bench();
     const gate = { program: '/opt/netdra-gate', timeoutSeconds: 100 };
     const start = (enabled: boolean) => {

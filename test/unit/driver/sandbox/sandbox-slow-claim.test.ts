@@ -132,7 +132,7 @@ describe('Sandbox with claims that wait for routers', () => {
     await sandbox[Symbol.asyncDispose]();
   });
 
-  it('ends the waits before it detaches and closes the namespace', async () => {
+  it('ends the waits before it detaches the VFs and closes the network namespace', async () => {
     const { work, networks, sandbox } = openWithRouters();
     await turns();
     expect(networks.open_).toBe(1);

@@ -423,7 +423,7 @@ describe('Sandbox', () => {
       expect(done()).toEqual(['serve b', 'serve a', 'hold a: not yet']);
     });
 
-    it('keeps a temporarily unreadable claim ready', async () => {
+    it('keeps a claim ready while its VFs are temporarily unreadable', async () => {
       await sandbox.want('ready');
       work.failures.set('a', new Error('no answer'));
       done();
@@ -486,7 +486,7 @@ describe('Sandbox', () => {
       expect([done(), sandbox.phase, clock.sleeping()]).toEqual([['detach a'], 'gone', []]);
     });
 
-    it('ends the waiting containers of all claims, even if ending those of one claim fails', async () => {
+    it('ends the waiting containers of all claims, even if ending the containers of one claim fails', async () => {
       for (const name of ['a', 'b']) work.failures.set(name, new Error('not yet'));
       await sandbox.want('ready').catch(() => undefined);
       work.endFailure = new Error('read-only file system');

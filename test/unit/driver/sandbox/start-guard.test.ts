@@ -98,7 +98,7 @@ describe('StartGuard', () => {
     const left = sandbox(false, { error: gone, attempts: 9, wasReady: true });
     const other = { path: '/hook', args: ['hook', '--claim-dir', '/elsewhere'] };
 
-    it('does not reject containers that do not use the claim, such as those of kubectl debug', () => {
+    it('lets containers start that do not use the claim, such as kubectl debug containers', () => {
       guard.check(pod, container([], []), left);
       guard.check(pod, container(['PATH=/bin', 'CLAIM_claim_2=ns/other'], [other]), left);
     });
@@ -198,7 +198,7 @@ describe('StartGuard', () => {
     guard.check(next, container(['PATH=/bin'], []), sandbox(false));
   });
 
-  it("rejects a container that uses a claim of another pod, even if it also uses its own pod's claim", () => {
+  it('rejects a container that uses a claim of another pod, even together with a claim of its own pod', () => {
     const own = { namespace: 'ns', name: 'own', uid: 'claim-2' };
     const devices = [{ ...device, pciAddress: '0000:01:10.1', name: 'dev-2' }];
     store.putClaim(storedClaim({ identity: own, podUids: ['pod-2'], devices }));
