@@ -69,7 +69,7 @@ describe('the primary member of a bond', () => {
     ['left', 5, []],
     ['right', undefined, []],
   ])(
-    'is set to the VF that the claim names: a VF of request %s joins, the current primary is %j',
+    'is the VF that the claim names: a VF of request %s joins, the current primary is %j',
     async (request, primaryMember, expected) => {
       const changes: unknown[] = [];
       const connection = {

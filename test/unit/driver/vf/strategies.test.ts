@@ -4,7 +4,7 @@ import type { AttachTask } from '../../../../src/driver/vf/strategy.ts';
 import { NetlinkError } from '../../../../src/node/netlink/index.ts';
 import { storedDevice } from '../../../doubles/stored-claims.ts';
 
-it('a bond is rejected if another interface in the pod has its name, and the error names that device', async () => {
+it('a bond is rejected if another interface in the pod has its name, which the error says', async () => {
   const bond = { index: 9, name: 'netdra-1a2b3c4d', kind: 'bond', mtuBytes: 1500 };
   const taken = new NetlinkError('netlink-refused', 'cannot change link #9', { errno: 'EEXIST' });
   const connection = {

@@ -93,7 +93,7 @@ it('a link that was created in a pod is deleted although the device itself stays
   expect(calls).toEqual(['closed', 7, 'closed']);
 });
 
-it('a VF in a lost sandbox returns to the host under its old name, even if other namespaces cannot be searched', async () => {
+it('a VF in a lost sandbox returns to the host under its old name, even if other namespaces are unreadable', async () => {
   const refusal = new NetlinkError('netns-refused', 'cannot open', {});
   const cut = { all: () => [], candidates: () => [], isCut: () => true };
   const link = { index: 5, name: 'eth0', altNames: [], xdp: [], parentDevice: '0000:3b:02.1' };
