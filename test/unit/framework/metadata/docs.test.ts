@@ -32,7 +32,7 @@ function objectsOf(stream: string): unknown[] {
 describe('docs/metadata.md', () => {
   const blocks = [...text.matchAll(/<!-- (test\/golden\/\S+) -->\n```json\n([\s\S]*?)\n```\n/g)];
 
-  it('shows golden files as examples; the v1 file consists of the v1beta1 and kep objects', () => {
+  it('shows golden files as examples, of which the v1 file consists of the v1beta1 and kep objects', () => {
     for (const [, path = '', shown] of blocks) {
       expect(shown, path).toBe(readFileSync(join(root, path), 'utf8').trimEnd());
     }

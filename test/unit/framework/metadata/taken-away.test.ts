@@ -10,7 +10,7 @@ const record: ClaimRecord = { claim, requests: { vf: { name: 'vf', devices: [{ p
 const devices = [{ driver, pool: 'p', name: 'd' }];
 
 describe('an unprepared claim', () => {
-  it('has its directory renamed before the files are deleted, so that a crash leaves no files to later claims', async () => {
+  it('has its directory renamed before the files are deleted, so that a crash leaves nothing to later claims', async () => {
     using bench = new Bench();
     const tasks: (() => void)[] = [];
     const metadata = bench.start({ layouts: ['v1'], later: (task) => tasks.push(task) });

@@ -307,7 +307,7 @@ describe('a claim with a start gate', () => {
     expect(hidden().map((path) => statSync(path).ino)).toEqual(inodes);
   });
 
-  it("keeps its files in the first pod's directory when it passes to the next pod with a damaged record", async () => {
+  it("keeps its files in the first pod's directory when it passes to another pod with a damaged record", async () => {
     await prepareAndServe(a);
     writeFileSync(join(bench.downwardApiDir, 'readme'), 'of another program');
     writeFileSync(join(gatePath(), '../claim.json'), '');
