@@ -13,7 +13,7 @@ function entry(device: string, more: Partial<AllocatedDeviceStatus> = {}) {
 }
 
 describe('ClaimStatusWriter', () => {
-  it('writes a constantly changing claim six times without delay, then its latest state every ten seconds', async () => {
+  it('writes a constantly changing claim six times without delay, and afterwards every ten seconds', async () => {
     await using bench = await startBench();
     const [claim, other] = [bench.createClaim(), bench.createClaim('other')];
     const writer = bench.start();
