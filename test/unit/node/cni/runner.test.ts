@@ -317,7 +317,7 @@ describe('concurrent CNI operations', () => {
     expect(plugins.summary()).toEqual(['sriov ADD']);
   });
 
-  it('run at most 16 ADD calls of one plugin at once, but do not limit other plugins and DEL', async () => {
+  it('run at most 16 ADD calls of one plugin at once, but limit neither other plugins nor DEL', async () => {
     const [log, stop] = [join(dir.path, 'log'), join(dir.path, 'stop')];
     // Ends by itself, also if the test fails before it says so.
     const wait = `for n in $(seq 400); do [ -e ${stop} ] && break; sleep 0.05; done`;
