@@ -72,7 +72,7 @@ describe('Inventory enabling VFs', () => {
     expect(numbers()).toEqual([]);
   });
 
-  it('offers the VFs of all other cards while a write to one card hangs, and does not repeat that write', {
+  it('offers the VFs of all other cards while a write to one card hangs, and writes only once', {
     timeout: 30_000,
   }, async () => {
     const clock = new ManualClock();

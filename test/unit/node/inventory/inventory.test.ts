@@ -232,7 +232,7 @@ describe('Inventory of a VF whose driver is rebound repeatedly', () => {
   });
 });
 
-it('Inventory of an InfiniBand PF reports no MACs of VFs, because IPoIB knows only a part of each address', async () => {
+it('Inventory of an InfiniBand PF reports no MACs of VFs, because IPoIB knows only a part of them', async () => {
   const hardwareAddress = '00:00:10:29:fe:80:00:00:00:00:00:00:24:8a:07:03:00:a4:65:9a';
   node.change('ensA', { hardwareAddress });
   writeFileSync(file(pfA, 'net/ensA/type'), '32\n');

@@ -68,7 +68,7 @@ describe('readConditions', () => {
     expect(read([link('ens1f0', { lacpPartnerInSync: false })])).toContain('lacp-partner-lost of PF ens1f0');
   });
 
-  it("reads the carrier of each VF's representor, not that of the uplink", () => {
+  it('reads the carrier of each VF from its representor, not from the uplink', () => {
     const uplink = link('ens1f0', { portName: 'p0' });
     const of = (vfIndex: number, more: Partial<Link>) =>
       link(`rep${vfIndex}`, { portName: `pf0vf${vfIndex}`, ...more });
