@@ -84,7 +84,7 @@ describe('restoreLinkState', () => {
     expect((await restoreLinkState(host, index, before)).map(({ property }) => property)).toEqual(failures);
   });
 
-  it('picks a free name for a link renamed by a pod if another link has taken the original name', async () => {
+  it('picks a free name for a renamed link if another link has taken its original name', async () => {
     const { index } = card.link(0)!;
     const before = await readLinkState(card.host, index);
     await card.host.setLink(index, { up: false });

@@ -33,7 +33,7 @@ describe('LinkTable.candidates', () => {
     expect(found.map(({ name }) => name)).toEqual(wanted.map((vf) => `eth${vf}`));
   });
 
-  it('does not search each message for each VF', async () => {
+  it('searches each link message a few times, not once for each VF', async () => {
     using connection = table(300);
     const links = await connection.linkTable();
     const search = vi.spyOn(Buffer.prototype, 'includes');

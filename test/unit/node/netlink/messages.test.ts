@@ -58,7 +58,7 @@ describe('decodeLink', () => {
     expect(decodeLink(linkMessage([attribute(51, putU32(0xfedcba98))])).maxMtuBytes).toBe(0xfedcba98);
   });
 
-  it('reads the MTU limits; 0 means no limit', () => {
+  it('reads the MTU limits, where 0 means no limit', () => {
     const limits = (min: number, max: number) =>
       decodeLink(linkMessage([attribute(50, putU32(min)), attribute(51, putU32(max))]));
     expect(limits(68, 9216)).toMatchObject({ minMtuBytes: 68, maxMtuBytes: 9216 });
@@ -168,7 +168,7 @@ describe('route messages', () => {
     expect(isDefaultRoute(decoded)).toBe(true);
   });
 
-  it('of unreachable destinations have no link', () => {
+  it('have no link if their destination is unreachable', () => {
     const route = { destination: '0.0.0.0/0', index: 3, table: 10, isUnreachable: true, scope: 'global' } as const;
     const message = Buffer.concat(encodeRoute(route));
     expect(decodeRoute(message)).toMatchObject({ destination: '0.0.0.0/0', links: [], isUnicast: false, table: 10 });
@@ -214,13 +214,13 @@ describe('route messages', () => {
     expect(() => findRoutes(routes, 3, [{ destination: '10.1.0.0/16' }])).toThrow(RangeError);
   });
 
-  it('without a destination are not default routes', () => {
+  it('are not default routes if their type is unreachable', () => {
     const message = Buffer.concat([Buffer.of(10, 0, 0, 0, 254, 2, 0, 7), putU32(0)]);
     expect(isDefaultRoute(decodeRoute(message)!)).toBe(false);
   });
 
   // As with net.ipv4.nexthop_compat_mode=0: the route itself lists no link.
-  it('are decoded to the links of a next hop object, or of the members of a next hop group', async () => {
+  it('are decoded to the links of a next hop object, or of the members of a group', async () => {
     const route = (family: number, id: number) =>
       Buffer.concat([Buffer.of(family, 0, 0, 0, 254, 3, 0, 1), putU32(0), encode([attribute(30, putU32(id))])]);
     const hop = (id: number, more: Attribute) =>

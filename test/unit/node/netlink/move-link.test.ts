@@ -50,7 +50,7 @@ function open({ onMove }: { onMove: (host: Namespace, change: LinkChange, attemp
 }
 
 describe('moveLink, if a name is taken during the move', () => {
-  it('finds the link under its old name in the target if the kernel moved it before reporting the error', async () => {
+  it('finds the link under its old name in the target if the kernel moved it despite the error', async () => {
     const { pod, move } = open({
       onMove: (host) => {
         pod.links.pop();
