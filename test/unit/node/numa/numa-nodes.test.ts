@@ -62,7 +62,7 @@ describe('readNumaNodes', () => {
   });
 });
 
-it('readNearNodes returns the node itself, then the nearest other nodes of its socket', () => {
+it('readNearNodes returns the node itself, followed by the nearest other nodes of its socket', () => {
   using dir = tempDir();
   const write = (path: string, text: string) => {
     mkdirSync(join(dir.path, 'devices/system', path, '..'), { recursive: true });
