@@ -164,7 +164,7 @@ describe('Sysfs on repeated reads', () => {
     await expect(sysfs.pciFunction(vfAddress)).rejects.toMatchObject({ code: 'sysfs-unreadable', retriable: true });
   });
 
-  it("sees changes in an IOMMU group's members; bridges do not count", async () => {
+  it('sees changes in the members of an IOMMU group, and does not count bridges', async () => {
     const neighbour = '0000:3b:00.5';
     lay('41');
     layFunction(dir.path, { pciAddress: '0000:3a:00.0', class: '0x060400', iommuGroup: '41' });

@@ -35,7 +35,7 @@ describe('user-space binding', () => {
     },
   );
 
-  it('is rejected if the IOMMU group of the VF cannot be listed, but not if the VF has no group', async () => {
+  it('is rejected if the IOMMU group of the VF cannot be listed, but allowed without a group', async () => {
     const { card, hardware } = openVf();
     card.writeText('module/vfio/parameters/enable_unsafe_noiommu_mode', 'Y\n');
     rmSync(card.path('kernel/iommu_groups/40/devices'), { recursive: true });
@@ -101,7 +101,7 @@ describe('user-space binding', () => {
   });
 });
 
-it('a PF without an interface lets its VFs be bound to vfio-pci, but rejects VF settings that go through its interface', async () => {
+it('a PF without an interface lets its VFs be bound to vfio-pci, but rejects settings that need its interface', async () => {
   const { card, hardware, address } = openVf();
   const links = card.host.links;
   card.host.links = async () => (await links()).filter(({ name }) => name !== 'pf0');

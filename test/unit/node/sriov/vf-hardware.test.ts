@@ -47,7 +47,7 @@ describe('VfHardware', () => {
   });
 
   it.each([{}, { vf: { trust: true } }])(
-    'keeps a MAC that the VF chose and its PF reports while the VF is in user space: %j',
+    'keeps a MAC that the VF chose itself while the VF is in user space: %j',
     async (wanted) => {
       const options = { tellsOwnAddresses: true };
       const { state, changed, restored } = await thereAndBack({ driver: 'vfio-pci', ...wanted }, options);
@@ -183,7 +183,7 @@ describe('a VF changed by its pod', () => {
     expect(card.log).toEqual([]);
   });
 
-  it('is restored even if another interface took its name; the missing name is reported', async () => {
+  it('is restored even if another interface took its name, and the error names that interface', async () => {
     const { card, hardware, state, before } = await prepare();
     changeAll(card, 0);
     Object.assign(card.link(1) ?? {}, { name: 'ens1f0v0' });
@@ -318,7 +318,7 @@ describe('the RDMA device of a VF', () => {
     expect(await hardware.rdmaDevice(card.address(0))).toBe('rocep59s0f0v0');
   });
 
-  it('makes the claim fail: retriable if it does not appear in time, not retriable if it is unusable', async () => {
+  it('makes the claim fail, with a retry if it does not appear in time, without one if it is unusable', async () => {
     const { card, hardware, clock } = openVf();
     const absent = hardware.access(card.address(0), { vhost: false, rdma: true });
     await expect(absent).rejects.toMatchObject({ code: 'device-node-missing', retriable: true });
@@ -453,7 +453,7 @@ describe('a VF bound to vfio-pci before its claim', () => {
   });
 });
 
-it('a setting that a card does not support is reported with the fields to remove, and other settings are applied', async () => {
+it('a setting that a card does not support is reported with the fields to remove', async () => {
   const { card, hardware } = openVf({ unsupported: ['trust', 'linkState'] });
   card.writeText('bus/pci/drivers/igb/x', '');
   const wanted: VfWanted = { vf: { trust: true, linkState: 'enable', vlan: { id: 7 } } };

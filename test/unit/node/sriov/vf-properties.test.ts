@@ -55,7 +55,7 @@ describe('the snapshot of a VF that its PF does not report', () => {
   });
 
   it.each([undefined, { wanted: { driver: 'default' } }])(
-    'contains no PF settings if the claim changes none, and the VF is restored anyway: %j',
+    'contains no PF settings if the claim changes none, and suffices to restore the VF: %j',
     async (options) => {
       for (const error of [undefined, tooLong(), noBuffers()]) {
         const { card, hardware, address } = openVf();
@@ -73,7 +73,7 @@ describe('the snapshot of a VF that its PF does not report', () => {
     },
   );
 
-  it('fails if a CNI plugin can change the VF at the PF, but succeeds if the PF reports no VFs at all', async () => {
+  it('fails if a CNI plugin can change the VF at the PF, unless the PF reports no VFs at all', async () => {
     const { card, hardware, address } = openVf();
     card.leftOut.add(0);
     await expect(hardware.snapshot(address, { byOthers: true })).rejects.toMatchObject(unknown);
