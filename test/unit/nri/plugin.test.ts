@@ -151,7 +151,7 @@ describe('a connected plugin', () => {
     expect(await runtime.createContainer(pod, { id: 'b', name: 'main' })).toEqual([]);
   });
 
-  it('first removes the variables and mounts that it overrides, then adds its own', async () => {
+  it('first removes the variables and mounts that it overrides, and then adds its own', async () => {
     const env = [{ name: 'NIC', value: 'a' }];
     const mounts = [{ destination: '/in', source: '/on/host', type: 'bind', options: [] }];
     const { runtime } = await stage({ handlers: { createContainer: () => ({ env, mounts, overrides: true }) } });

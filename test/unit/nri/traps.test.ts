@@ -80,7 +80,7 @@ describe('a Synchronize request', () => {
 });
 
 describe('a plugin whose runtime sends Configure before it answers the registration', () => {
-  it('connects all the same', async () => {
+  it('connects normally', async () => {
     const { runtime, plugin } = await stage({}, { configureFirst: true });
     await runtime.waitForPlugin('test');
     expect(plugin.connected).toBe(true);
