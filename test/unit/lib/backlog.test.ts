@@ -5,7 +5,7 @@ describe('Backlog', () => {
   beforeEach(() => vi.useFakeTimers());
   afterEach(() => vi.useRealTimers());
 
-  it('runs queued tasks one at a time after a second, and all remaining tasks when it is disposed of', () => {
+  it('runs queued tasks one at a time after a second, and all remaining tasks at disposal', () => {
     const log: number[] = [];
     const backlog = new Backlog();
     const add = (number: number) =>

@@ -41,7 +41,7 @@ describe('Backoff', () => {
     expect([runs, retry.isScheduled]).toEqual([1, false]);
   });
 
-  it('starts again with the shortest pause after a success and ten quiet seconds, but not after a quick failure', () => {
+  it('returns to the shortest pause only ten seconds after a success', () => {
     retry.schedule();
     retry.reset();
     expect([retry.attempts, retry.schedule(), retry.attempts]).toEqual([0, 1_000, 1]);
