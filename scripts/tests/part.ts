@@ -12,7 +12,7 @@ export interface Part {
   /** Duration in seconds on two processors with a filled cache. */
   seconds: number;
   needs: readonly Requirement[];
-  /** Builds or fetches the programs of the part, on all processors. Rejects with the reason why the part cannot run. */
+  /** Builds or fetches the programs of the part, on all processors. The part fails if this rejects. */
   prepare?: () => Promise<void>;
   /**
    * Returns the command that repeats failed cases alone, for cases that can time out beside a cluster or an emulator.

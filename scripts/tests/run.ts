@@ -15,9 +15,7 @@ import {
   type Summary,
 } from './results.ts';
 
-/** Folder for the logs of all parts, and the list of second attempts. */
-export const resultsFolder = join(repository, 'test-results');
-const secondAttemptsFile = join(resultsFolder, 'second-attempts.txt');
+const resultsFolder = join(repository, 'test-results');
 const progressMs = 20_000;
 
 export const print = (line: string) => console.log(line);
@@ -76,28 +74,30 @@ export function selectParts(stages: readonly Stage[], names: readonly string[]):
  * Runs the stages one after another, then repeats failed cases alone, for parts that allow this. Prints progress, the
  * table, and the number of cases.
  * @param mustRun whether a part that cannot run here fails the run
+ * @param folder for the logs of all parts, and the list of second attempts
  * @returns whether everything passed
  */
-export async function runStages(stages: readonly Stage[], mustRun: boolean): Promise<boolean> {
-  mkdirSync(resultsFolder, { recursive: true });
+export async function runStages(stages: readonly Stage[], mustRun: boolean, folder = resultsFolder): Promise<boolean> {
+  mkdirSync(folder, { recursive: true });
   const parts = stages.flat(2);
   await prepareParts(parts);
   const results = new Map<Part, PartResult>();
   for (const lanes of stages) {
     await Promise.all(
       lanes.map(async (lane) => {
-        for (const part of lane) results.set(part, await runPart(part));
+        for (const part of lane) results.set(part, await runPart(part, folder));
       }),
     );
   }
-  for (const part of parts) results.set(part, await runAgain(part, results.get(part)!));
+  for (const part of parts) results.set(part, await runAgain(part, results.get(part)!, folder));
   return report(
     parts.map((part) => results.get(part)!),
     mustRun,
+    folder,
   );
 }
 
-/** Reasons why parts could not be prepared. */
+/** Why the programs of parts could not be built or fetched. */
 const unprepared = new WeakMap<Part, string>();
 
 /** Prepares the parts one after another: builds slow each other down several times if they run in parallel. */
@@ -122,21 +122,26 @@ const nothing = {
   secondAttempts: [],
 };
 
-async function runPart(part: Part): Promise<PartResult> {
+async function runPart(part: Part, folder: string): Promise<PartResult> {
   const { name, versions } = part;
-  const reason = problemOf(part) ?? unprepared.get(part);
-  if (reason !== undefined) return { ...nothing, name, versions, outcome: 'not run', reason };
+  const problem = problemOf(part);
+  if (problem !== undefined) return { ...nothing, name, versions, outcome: 'not run', reason: problem };
+  const reason = unprepared.get(part);
+  if (reason !== undefined) {
+    print(`${name}: FAILED, its programs cannot be built or fetched: ${reason}`);
+    const failures = [{ cases: [{ file: name, titles: ['preparation'] }], reason }];
+    return { ...nothing, name, versions, outcome: 'failed', failed: 1, failures };
+  }
   print(`${name} ...`);
-  const { summary, succeeded, seconds } = await runLogged(part, part.command, name);
+  const { summary, succeeded, seconds } = await runLogged(part, part.command, logFile(folder, name));
   print(`${name}: ${succeeded ? 'passed' : 'FAILED'}, ${describeCounts(summary)}, ${Math.round(seconds)} s`);
   const outcome = succeeded ? 'passed' : 'failed';
   return { ...nothing, ...summary, name, versions, seconds, outcome };
 }
 
-/** Runs a command of a part, and writes its output to a log of that name. Prints the end of the output if the command fails. */
-async function runLogged(part: Part, command: readonly string[], logName: string) {
+/** Runs a command of a part, and writes its output to a log. Prints the end of the output if the command fails. */
+async function runLogged(part: Part, command: readonly string[], log: string) {
   const startedAt = performance.now();
-  const log = join(resultsFolder, `${logName.replaceAll(/[^a-z0-9.]+/gi, '-')}.log`);
   using file = openLog(log);
   let cases = 0;
   const progress = setInterval(() => {
@@ -155,6 +160,10 @@ async function runLogged(part: Part, command: readonly string[], logName: string
 }
 
 const tailLines = 120;
+
+function logFile(folder: string, name: string): string {
+  return join(folder, `${name.replaceAll(/[^a-z0-9.]+/gi, '-')}.log`);
+}
 
 function openLog(path: string): Disposable & { write(chunk: Buffer): void } {
   const stream = createWriteStream(path);
@@ -177,14 +186,14 @@ function describeCounts({ passed, failed, skipped }: Summary): string {
 }
 
 /** Repeats failed cases once: a second failure is final. */
-async function runAgain(part: Part, result: PartResult): Promise<PartResult> {
-  if (result.outcome !== 'failed' || part.again === undefined) return result;
+async function runAgain(part: Part, result: PartResult, folder: string): Promise<PartResult> {
+  if (result.outcome !== 'failed' || part.again === undefined || unprepared.has(part)) return result;
   const cases = result.failures.flatMap((failure) => failure.cases);
   print(
     `${part.name}: second attempt, alone: ${cases.length === 0 ? 'all of it' : cases.map(describeCase).join('; ')}`,
   );
   const command = cases.length === 0 ? part.command : part.again(cases);
-  const { summary, succeeded, seconds } = await runLogged(part, command, `${part.name} again`);
+  const { summary, succeeded, seconds } = await runLogged(part, command, logFile(folder, `${part.name} again`));
   const total = result.seconds + seconds;
   // vitest also succeeds if a name selects no case.
   const isMended = succeeded && summary.passed >= cases.length;
@@ -194,7 +203,8 @@ async function runAgain(part: Part, result: PartResult): Promise<PartResult> {
   return { ...result, outcome: 'passed', passed, failed: 0, failures: [], seconds: total, secondAttempts };
 }
 
-function report(results: readonly PartResult[], mustRun: boolean): boolean {
+function report(results: readonly PartResult[], mustRun: boolean, folder: string): boolean {
+  const secondAttemptsFile = join(folder, 'second-attempts.txt');
   const attempts = results.flatMap(({ name, secondAttempts }) =>
     secondAttempts.map((each) => `${name}: ${describeCase(each)}\n`),
   );
