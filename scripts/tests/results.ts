@@ -13,6 +13,8 @@ export interface PartResult {
   /** Why the part did not run. */
   reason?: string;
   failures: Failure[];
+  /** Whether something outside of the cases failed, such as a promise that nobody awaited. */
+  hasOtherErrors: boolean;
   /** Cases that the part itself skipped, with their reasons. */
   skippedCases: string[];
   /** Cases that failed at first and passed when they ran again alone. */
@@ -26,12 +28,16 @@ export interface Failure {
   reason: string;
 }
 
-export type Summary = Pick<PartResult, 'passed' | 'failed' | 'skipped' | 'failures' | 'skippedCases'>;
+export type Summary = Pick<
+  PartResult,
+  'passed' | 'failed' | 'skipped' | 'failures' | 'hasOtherErrors' | 'skippedCases'
+>;
 
 /**
  * Adds up the cases in the closing lines of all vitest runs in an output, `Tests  1 failed | 20 passed (21)`. The failed
  * ones have lines ` FAIL  project  file.test.ts > suite > case`, those with one reason together before it; skipped ones
- * have `↓ file.test.ts > suite > case [reason]` in the verbose reporter's output.
+ * have `↓ file.test.ts > suite > case [reason]` in the verbose reporter's output. Errors outside of cases are counted in
+ * `Errors  1 error`.
  */
 export function readVitestSummary(output: string): Summary {
   const plain = stripVTControlCharacters(output);
@@ -43,6 +49,7 @@ export function readVitestSummary(output: string): Summary {
     failed: sum('failed'),
     skipped: sum('skipped'),
     failures: readFailures(plain),
+    hasOtherErrors: /^ +Errors +\d+ error/m.test(plain),
     skippedCases: [...plain.matchAll(/^ +↓ (?:\S+ {2})?(.+\.test\.ts > .+)$/gm)].map(([, name = '']) => name),
   };
 }

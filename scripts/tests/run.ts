@@ -118,6 +118,7 @@ const nothing = {
   skipped: 0,
   seconds: 0,
   failures: [],
+  hasOtherErrors: false,
   skippedCases: [],
   secondAttempts: [],
 };
@@ -185,21 +186,23 @@ function describeCounts({ passed, failed, skipped }: Summary): string {
   ].join(', ');
 }
 
-/** Repeats failed cases once: a second failure is final. */
+/**
+ * Repeats a part once: its failed cases if nothing else failed, otherwise all of it. A second failure is final.
+ */
 async function runAgain(part: Part, result: PartResult, folder: string): Promise<PartResult> {
   if (result.outcome !== 'failed' || part.again === undefined || unprepared.has(part)) return result;
   const cases = result.failures.flatMap((failure) => failure.cases);
-  print(
-    `${part.name}: second attempt, alone: ${cases.length === 0 ? 'all of it' : cases.map(describeCase).join('; ')}`,
-  );
-  const command = cases.length === 0 ? part.command : part.again(cases);
+  const onlyCases =
+    !result.hasOtherErrors && cases.length === result.failed && cases.every(({ titles }) => titles.length > 0);
+  print(`${part.name}: second attempt, alone: ${onlyCases ? cases.map(describeCase).join('; ') : 'all of it'}`);
+  const command = onlyCases ? part.again(cases) : part.command;
   const { summary, succeeded, seconds } = await runLogged(part, command, logFile(folder, `${part.name} again`));
   const total = result.seconds + seconds;
   // vitest also succeeds if a name selects no case.
-  const isMended = succeeded && summary.passed >= cases.length;
+  const isMended = succeeded && (!onlyCases || summary.passed >= cases.length);
   if (!isMended) return { ...result, seconds: total, failures: [...result.failures, ...summary.failures] };
-  const secondAttempts: FailedCase[] = cases.length === 0 ? [{ file: part.name, titles: [] }] : cases;
-  const passed = cases.length === 0 ? summary.passed : result.passed + result.failed;
+  const secondAttempts: FailedCase[] = onlyCases ? cases : [{ file: part.name, titles: [] }, ...cases];
+  const passed = onlyCases ? result.passed + result.failed : summary.passed;
   return { ...result, outcome: 'passed', passed, failed: 0, failures: [], seconds: total, secondAttempts };
 }
 

@@ -45,7 +45,14 @@ it('selectCases builds a pattern for vitest that matches exactly the failed case
 });
 
 it('formatTotal counts a part that did not run as one skipped case', () => {
-  const nothing = { versions: '', seconds: 0, failures: [], skippedCases: [], secondAttempts: [] };
+  const nothing = {
+    versions: '',
+    seconds: 0,
+    failures: [],
+    hasOtherErrors: false,
+    skippedCases: [],
+    secondAttempts: [],
+  };
   const ran: PartResult = { ...nothing, name: 'units', passed: 5, failed: 1, skipped: 2, outcome: 'failed' };
   const left: PartResult = { ...nothing, name: 'kind', passed: 0, failed: 0, skipped: 0, outcome: 'not run' };
   expect(formatTotal([ran, left])).toBe('5 passed, 1 failed, 3 skipped');
