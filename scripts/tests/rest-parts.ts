@@ -113,11 +113,13 @@ const machineWithKubelet = repeatable({
 
 const onKind = (pattern: string) => 'node e2e/kind/run.ts --engine own --workers 2 -- -t'.split(' ').concat(pattern);
 
+/** Parts of titles. The clusters of one node run the other cases with the same versions. */
+export const kindCases = ['several nodes', 'Metadata file mounted'];
+
 const kind: Part = {
   name: 'kind',
   versions: `${describeEngine()}, three nodes`,
-  // The clusters of one node run the other cases with the same versions.
-  command: onKind('several nodes|Metadata file mounted'),
+  command: onKind(kindCases.join('|')),
   again: (cases: readonly FailedCase[]) => onKind(selectCases(cases)),
   seconds: 250,
   needs: clusterNeeds,

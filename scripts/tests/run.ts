@@ -149,12 +149,13 @@ async function runLogged(part: Part, command: readonly string[], log: string) {
     const seconds = Math.round((performance.now() - startedAt) / 1_000);
     print(`${part.name}: ${cases} cases passed, ${seconds} s of about ${part.seconds}`);
   }, progressMs);
-  const { output, succeeded } = await runCommand(command, part.env?.() ?? {}, (chunk) => {
+  const { output, succeeded: exitedWell } = await runCommand(command, part.env?.() ?? {}, (chunk) => {
     cases += stripVTControlCharacters(chunk.toString()).match(/✓ (?!.*\.test\.ts \()/g)?.length ?? 0;
     file.write(chunk);
   });
   clearInterval(progress);
-  const summary = summarize(output, succeeded);
+  const summary = summarize(part.name, output, exitedWell);
+  const succeeded = exitedWell && summary.passed > 0;
   if (!succeeded)
     print(`\n${output.split('\n').slice(-tailLines).join('\n')}\n${part.name}: the whole output is in ${log}`);
   return { summary, succeeded, seconds: (performance.now() - startedAt) / 1_000 };
@@ -171,11 +172,16 @@ function openLog(path: string): Disposable & { write(chunk: Buffer): void } {
   return { write: (chunk) => stream.write(chunk), [Symbol.dispose]: () => stream.end() };
 }
 
-/** Counts a command other than vitest as one case, and a failed command without failed cases as one failed case. */
-function summarize(output: string, succeeded: boolean): Summary {
+/**
+ * Counts a command other than vitest as one case, and a failed command without failed cases as one failed case. vitest without
+ * a passed case has failed, since it succeeds if a filter selects nothing.
+ */
+function summarize(name: string, output: string, exitedWell: boolean): Summary {
   const summary = readVitestSummary(output);
-  if (succeeded) return isVitestOutput(output) ? summary : { ...summary, passed: 1 };
-  return summary.failed > 0 ? summary : { ...summary, failed: 1 };
+  if (!exitedWell) return summary.failed > 0 ? summary : { ...summary, failed: 1 };
+  if (!isVitestOutput(output)) return { ...summary, passed: 1 };
+  if (summary.passed > 0) return summary;
+  return { ...summary, failed: 1, failures: [{ cases: [{ file: name, titles: [] }], reason: 'no case passed' }] };
 }
 
 function describeCounts({ passed, failed, skipped }: Summary): string {

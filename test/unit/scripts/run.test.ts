@@ -53,6 +53,12 @@ describe('runStages', () => {
     expect(printed).not.toContain('was run');
   });
 
+  it('fails a part that selects no case, since vitest succeeds then', async () => {
+    const { passed, printed } = await runOnly(makePart("echo '      Tests  3 skipped (3)'"));
+    expect(passed).toBe(false);
+    expect(printed).toContain('failed in some part:\n  some part\n    no case passed');
+  });
+
   describe('second attempt', () => {
     it('repeats only the failed cases, and counts all as passed', async () => {
       const part = failsOnce(vitestOutput(2));
