@@ -34,8 +34,11 @@ export interface SriovCardOptions {
   iommufd?: boolean;
   /** Whether the PF reports the address that a VF has chosen itself as administrative, like igb. */
   tellsOwnAddresses?: boolean;
-  /** Whether the PF refuses to remove an administrative address, like octeontx2 and qede. */
-  refusesNoAddress?: boolean;
+  /**
+   * How often the PF refuses to remove an administrative address: always like octeontx2 and qede, or once like ice while it
+   * resets a VF.
+   */
+  refusesNoAddress?: 'never' | 'once' | 'always';
   /** Whether the kernel probes VFs for drivers of its choice: `sriov_drivers_autoprobe`. */
   probesVfs?: boolean;
   /** The MTU of the PF, and the largest one that the driver of the VFs takes. */
@@ -90,7 +93,7 @@ export class SriovCard implements Disposable {
       iommufd: false,
       tellsOwnAddresses: false,
       probesVfs: true,
-      refusesNoAddress: false,
+      refusesNoAddress: 'never',
       isInfiniBand: false,
       hasReset: true,
       mtu: { pf: 9000, vf: 9710 },
@@ -366,9 +369,15 @@ export class SriovCard implements Disposable {
       this.log.push(`setVf ${vfIndex} ${property}`);
     }
     const isRemoval = change.hardwareAddress === '00:00:00:00:00:00';
-    if (isRemoval && this.#options.refusesNoAddress) throw refusal('EINVAL');
+    if (isRemoval && this.#refusesNoAddress()) throw refusal('EINVAL');
     if (Object.keys(change).every((property) => this.ignored.has(property as keyof VfChange))) return;
     this.#hardware.setVf(pf, vfIndex, change);
+  }
+
+  #refusesNoAddress(): boolean {
+    const { refusesNoAddress } = this.#options;
+    if (refusesNoAddress === 'once') this.#options.refusesNoAddress = 'never';
+    return refusesNoAddress !== 'never';
   }
 }
 

@@ -31,16 +31,21 @@ export async function restoreAdminAddress(
     await host.setLink(link.index, { up: false, hardwareAddress: wanted }).catch(ignoreRefusal);
     if ((await present()) === wanted) return undefined;
   }
-  try {
-    await properties.set(address, { hardwareAddress: wanted });
-    return undefined;
-  } catch (error) {
-    if (wanted !== noAddress || !isRemovalRefused(error)) throw error;
-  }
+  const isSet = async () => {
+    try {
+      await properties.set(address, { hardwareAddress: wanted });
+      return true;
+    } catch (error) {
+      if (wanted !== noAddress || !isRemovalRefused(error)) throw error;
+      return false;
+    }
+  };
+  if (await isSet()) return undefined;
   // The VF gets another address, so that the next pod does not get an address that the claim set or a trusted pod chose.
   const own = before?.hardwareAddress ?? randomAddress();
   await properties.set(address, { hardwareAddress: own });
-  return own;
+  // The refusal may have been temporary: ice refuses every address as invalid while it resets the VF.
+  return (await isSet()) ? undefined : own;
 }
 
 /** Returns whether a PF has refused an address as invalid. The PFs of octeontx2, qede and other drivers refuse zeros. */

@@ -6,6 +6,7 @@ import { openVf } from './vf-bench.ts';
 const claimed = '02:aa:00:00:00:01';
 
 interface Before {
+  refuses?: 'once' | 'always';
   /** Driver of the VF before the claim. */
   driver?: string;
   /** What the pod does. */
@@ -13,9 +14,9 @@ interface Before {
 }
 
 /** A VF of a PF that refuses to remove an administrative MAC, after a claim. */
-async function afterClaim(wanted: VfWanted, { driver, choose }: Before = {}) {
+async function afterClaim(wanted: VfWanted, { refuses = 'always', driver, choose }: Before = {}) {
   const kept: string[] = [];
-  const bench = openVf({ refusesNoAddress: true }, { onAddressKept: (...args) => kept.push(args.join(' ')) });
+  const bench = openVf({ refusesNoAddress: refuses }, { onAddressKept: (...args) => kept.push(args.join(' ')) });
   const { card, hardware, address } = bench;
   if (driver !== undefined) await new DriverBinding(card.root, card.write).bind(vfAddress(0), driver);
   const state = card.state(0);
@@ -61,4 +62,13 @@ describe('a PF that refuses to remove the MAC of a VF', () => {
     expect(given).not.toBe(hardwareAddress);
     expect(kept).toEqual([`${vfAddress(0)} ${given}`]);
   });
+});
+
+it('restoring the MAC of a VF removes the administrative MAC of a claim if its PF refuses that only while it resets the VF', async () => {
+  const { card, kept } = await afterClaim(
+    { vf: { hardwareAddress: claimed } },
+    { refuses: 'once', driver: 'vfio-pci' },
+  );
+  expect(card.info(0)?.hardwareAddress).toBeUndefined();
+  expect(kept).toEqual([]);
 });
