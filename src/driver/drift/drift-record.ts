@@ -16,6 +16,13 @@ export interface DriftState {
   reason: string;
 }
 
+/** Returns one state for all drifts of several states; `undefined` if there is none. */
+export function combined(...states: readonly (DriftState | undefined)[]): DriftState | undefined {
+  const known = states.filter((state) => state !== undefined);
+  if (known.length === 0) return undefined;
+  return { drifts: known.flatMap(({ drifts }) => drifts), reason: known.map(({ reason }) => reason).join('; ') };
+}
+
 interface DriftEntry {
   pciAddress: string;
   states: Partial<Record<DriftSide, DriftState>>;

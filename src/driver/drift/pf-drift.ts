@@ -1,12 +1,10 @@
 import { claimKey, claimName } from '../../framework/metadata/index.ts';
-import { pauseMs } from '../../lib/backoff.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { defined } from '../../lib/defined.ts';
 import { explain, NetdraError } from '../../lib/errors.ts';
 import { failuresOf } from '../../lib/failures-of.ts';
 import { KeyedMutex, type Locks } from '../../lib/keyed-mutex.ts';
 import type { Logger } from '../../lib/logger.ts';
-import { pauses } from '../../lib/waiting-times.ts';
 import type { VfChange } from '../../node/netlink/index.ts';
 import {
   complete,
@@ -20,7 +18,8 @@ import { isUserSpace, StateError, type StoredClaim, type StoredDevice } from '..
 import type { StoredClaims } from '../state/index.ts';
 import type { VfControl } from '../vf/index.ts';
 import { describeDrift, isRestorable, keptBy, type PfDrift, pfDriftOf } from './drift.ts';
-import type { DriftState } from './drift-record.ts';
+import { combined, type DriftState } from './drift-record.ts';
+import { FailedRestores } from './failed-restores.ts';
 
 /** Number of restores within a time, ms, after which another program is assumed to write the settings. */
 const contested = { times: 3, withinMs: 600_000 };
@@ -53,9 +52,7 @@ export interface PfComparison {
 }
 
 interface KnownVf {
-  /** Number of consecutive failures to restore settings. */
-  failures: number;
-  nextAttemptMs: number;
+  failed: FailedRestores;
   /** Times of the last restores, ms. */
   restoredAtMs: number[];
   /** Time since which the PF does not report the VF, ms. */
@@ -65,8 +62,6 @@ interface KnownVf {
    * setting, with the value that was found.
    */
   accepted: Map<string, string>;
-  /** Reason why the last attempt failed. */
-  reason?: string;
   /** Drift of a VF in user space that no longer has its driver. */
   driver?: DriftState;
   /** Settings that another program seems to change. */
@@ -139,11 +134,7 @@ export class PfDriftSweep {
   /** Reports the differences of a VF, including its driver. */
   #compared(vf: PodVf, { lost, others }: PfComparison): void {
     const { driver } = this.#of(vf);
-    const all =
-      driver && lost
-        ? { drifts: [...driver.drifts, ...lost.drifts], reason: `${driver.reason}; ${lost.reason}` }
-        : (driver ?? lost);
-    this.#options.onCompared(vf.claim, vf.device, defined({ lost: all, others }));
+    this.#options.onCompared(vf.claim, vf.device, defined({ lost: combined(driver, lost), others }));
   }
 
   async #sweepPf(pfAddress: string, vfs: readonly PodVf[], signal: AbortSignal): Promise<void> {
@@ -177,8 +168,7 @@ export class PfDriftSweep {
     const vf = find();
     if (vf === undefined) return;
     if (this.#driftOf(vf, now).length === 0) {
-      const lost = this.#contestOf(vf, []);
-      this.#compared(vf, defined({ lost }));
+      this.#compared(vf, defined({ lost: this.#lostOf(vf, [], []) }));
       return;
     }
     // The comparison is repeated with the claim's lock held: the claim may be unprepared, or move to another pod, at the same
@@ -203,64 +193,65 @@ export class PfDriftSweep {
   }
 
   async #setAgain(vf: PodVf, now: VfChange): Promise<void> {
-    const { clock } = this.#options;
     const { device } = vf;
     const drifts = this.#driftOf(vf, now);
-    const due = drifts.filter((drift) => isRestorable(device, drift, now));
-    const left = drifts.filter((drift) => !due.includes(drift));
-    const known = this.#of(vf);
-    let lost: DriftState | undefined;
-    if (due.length === 0) lost = this.#contestOf(vf, []);
-    else if (clock.nowMs() < known.nextAttemptMs) lost = { drifts: due, reason: known.reason ?? '' };
-    else lost = await this.#attempt(vf, due, now);
+    const lost = drifts.filter((drift) => isRestorable(device, drift, now));
+    const left = drifts.filter((drift) => !lost.includes(drift));
+    const nowMs = this.#options.clock.nowMs();
+    const due = lost.filter((drift) => this.#of(vf).failed.isDue(drift, nowMs));
+    const paused = lost.filter((drift) => !due.includes(drift));
+    const { restored, failed } = due.length === 0 ? { restored: [], failed: [] } : await this.#attempt(vf, due);
     const others = left.length === 0 ? undefined : { drifts: left, reason: leftReason(device) };
-    this.#compared(vf, defined({ lost, others }));
+    this.#compared(vf, defined({ lost: this.#lostOf(vf, [...paused, ...failed], restored), others }));
   }
 
-  /**
-   * Restores settings of a VF. @returns the settings that could not be restored, with the reason; `undefined` if none is left
-   */
-  async #attempt(vf: PodVf, due: readonly PfDrift[], now: VfChange): Promise<DriftState | undefined> {
+  /** Restores settings of a VF. @returns the settings that were restored, and those that could not be restored */
+  async #attempt(vf: PodVf, due: readonly PfDrift[]): Promise<{ restored: PfDrift[]; failed: PfDrift[] }> {
     const { control, clock, logger, onRestored } = this.#options;
     const { claim, device } = vf;
     const known = this.#of(vf);
     const kept = keptBy(device);
     const wanted: VfPropertiesWanted = Object.fromEntries(due.map(({ setting }) => [setting, kept[setting]]));
+    let failed: PfDrift[] = [];
+    let restored = [...due];
     try {
       await control.setAgain(device, wanted, device.before ?? { vf: {} });
     } catch (error) {
       if (!(error instanceof NetdraError) || error instanceof StateError) throw error;
-      const given = isRounding(error, wanted, now) ? due[0] : unpinnable(error, device, due);
+      const now = (await control.settingsOf(device.pfAddress ?? '')).get(device.vfIndex ?? -1) ?? {};
+      failed = this.#driftOf(vf, now).filter(({ setting }) => setting in wanted);
+      restored = [];
+      const given = isRounding(error, wanted, failed, now) ? failed[0] : unpinnable(error, device, failed);
       if (given !== undefined) {
         known.accepted.set(given.setting, given.found);
-        return undefined;
+        failed = failed.filter((drift) => drift !== given);
       }
-      known.nextAttemptMs = clock.nowMs() + pauseMs(known.failures++, pauses.drift);
-      known.reason = `restoring it failed: ${explain(error)}`;
-      return { drifts: due, reason: known.reason };
+      known.failed.add(failed, clock.nowMs(), `restoring it failed: ${explain(error)}`);
     }
-    const log = { claim: claimName(claim.identity), device: device.name, drift: describeDrift(due) };
-    logger.warn(log, 'restored settings that a VF in a pod had lost');
-    known.restoredAtMs.push(clock.nowMs());
-    onRestored(claim, device, due);
-    return this.#contestOf(vf, due);
+    if (restored.length > 0) {
+      const log = { claim: claimName(claim.identity), device: device.name, drift: describeDrift(restored) };
+      logger.warn(log, 'restored settings that a VF in a pod had lost');
+      known.restoredAtMs.push(clock.nowMs());
+      onRestored(claim, device, restored);
+    }
+    return { restored, failed };
   }
 
   /**
-   * Resets the count of failures, since no setting is lost any more. @param restored settings that were just restored
-   * @returns settings that another program seems to change
+   * Returns the settings of a VF that are lost, or that another program seems to change.
+   * @param lost settings that could not be restored
+   * @param restored settings that were just restored
    */
-  #contestOf(vf: PodVf, restored: readonly PfDrift[]): DriftState | undefined {
+  #lostOf(vf: PodVf, lost: readonly PfDrift[], restored: readonly PfDrift[]): DriftState | undefined {
     const known = this.#of(vf);
-    known.failures = 0;
-    known.nextAttemptMs = 0;
+    known.failed.retain(lost);
     const sinceMs = this.#options.clock.nowMs() - contested.withinMs;
     known.restoredAtMs = known.restoredAtMs.filter((atMs) => atMs > sinceMs);
     if (known.restoredAtMs.length < contested.times) delete known.contest;
     // Between two restores, the state is kept as it is.
     else if (restored.length > 0)
       known.contest = { drifts: restored, reason: 'another program keeps changing this setting: stop that program' };
-    return known.contest;
+    return combined(known.failed.stateOf(lost), known.contest);
   }
 
   #isUnknown({ claim, device }: PodVf, reason: string): void {
@@ -273,7 +264,7 @@ export class PfDriftSweep {
 
   #of(vf: PodVf): KnownVf {
     const key = keyOf(vf);
-    const known = this.#known.get(key) ?? { failures: 0, nextAttemptMs: 0, restoredAtMs: [], accepted: new Map() };
+    const known = this.#known.get(key) ?? { failed: new FailedRestores(), restoredAtMs: [], accepted: new Map() };
     this.#known.set(key, known);
     return known;
   }
@@ -308,9 +299,14 @@ function leftReason({ config: { attach = 'netlink' } }: StoredDevice): string {
 }
 
 /** Returns whether the only failure is a rounded rate: setting it again would give the same rate. */
-function isRounding(error: NetdraError, wanted: VfPropertiesWanted, now: VfChange): boolean {
-  const { rate, ...rest } = complete(wanted, now);
-  if (rate === undefined || now.rate === undefined || propertiesOf(rest).length > 0) return false;
+function isRounding(
+  error: NetdraError,
+  wanted: VfPropertiesWanted,
+  failed: readonly PfDrift[],
+  now: VfChange,
+): boolean {
+  const { rate } = complete(wanted, now);
+  if (rate === undefined || now.rate === undefined || failed.some(({ setting }) => setting !== 'rate')) return false;
   const hasNoEffect =
     error instanceof SriovError && error.cause instanceof NetdraError && error.cause.code === 'no-effect';
   return hasNoEffect && isRounded(rate, now.rate);
@@ -320,10 +316,10 @@ function isRounding(error: NetdraError, wanted: VfPropertiesWanted, now: VfChang
  * Returns the drift of a MAC address that the PF cannot set and the claim does not request; `undefined` if the error has
  * another cause. Such a VF in user space keeps the address that it has.
  */
-function unpinnable(error: NetdraError, { config }: StoredDevice, due: readonly PfDrift[]): PfDrift | undefined {
+function unpinnable(error: NetdraError, { config }: StoredDevice, failed: readonly PfDrift[]): PfDrift | undefined {
   if (!(error instanceof SriovError) || error.code !== 'property-unsupported') return undefined;
   const isAlone = error.properties.length === 1 && config.macAddress === undefined;
   return isAlone
-    ? due.find(({ setting }) => setting === 'hardwareAddress' && error.properties.includes(setting))
+    ? failed.find(({ setting }) => setting === 'hardwareAddress' && error.properties.includes(setting))
     : undefined;
 }

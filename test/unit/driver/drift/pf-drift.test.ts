@@ -221,6 +221,29 @@ describe('PfDriftSweep, if restored settings are rejected or lost again', () => 
     expect(bench.conditions).toEqual(['c0', 'c0']);
   });
 
+  it('restores a lost VLAN in the next round although the PF keeps rejecting the rate of the VF', async () => {
+    using bench = new DriftBench();
+    await bench.prepare(0, tenant);
+    await bench.card.host.setVf(5, 0, { rate: reset.rate });
+    bench.card.ignored.add('rate');
+    for (let rounds = 0; rounds < 20; rounds++) await bench.round();
+    for (let losses = 0; losses < 5; losses++) {
+      await bench.card.host.setVf(5, 0, { vlan: reset.vlan });
+      await bench.round();
+      expect(bench.card.info(0)?.vlan?.id).toBe(100);
+      for (let rounds = 0; rounds < 10; rounds++) await bench.round();
+    }
+    expect(bench.record.lost()).toEqual([
+      {
+        pciAddress: '0000:01:10.0',
+        message: expect.stringMatching(
+          /^[^:]*: rate is 0 to 0 Mbit\/s instead of 0 to 500 Mbit\/s: restoring it failed/,
+        ),
+      },
+    ]);
+    expect(bench.events.filter((event) => event.startsWith('SettingsLost Pod'))).toHaveLength(1);
+  });
+
   it('still restores the settings of other VFs of the PF', async () => {
     using bench = new DriftBench();
     await bench.prepare(0, tenant);
