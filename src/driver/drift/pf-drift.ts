@@ -218,9 +218,10 @@ export class PfDriftSweep {
       await control.setAgain(device, wanted, device.before ?? { vf: {} });
     } catch (error) {
       if (!(error instanceof NetdraError) || error instanceof StateError) throw error;
+      // The PF may have accepted some of the settings.
       const now = (await control.settingsOf(device.pfAddress ?? '')).get(device.vfIndex ?? -1) ?? {};
       failed = this.#driftOf(vf, now).filter(({ setting }) => setting in wanted);
-      restored = [];
+      restored = due.filter((drift) => !isAmong(failed, drift));
       const given = isRounding(error, wanted, failed, now) ? failed[0] : unpinnable(error, device, failed);
       if (given !== undefined) {
         known.accepted.set(given.setting, given.found);
@@ -296,6 +297,10 @@ function leftReason({ config: { attach = 'netlink' } }: StoredDevice): string {
   return attach === 'netlink'
     ? 'the VF is trusted, so its pod may choose the MAC'
     : `with attach ${attach}, netdra leaves the setting as it is: another component may have made it`;
+}
+
+function isAmong(drifts: readonly PfDrift[], { setting }: PfDrift): boolean {
+  return drifts.some((other) => other.setting === setting);
 }
 
 /** Returns whether the only failure is a rounded rate: setting it again would give the same rate. */

@@ -244,6 +244,33 @@ describe('PfDriftSweep, if restored settings are rejected or lost again', () => 
     expect(bench.events.filter((event) => event.startsWith('SettingsLost Pod'))).toHaveLength(1);
   });
 
+  it('reports the settings that it has restored apart from those that the PF rejects', async () => {
+    using bench = new DriftBench();
+    await bench.prepare(0, tenant);
+    await bench.card.host.setVf(5, 0, reset);
+    bench.card.ignored.add('rate');
+    await bench.round();
+    expect(bench.counts).toEqual(['vlan restored', 'spoofCheck restored', 'trust restored', 'rate lost']);
+    expect(bench.record.lost()).toEqual([
+      { pciAddress: '0000:01:10.0', message: expect.stringMatching(/^[^:]*: rate is [^,]*: restoring it failed/) },
+    ]);
+  });
+
+  it('reports that another program keeps changing a setting although the PF rejects another one', async () => {
+    using bench = new DriftBench();
+    await bench.prepare(0, tenant);
+    for (let rounds = 0; rounds < 5; rounds++) {
+      bench.card.ignored.clear();
+      await bench.card.host.setVf(5, 0, { spoofCheck: false, rate: reset.rate });
+      bench.card.ignored.add('rate');
+      await bench.round();
+      expect(bench.card.info(0)?.spoofCheck).toBe(true);
+    }
+    const [{ message } = { message: '' }] = bench.record.lost();
+    expect(message).toContain('restoring it failed');
+    expect(message).toContain('another program keeps changing this setting');
+  });
+
   it('still restores the settings of other VFs of the PF', async () => {
     using bench = new DriftBench();
     await bench.prepare(0, tenant);
