@@ -166,9 +166,12 @@ export class ClaimWork {
           continue;
         }
         lost.push(device);
-        // The next call attaches it again, also after a crash.
-        attachments.setConfigured(identity.uid, device, false);
-        await files.withdrawMetadata(identity, requestsOf([device]));
+        try {
+          // The next call attaches it again, also after a crash.
+          attachments.setConfigured(identity.uid, device, false);
+        } finally {
+          await files.withdrawMetadata(identity, requestsOf([device]));
+        }
       } catch (error) {
         signal.throwIfAborted();
         errors.push(error);

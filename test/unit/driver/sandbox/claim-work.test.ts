@@ -2,7 +2,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { SandboxError, type StoredDevice } from '../../../../src/driver/model/index.ts';
+import { SandboxError, StateError, type StoredDevice } from '../../../../src/driver/model/index.ts';
 import { ClaimWork } from '../../../../src/driver/sandbox/claim-work.ts';
 import { MetadataWriter } from '../../../../src/driver/sandbox/metadata-writer.ts';
 import type { NumaResult } from '../../../../src/driver/sandbox/numa-placement.ts';
@@ -44,6 +44,8 @@ describe('ClaimWork for the VFs of a claim', () => {
   /** How far the work is, as it says. */
   let steps: string[];
   let withdrawError: Error | undefined;
+  /** What a write to the store fails with. */
+  let storeError: StateError | undefined;
   let afterWithdrawal: () => void;
   /** Where the pod's containers are, compared with the devices. */
   let alignment: NumaResult | undefined;
@@ -57,6 +59,7 @@ describe('ClaimWork for the VFs of a claim', () => {
     whileAttaching = () => undefined;
     steps = [];
     withdrawError = undefined;
+    storeError = undefined;
     afterWithdrawal = () => undefined;
     alignment = undefined;
     metadata = bench.start({ layouts: ['v1'], gate: { program: '/opt/netdra-gate', timeoutSeconds: 100 } });
@@ -78,6 +81,7 @@ describe('ClaimWork for the VFs of a claim', () => {
         return state;
       },
       setConfigured: (uid: string, device: StoredDevice, isConfigured: boolean) => {
+        if (storeError !== undefined) throw storeError;
         device.attachment = { ...place, ...(isConfigured && { isConfigured }) };
         store.setAttachments(uid, new Map([[formatDeviceKey(device), device.attachment]]));
       },
@@ -199,6 +203,14 @@ describe('ClaimWork for the VFs of a claim', () => {
     pod.delete('dev-2');
     expect(await serve()).toMatchObject({ withdrawn: { code: 'vf-left' } });
     expect([gate(), file('vf-2'), dataOf(2)]).toEqual(['none', '', undefined]);
+  });
+
+  it('withdraws the metadata of a VF that left the pod even if the state disk is full', async () => {
+    await serve();
+    pod.delete('dev-1');
+    storeError = new StateError('store-unusable', 'the disk is full');
+    expect(await serve()).toMatchObject({ withdrawn: { code: 'vf-left', cause: storeError } });
+    expect([gate(), file('vf-1')]).toEqual(['none', '']);
   });
 
   it('withdraws the metadata of the earlier sandbox if attaching the VFs in the next sandbox fails', async () => {
