@@ -1,5 +1,6 @@
 import { isPodWanted } from '../../framework/kube/index.ts';
 import type { ClaimMetadata } from '../../framework/metadata/index.ts';
+import { defined } from '../../lib/defined.ts';
 import type { Driver } from '../claims/index.ts';
 import type { DeviceList } from '../devices/device-list.ts';
 import { podDriftOf } from '../drift/index.ts';
@@ -47,11 +48,14 @@ export function createSandboxes(
     isWanted: (pod, signal) => isPodWanted(kube, pod, signal),
     runsHooks: gate.runsHooks,
     liveUpdates: settings.liveUpdates,
-    onWritten: (claim, isSettled) => status.report(claim, isSettled),
+    onWritten: (claim, isSettled, isServed) => {
+      if (isServed) status.served(claim);
+      status.report(claim, isSettled);
+    },
     onWaited: (...wait) => observer.waited(...wait),
     onFailure: (claim, reason, error, lost) => {
       observer.attachFailed(error);
-      status.report(claim, true, reason, lost);
+      status.report(claim, true, { reason, ...defined({ lost }) });
       events.notAttached(claim, podUidsOf(claim), reason);
     },
     onFlapping: (claim) => events.flapping(claim, podUidsOf(claim)),

@@ -34,8 +34,9 @@ export interface MetadataWriterOptions {
   /**
    * Called when the metadata of a claim was written, or was already up to date.
    * @param isSettled `false` if addresses are tentative: another call follows when they are settled
+   * @param isServed whether all requests are written, so that containers may start
    */
-  onWritten?: (claim: ClaimIdentity, isSettled: boolean) => void;
+  onWritten?: (claim: ClaimIdentity, isSettled: boolean, isServed: boolean) => void;
   logger: Logger;
 }
 
@@ -76,7 +77,7 @@ export class MetadataWriter {
     const isWritten = await this.#update(identity, contents, servedId);
     const isSettled = known.every(({ state }) => !state.tentative);
     if (readings.length > 0) {
-      if (isWritten || servedId !== undefined) this.#report(identity, isSettled);
+      if (isWritten || servedId !== undefined) this.#report(identity, isSettled, servedId !== undefined);
       return;
     }
     if (servedId === undefined) return;
@@ -110,10 +111,10 @@ export class MetadataWriter {
   }
 
   /** Reports a write. A failure of the report must not affect the metadata. */
-  #report(identity: ClaimIdentity, isSettled: boolean): void {
+  #report(identity: ClaimIdentity, isSettled: boolean, isServed: boolean): void {
     const { logger, onWritten } = this.#options;
     try {
-      onWritten?.(identity, isSettled);
+      onWritten?.(identity, isSettled, isServed);
     } catch (error) {
       logger.warn({ claim: claimName(identity), err: error }, 'cannot update claim status');
     }

@@ -24,40 +24,48 @@ export interface StatusReportOptions {
   drift: DeviceConditionSource;
 }
 
+/** Why VFs of a claim are not in their pod. */
+interface AttachFailure {
+  /** Message for users. */
+  reason: string;
+  /** VFs that have left the pod, perhaps with metadata; absent: all VFs of the claim. */
+  lost?: readonly StoredDevice[];
+}
+
 /** Reports the state of prepared claims' VFs in the status of the claims. */
 export class StatusReport {
   readonly #options: StatusReportOptions;
-  /**
-   * Reasons why VFs are not in their pod, by UID of the claim. They are kept, since later reports may be about other VFs of
-   * the claim.
-   */
-  readonly #failures = new Map<string, string>();
+  /** Failures of claims that were not served since, by UID of the claim. Later reports repeat them. */
+  readonly #failures = new Map<string, AttachFailure>();
 
   constructor(options: StatusReportOptions) {
     this.#options = options;
   }
 
+  /** Records that the VFs of a claim are in their pod, so that its last failure is over. */
+  served(claim: ClaimIdentity): void {
+    this.#failures.delete(claim.uid);
+  }
+
   /**
    * Reports the VFs of a claim.
    * @param isSettled `false` if the state will change soon
-   * @param failure why VFs are not in their pod, as a message for users: those without metadata and those in `lost`, or all
-   * if there is none; kept for later reports
-   * @param lost VFs that have left the pod, perhaps with metadata; absent: all VFs
+   * @param failure failure of the claim, which concerns its VFs without metadata, too; later reports repeat it
    */
-  report(claim: ClaimIdentity, isSettled = true, failure?: string, lost?: readonly StoredDevice[]): void {
+  report(claim: ClaimIdentity, isSettled = true, failure?: AttachFailure): void {
     const { store, writer, numa, drift } = this.#options;
     const stored = store.claim(claim.uid);
     if (stored?.state !== 'prepared') return;
     const { devices } = stored;
     const states = new Map(devices.map((device) => [device, this.#stateOf(stored, device)]));
-    if (failure !== undefined) {
+    const { reason, lost = devices } = this.#failureOf(stored, failure) ?? {};
+    if (reason !== undefined) {
       const isAway = (device: StoredDevice) =>
-        states.get(device) === undefined || (lost ?? devices).some((other) => isSameDevice(other, device));
+        states.get(device) === undefined || lost.some((other) => isSameDevice(other, device));
       const away = devices.filter(isAway);
       for (const device of away.length === 0 ? devices : away) states.delete(device);
     }
-    const stateOf = (device: StoredDevice) => states.get(device);
-    const statuses = toDeviceStatuses(stored, stateOf, this.#failureOf(stored, failure, stateOf)).map((status) => {
+    const statuses = toDeviceStatuses(stored, (device) => states.get(device), reason).map((status) => {
       const { device } = status;
       const conditions = [numa.conditionOf(claim.uid, device), drift.conditionOf(claim.uid, device)];
       const known = conditions.filter((condition) => condition !== undefined);
@@ -73,20 +81,16 @@ export class StatusReport {
     }
   }
 
-  /** Returns the last failure, and forgets it once all VFs have metadata, or none is in a pod any more. */
+  /** Returns the last failure of a claim, which is over once none of its VFs is in a pod any more. */
   #failureOf(
     { identity: { uid }, devices }: StoredClaim,
-    failure: string | undefined,
-    stateOf: (device: StoredDevice) => DeviceMetadata | undefined,
-  ): string | undefined {
-    const last = failure ?? this.#failures.get(uid);
+    failure: AttachFailure | undefined,
+  ): AttachFailure | undefined {
     for (const other of this.#failures.keys()) {
       if (this.#options.store.claim(other) === undefined) this.#failures.delete(other);
     }
-    const isOver =
-      devices.every((device) => stateOf(device) !== undefined) ||
-      devices.every(({ attachment }) => attachment === undefined);
-    if (last === undefined || isOver) this.#failures.delete(uid);
+    const last = failure ?? this.#failures.get(uid);
+    if (last === undefined || devices.every(({ attachment }) => attachment === undefined)) this.#failures.delete(uid);
     else this.#failures.set(uid, last);
     return last;
   }

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { StoredClaim } from '../../../../src/driver/model/index.ts';
 import { StatusReport, toDeviceStatuses } from '../../../../src/driver/sandbox/status-report.ts';
 import type { DeviceStatus } from '../../../../src/framework/claimstatus/index.ts';
+import { defined } from '../../../../src/lib/defined.ts';
 import { storedClaim, storedClaims, storedDevice } from '../../../doubles/stored-claims.ts';
 
 const place = { podNamespace: 'default', podName: 'app', sandboxId: 's1', podUid: 'pod', netnsPath: '/netns/s1' };
@@ -72,17 +73,18 @@ describe('StatusReport', () => {
 
   it('reports the reason of a failure only on VFs whose metadata is withdrawn', () => {
     const { report, written } = open(new Set(['dev-1']));
-    report.report(claim.identity, true, gone, []);
+    report.report(claim.identity, true, { reason: gone, lost: [] });
     expect(written()).toMatchObject([{ ...ready, networkData: { interfaceName: 'net1' } }, notReady(gone)]);
   });
 
-  it('keeps the reason of a failure on a VF outside the pod, even if another VF changes', () => {
+  it('keeps the reason of a failure until the claim is served, even if another VF changes', () => {
     const described = new Set(['dev-1']);
     const { report, written } = open(described);
-    report.report(claim.identity, true, gone, []);
+    report.report(claim.identity, true, { reason: gone, lost: [] });
     report.report(claim.identity);
     expect(written()).toMatchObject([ready, notReady(gone)]);
     described.add('dev-2');
+    report.served(claim.identity);
     report.report(claim.identity);
     expect(written()).toMatchObject([ready, { device: 'dev-2', ready: true }]);
     described.delete('dev-2');
@@ -96,7 +98,7 @@ describe('StatusReport', () => {
     ['of a VF that has left but whose metadata could not be withdrawn', claim.devices.slice(1), [2]],
   ] as const)('reports the reason of a failure %s', (_, lost, failed) => {
     const { report, written } = open(new Set(['dev-1', 'dev-2']));
-    report.report(claim.identity, true, gone, lost);
+    report.report(claim.identity, true, { reason: gone, ...defined({ lost }) });
     const expected = [1, 2].map((index) => {
       const isFailed = failed.some((each) => each === index);
       return { ...(isFailed ? notReady(gone) : ready), device: `dev-${index}` };
@@ -105,9 +107,26 @@ describe('StatusReport', () => {
     expect(written().filter(({ networkData }) => networkData !== undefined)).toHaveLength(2 - failed.length);
   });
 
+  it.each([
+    ['of all VFs', undefined, [1, 2]],
+    ['of a VF that has left', claim.devices.slice(1), [2]],
+  ] as const)(
+    'repeats the reason of a failure %s in later reports, although the VFs have metadata',
+    (_, lost, failed) => {
+      const { report, written } = open(new Set(['dev-1', 'dev-2']));
+      report.report(claim.identity, true, { reason: 'cannot be read', ...defined({ lost }) });
+      const reported = written();
+      report.report(claim.identity);
+      expect(written()).toEqual(reported);
+      expect(written().flatMap(({ device, message }) => (message === 'cannot be read' ? [device] : []))).toEqual(
+        failed.map((index) => `dev-${index}`),
+      );
+    },
+  );
+
   it('reports the reason of a failed attempt on all VFs if the attempt reached none of them', () => {
     const { report, written } = open(new Set(['dev-1']));
-    report.report(claim.identity, true, gone);
+    report.report(claim.identity, true, { reason: gone });
     expect(written()).toMatchObject([{ ...notReady(gone), device: 'dev-1' }, notReady(gone)]);
   });
 });

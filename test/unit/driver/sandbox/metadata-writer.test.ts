@@ -6,6 +6,7 @@ import {
   type MetadataWriterOptions,
 } from '../../../../src/driver/sandbox/metadata-writer.ts';
 import { readGate } from '../../../../src/framework/metadata/gate/gate.ts';
+import type { ClaimIdentity } from '../../../../src/framework/metadata/index.ts';
 import { systemClock } from '../../../../src/lib/clock.ts';
 import { RecordingLogger } from '../../../doubles/logger.ts';
 import { testDriver } from '../../../doubles/objects.ts';
@@ -66,15 +67,19 @@ describe('MetadataWriter', () => {
 
   it('writes no metadata of a request with an unreadable device, but writes and reports metadata of other requests', async () => {
     const calls: string[] = [];
-    const { writer } = open(fakeFiles(1, calls), ({ name }) => calls.push(`report ${name}`));
+    const onWritten = ({ name }: ClaimIdentity, _isSettled: boolean, isServed: boolean) =>
+      void calls.push(`report ${name}${isServed ? ' as served' : ''}`);
+    const { writer } = open(fakeFiles(1, calls), onWritten);
     const other = { ...device, pciAddress: '0000:3b:02.2', name: 'dev-2' };
     await writer.write(identity, 's1', [...readings, { request: 'vf', device: other, state: undefined }]);
     expect(calls).toEqual([]);
     await writer.write(identity, 's1', [...readings, { request: 'other', device: other, state: undefined }]);
     expect(calls).toEqual(['update vf', 'report fast-net']);
-    const unchanged = open(fakeFiles(0, calls), ({ name }) => calls.push(`report ${name}`)).writer;
+    const unchanged = open(fakeFiles(0, calls), onWritten).writer;
     await unchanged.write(identity, 's1', [...readings, { request: 'other', device: other, state: undefined }]);
     expect(calls.slice(2)).toEqual(['update vf']);
+    await unchanged.write(identity, 's1', readings);
+    expect(calls.slice(3)).toEqual(['update vf for s1', 'report fast-net as served']);
   });
 
   it('writes the metadata of all other requests if writing one request fails, and throws the error', async () => {
