@@ -1,18 +1,10 @@
 import { createHash } from 'node:crypto';
-import type { OwnerReference } from '../../framework/kube/index.ts';
+import { type OwnerReference, unlessMissing } from '../../framework/kube/index.ts';
 import { type AddressFamily, formatCidr, parseCidr } from '../../node/netlink/index.ts';
 import { type AddressPoolSpec, networkAddressPoolSpec } from '../api/address-pool.ts';
 import { isMacAddress } from '../api/text-checks.ts';
 import { DriverError } from '../model/index.ts';
-import {
-  Leases,
-  type LeasesOptions,
-  type Lessee,
-  listOfPool,
-  unlessChanged,
-  unlessMissing,
-  unlessOff,
-} from './leases.ts';
+import { Leases, type LeasesOptions, type Lessee, listOfPool, unlessChanged, unlessOff } from './leases.ts';
 import {
   addressesPath,
   addressPath,

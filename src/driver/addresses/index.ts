@@ -1,2 +1,1 @@
 export { AddressAllocator, type AddressWish, type AllocatorOptions, type AssignedAddresses } from './allocator.ts';
-export { unlessMissing } from './leases.ts';

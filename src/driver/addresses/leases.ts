@@ -1,10 +1,10 @@
 import {
-  isKubeError,
-  type KubeErrorCode,
   type KubeList,
   type KubeRequests,
   listAll,
   type ResourceApi,
+  unless,
+  unlessMissing,
 } from '../../framework/kube/index.ts';
 import { formatIpAddress } from '../../node/netlink/index.ts';
 import {
@@ -144,25 +144,10 @@ export async function unlessChanged<T>(write: Promise<T>): Promise<T | undefined
   return await unless(write, 'api-conflict', 'api-not-found');
 }
 
-/** Returns `undefined` if the object does not exist. @throws KubeError for other failures */
-export async function unlessMissing<T>(read: Promise<T>): Promise<T | undefined> {
-  return await unless(read, 'api-not-found');
-}
-
 /**
  * Returns `undefined` if address pools are off (`addressPools.enabled` of the chart is false): the API server does not serve
  * them, or the driver may not use them. @throws KubeError
  */
 export async function unlessOff<T>(work: Promise<T>): Promise<T | undefined> {
   return await unless(work, 'api-unserved', 'api-forbidden');
-}
-
-/** Returns `undefined` if the work fails with one of these codes. */
-async function unless<T>(work: Promise<T>, ...codes: KubeErrorCode[]): Promise<T | undefined> {
-  try {
-    return await work;
-  } catch (error) {
-    if (isKubeError(error, ...codes)) return undefined;
-    throw error;
-  }
 }

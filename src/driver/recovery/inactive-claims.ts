@@ -1,4 +1,4 @@
-import { isKubeError } from '../../framework/kube/index.ts';
+import { isKubeError, unlessMissing } from '../../framework/kube/index.ts';
 import type { ClaimReader, KubeletPluginHelper } from '../../framework/kubeletplugin/index.ts';
 import { type ClaimMetadata, claimName } from '../../framework/metadata/index.ts';
 import type { Clock } from '../../lib/clock.ts';
@@ -182,10 +182,7 @@ export class InactiveClaims {
     const { claims, driver, pool, clock } = this.#options;
     const { namespace, name, uid } = identity;
     using deadline = clock.deadline(readTimeoutMs, signal);
-    const object = await claims.readClaim(namespace, name, deadline.signal).catch((error: unknown) => {
-      if (isKubeError(error, 'api-not-found')) return undefined;
-      throw error;
-    });
+    const object = await unlessMissing(claims.readClaim(namespace, name, deadline.signal));
     const giveUp = (reason: string): Verdict => ({ action: 'give-up', reason, sweeps: sweepsForKubelet });
     if (object === undefined) return giveUp('it was deleted');
     if (object.metadata?.uid !== uid) return giveUp('another claim has its name now');

@@ -1,8 +1,8 @@
-import { isKubeError } from '../../framework/kube/index.ts';
+import { isKubeError, unlessMissing } from '../../framework/kube/index.ts';
 import type { ClaimReader, KubeletPluginHelper } from '../../framework/kubeletplugin/index.ts';
 import { claimName } from '../../framework/metadata/index.ts';
 import type { Logger } from '../../lib/logger.ts';
-import { type AddressAllocator, unlessMissing } from '../addresses/index.ts';
+import type { AddressAllocator } from '../addresses/index.ts';
 import { fingerprintOf } from '../claims/index.ts';
 import { asOneError, StateError, type StoredClaim } from '../model/index.ts';
 import type { StoredClaims } from '../state/index.ts';

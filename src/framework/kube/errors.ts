@@ -43,6 +43,21 @@ export function isKubeError(error: unknown, ...codes: KubeErrorCode[]): error is
   return error instanceof KubeError && (codes.length === 0 || codes.includes(error.code));
 }
 
+/** Returns `undefined` if the work fails with one of these codes. @throws KubeError for other failures */
+export async function unless<T>(work: Promise<T>, ...codes: KubeErrorCode[]): Promise<T | undefined> {
+  try {
+    return await work;
+  } catch (error) {
+    if (isKubeError(error, ...codes)) return undefined;
+    throw error;
+  }
+}
+
+/** Returns `undefined` if the object does not exist. @throws KubeError for other failures */
+export async function unlessMissing<T>(read: Promise<T>): Promise<T | undefined> {
+  return await unless(read, 'api-not-found');
+}
+
 /**
  * Limit for `Retry-After`, ms: API servers ask for seconds, but a proxy may ask for hours although the server is back much
  * sooner.

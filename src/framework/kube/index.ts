@@ -1,6 +1,14 @@
 export { type ApiAccess, openApiAccess } from './api-access.ts';
 export { servedVerbs } from './discovery.ts';
-export { isKubeError, KubeError, type KubeErrorCode, namespaceTerminating, retryPauseMs } from './errors.ts';
+export {
+  isKubeError,
+  KubeError,
+  type KubeErrorCode,
+  namespaceTerminating,
+  retryPauseMs,
+  unless,
+  unlessMissing,
+} from './errors.ts';
 export { FollowedList, type FollowedListOptions, firstAnswers, plainList } from './followed-list.ts';
 export {
   type KubeApi,

@@ -1,5 +1,5 @@
 import type { ErrorDetails } from '../../lib/errors.ts';
-import { type DeviceClass, isKubeError, type PodResources } from '../kube/index.ts';
+import { type DeviceClass, isKubeError, type PodResources, unlessMissing } from '../kube/index.ts';
 import { type ClaimIdentity, type ClaimName, claimName } from '../metadata/index.ts';
 import { KubeletPluginError } from './errors.ts';
 import type { AllocatedClaim, ClaimObject } from './plugin.ts';
@@ -126,10 +126,7 @@ async function readExtendedResources(
   );
   const classNames = [...new Set(requests.map(([, className]) => className))];
   const read = async (className: string): Promise<[string, string[]]> => {
-    const found = await reader.readDeviceClass?.(className, signal).catch((error: unknown) => {
-      if (isKubeError(error, 'api-not-found')) return undefined;
-      throw error;
-    });
+    const found = reader.readDeviceClass && (await unlessMissing(reader.readDeviceClass(className, signal)));
     const own = found?.spec.extendedResourceName;
     return [className, [...(own === undefined ? [] : [own]), `${implicitPrefix}${className}`]];
   };
