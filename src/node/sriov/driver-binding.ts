@@ -225,7 +225,10 @@ export class DriverBinding {
 
   async #neverProbed(pciAddress: string): Promise<SriovError> {
     const pf = basename((await linkTarget(join(this.#deviceDir(pciAddress), 'physfn'))) ?? '');
-    const hint = `write 1 to /sys/bus/pci/devices/${pf}/${autoprobe}, bind the VFs yourself, or use driver: vfio-pci`;
+    // Without an override, the kernel refuses to bind these VFs by hand, too.
+    const hint =
+      `write 1 to /sys/bus/pci/devices/${pf}/${autoprobe}, or the kernel driver's name to driver_override of ` +
+      `${pciAddress} and then that address to /sys/bus/pci/drivers_probe, or use driver: vfio-pci`;
     const message = `the kernel gives VFs of ${pf} no driver, so that ${pciAddress} can get no interface`;
     return failed(pciAddress, message, { hint });
   }

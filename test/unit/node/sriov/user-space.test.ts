@@ -157,7 +157,9 @@ describe('a VF without an interface', () => {
         code: 'binding-failed',
         device: vfAddress(0),
         retriable: true,
-        hint: expect.stringContaining(`write 1 to /sys/bus/pci/devices/${pfAddress}/sriov_drivers_autoprobe`),
+        hint:
+          `write 1 to /sys/bus/pci/devices/${pfAddress}/sriov_drivers_autoprobe, or the kernel driver's name to ` +
+          `driver_override of ${vfAddress(0)} and then that address to /sys/bus/pci/drivers_probe, or use driver: vfio-pci`,
       });
       expect(card.state(0)).toEqual(state);
       await hardware.configure(card.address(0), { driver: 'vfio-pci' }, before);
