@@ -1,13 +1,20 @@
 import { closeSync, fstatSync, openSync, statfsSync, writeSync } from 'node:fs';
 import koffi from 'koffi';
 import { errnoCode } from '../../lib/errors.ts';
-import { NetlinkError, type NetlinkErrorCode, type NetlinkErrorDetails } from './errors.ts';
+import { NetlinkError, type NetlinkErrorCode, type NetlinkErrorDetails, otherHint } from './errors.ts';
 import { loadSystemCalls } from './system-calls.ts';
 
 /** Linux `NSFS_MAGIC`: magic number of the file system that all namespaces are in. */
 const nsfsMagic = 0x6e736673;
 /** Linux `CLONE_NEWNET`: makes setns(2) refuse namespaces of another type. */
 const cloneNewNet = 0x40000000;
+/** Hints for a namespace that cannot be opened, by errno. */
+const openHints: Record<string, string> = {
+  EACCES: 'run as root with CAP_SYS_ADMIN',
+  EPERM: 'run as root with CAP_SYS_ADMIN',
+  EMFILE: "the driver has reached its limit of open files: raise the container runtime's LimitNOFILE",
+  ENFILE: 'the node has reached its limit of open files: raise the sysctl fs.file-max',
+};
 // The path is that of the thread, not of the process: setns(2) moves only the calling thread.
 const ownNetnsPath = '/proc/thread-self/ns/net';
 
@@ -32,18 +39,19 @@ export class NetnsHandle implements Disposable {
   /**
    * Opens the namespace at a path.
    * @param path `/proc/<pid>/ns/net`, or a path where a runtime has mounted the namespace, e.g. `/var/run/netns/cni-…`
+   * @param file file to open instead, such as a descriptor of the namespace
    * @throws NetlinkError `netns-missing` if nothing is there, `netns-invalid` if it is something else, `netns-refused` if it
    * cannot be opened
    */
-  static open(path: string): NetnsHandle {
+  static open(path: string, file = path): NetnsHandle {
     let fd: number;
     try {
-      fd = openSync(path, 'r');
+      fd = openSync(file, 'r');
     } catch (cause) {
       const errno = errnoCode(cause);
       const [code, hint] = ['ENOENT', 'ESRCH'].includes(errno ?? '')
         ? (['netns-missing', 'the pod or process it belonged to is gone'] as const)
-        : (['netns-refused', 'run as root with CAP_SYS_ADMIN'] as const);
+        : (['netns-refused', openHints[errno ?? ''] ?? otherHint] as const);
       throw failure(code, `cannot open network namespace ${path}`, path, { cause, errno, hint });
     }
     try {

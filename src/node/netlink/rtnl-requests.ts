@@ -95,7 +95,7 @@ export class RtnlRequests implements Disposable {
    * descriptor of its own, which stays open until then, and no longer: it keeps the namespace of a pod that is gone.
    */
   async changeInto(netns: NetnsReference, change: (netns: NetnsReference) => Promise<void>): Promise<void> {
-    const own = NetnsHandle.open(`/proc/self/fd/${netns.fd}`);
+    const own = NetnsHandle.open(netns.path, `/proc/self/fd/${netns.fd}`);
     try {
       await change({ path: netns.path, fd: own.fd });
     } catch (error) {
