@@ -40,6 +40,16 @@ describe('examples that need exclusive CPUs', () => {
   });
 });
 
+it('every example whose pod runs as another user gives it the huge pages, which belong to root', () => {
+  const names = readdirSync(join(repo, 'examples')).filter((name) => name.endsWith('.yaml'));
+  const pods = names
+    .flatMap((name) => podsOf(read(name)))
+    .filter(({ securityContext }) => securityContext?.runAsNonRoot);
+  const withHugePages = pods.filter(({ volumes = [] }) => JSON.stringify(volumes).includes('HugePages'));
+  expect(withHugePages).not.toEqual([]);
+  for (const { securityContext } of withHugePages) expect(securityContext?.fsGroup).toBe(securityContext?.runAsGroup);
+});
+
 it('no example uses host-local, which assigns the same addresses on each node', () => {
   const names = readdirSync(join(repo, 'examples')).filter((name) => name.endsWith('.yaml'));
   expect(names.filter((name) => /type: host-local/.test(read(name)))).toEqual([]);
