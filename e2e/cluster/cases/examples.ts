@@ -32,7 +32,9 @@ const needsOwnCpus = (file: string) => /dpdk-testpmd|hugepages|numa: require/.te
 function loadExample({ namespace }: Cluster, file: string): KubernetesObject[] {
   const objects = loadAllYaml(readExample(file)) as KubernetesObject[];
   return objects.map((object) =>
-    ['DeviceClass', 'NetworkAddressPool', 'NetworkDevicePolicy', 'RuntimeClass'].includes(object.kind ?? '')
+    ['DeviceClass', 'Namespace', 'NetworkAddressPool', 'NetworkDevicePolicy', 'RuntimeClass'].includes(
+      object.kind ?? '',
+    )
       ? object
       : { ...object, metadata: { ...object.metadata, namespace } },
   );
