@@ -14,6 +14,7 @@ const packageInfo = JSON.parse(readFileSync(join(repo, 'package.json'), 'utf8'))
  */
 const others: Record<string, string[]> = {
   'docker build': ['-t=', '--tag='],
+  'docker buildx create': ['--use'],
   'docker buildx build': ['--platform=', '--tag=', '--push', '--file='],
   'helm get values': ['--namespace=', '--output='],
   'helm history': ['--namespace='],
@@ -40,6 +41,7 @@ const others: Record<string, string[]> = {
   'docker exec': ['-it'],
   'kind create cluster': ['--name=', '--config=', '--image='],
   'kind delete cluster': ['--name='],
+  'kind load docker-image': ['--name='],
   'kind load image-archive': ['--name='],
   'kind export logs': ['--name='],
   'kubectl apply': ['--filename=', '-f=', '--server-side', '--namespace='],
