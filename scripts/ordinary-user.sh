@@ -32,9 +32,9 @@ case " $* " in
 esac
 chown -R "$user:$user" "$folder"
 
-# Of the environment only what reaches the network, and whether this is CI.
+# Of the environment only what reaches the network and a mirror, and whether this is CI.
 passed=()
-for name in CI HTTP_PROXY HTTPS_PROXY NO_PROXY http_proxy https_proxy no_proxy; do
+for name in CI NETDRA_DEBIAN_MIRROR HTTP_PROXY HTTPS_PROXY NO_PROXY http_proxy https_proxy no_proxy; do
   if [ -n "${!name-}" ]; then passed+=("$name=${!name}"); fi
 done
 

@@ -1,5 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type CacheEntry, type CacheLock, takeCacheEntries } from '../../scripts/packages/cache.ts';
@@ -13,8 +12,6 @@ const qemuPackages: PackageSet = { suite: 'trixie', packages: ['qemu-system-x86'
 export interface PartsOptions {
   repository: string;
   cacheDir: string;
-  /** `NETDRA_DEBIAN_MIRROR`: address of a mirror, for machines whose own apt has none. */
-  env: NodeJS.ProcessEnv;
   log: (line: string) => void;
 }
 
@@ -43,7 +40,7 @@ export function takeMachineParts(options: PartsOptions): MachineParts {
   return { files, lock };
 }
 
-function cacheEntries({ repository, env, log }: PartsOptions): CacheEntry[] {
+function cacheEntries({ repository, log }: PartsOptions): CacheEntry[] {
   const firstInit = readSource('guest/first-root.sh');
   const unpacking = ['../../scripts/packages/package-root.ts', '../../scripts/packages/dependencies.ts'].map(
     readSource,
@@ -58,7 +55,7 @@ function cacheEntries({ repository, env, log }: PartsOptions): CacheEntry[] {
       inputs: [qemuPackages, unpacking],
       build: (dir) => {
         log(`fetching QEMU of Debian ${qemuPackages.suite} ...`);
-        withAptDir(env, (aptDir) => unpackPackageSet(dir, qemuPackages, aptDir));
+        unpackPackageSet(dir, qemuPackages, '/etc/apt');
       },
     },
     {
@@ -66,7 +63,7 @@ function cacheEntries({ repository, env, log }: PartsOptions): CacheEntry[] {
       inputs: [guestPackages, unpacking, imaging, firstInit],
       build: (dir) => {
         log(`making the guest's image from packages of Debian ${guestPackages.suite} ...`);
-        withAptDir(env, (aptDir) => buildGuestImage(dir, firstInit, aptDir));
+        buildGuestImage(dir, firstInit, '/etc/apt');
       },
     },
     {
@@ -83,21 +80,4 @@ function cacheEntries({ repository, env, log }: PartsOptions): CacheEntry[] {
 
 function readSource(path: string): string {
   return readFileSync(fileURLToPath(new URL(path, import.meta.url)), 'utf8');
-}
-
-/** The machine's own apt sources, or sources with the mirror from the environment. */
-function withAptDir(env: NodeJS.ProcessEnv, task: (aptDir: string) => void): void {
-  const mirror = env.NETDRA_DEBIAN_MIRROR;
-  if (mirror === undefined) {
-    task('/etc/apt');
-    return;
-  }
-  const aptDir = mkdtempSync(join(tmpdir(), 'netdra-apt-'));
-  try {
-    const keyring = '/usr/share/keyrings/debian-archive-keyring.gpg';
-    writeFileSync(join(aptDir, 'sources.list'), `deb [signed-by=${keyring}] ${mirror} ${guestPackages.suite} main\n`);
-    task(aptDir);
-  } finally {
-    rmSync(aptDir, { recursive: true, force: true });
-  }
 }

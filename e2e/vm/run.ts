@@ -36,7 +36,7 @@ async function main(command: string[], env: NodeJS.ProcessEnv): Promise<number> 
   const repository = realpathSync(fileURLToPath(new URL('../..', import.meta.url)));
   const timeoutMs = parseTimeout(env.NETDRA_VM_TIMEOUT);
   const resultsDir = env.NETDRA_VM_RESULTS ?? join(repository, 'test-results/vm');
-  const { files, lock } = takeMachineParts({ repository, cacheDir: join(cacheFolder(env), 'vm'), env, log });
+  const { files, lock } = takeMachineParts({ repository, cacheDir: join(cacheFolder(env), 'vm'), log });
   using _lock = lock;
   removeStaleRunDirs();
   const compiled = join(cacheFolder(env), 'vm-compiled.tar');

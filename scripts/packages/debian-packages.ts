@@ -59,15 +59,15 @@ export function fetchDebianPackages(
 }
 
 /**
- * Lines of a sources list for the suites, from the machine's own mirror.
+ * Lines of a sources list for the suites, from the machine's mirror.
  * @param architecture Debian's name of another processor
  */
 export function debianSources(aptDir: string, suites: string[], neededFor: string, architecture?: string): string {
-  const mirror = findDebianMirror(readAptSources(aptDir));
+  const mirror = findMirror(aptDir);
   if (!mirror) {
     throw new PackageError('no-debian-mirror', `cannot fetch ${neededFor}: no Debian mirror in ${aptDir}`, {
       path: aptDir,
-      hint: 'install containerd, runc, CNI plugins, a static busybox and iproute2, and have them in PATH',
+      hint: 'set NETDRA_DEBIAN_MIRROR to the address of one',
     });
   }
   const keyring = [
@@ -80,6 +80,12 @@ export function debianSources(aptDir: string, suites: string[], neededFor: strin
   );
   const options = settings.length === 0 ? '' : `[${settings.join(' ')}] `;
   return suites.map((suite) => `deb ${options}${mirror.uri} ${suite} main\n`).join('');
+}
+
+/** Returns the mirror that NETDRA_DEBIAN_MIRROR names, or else the one that apt knows. */
+export function findMirror(aptDir: string): Pick<AptSource, 'uri' | 'signedBy'> | undefined {
+  const uri = process.env.NETDRA_DEBIAN_MIRROR;
+  return uri ? { uri } : findDebianMirror(readAptSources(aptDir));
 }
 
 function readAptSources(aptDir: string): AptSource[] {

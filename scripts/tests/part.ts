@@ -1,4 +1,5 @@
 import { spawnSync } from 'node:child_process';
+import { findMirror } from '../packages/debian-packages.ts';
 import { findFolderWith, pathFolders } from '../packages/host-programs.ts';
 
 /** A part of the tests: one command whose output has the number of passed cases. */
@@ -70,8 +71,21 @@ export function programs(...names: string[]): Requirement {
 
 export const compiler = programs('gcc', 'make');
 
-/** Programs that unpack Debian's packages into the cache. */
-export const debian = programs('apt-get', 'dpkg-deb');
+/** Requires a mirror of Debian: other distributions also have apt. */
+export function mirror(aptDir: string): Requirement {
+  return {
+    problem: () =>
+      findMirror(aptDir) === undefined
+        ? `needs a Debian mirror: ${aptDir} has none, and NETDRA_DEBIAN_MIRROR is not set`
+        : undefined,
+  };
+}
+
+const aptPrograms = programs('apt-get', 'dpkg-deb');
+const aptMirror = mirror('/etc/apt');
+
+/** Requires what unpacks Debian's packages into the cache. */
+export const debian: Requirement = { problem: () => aptPrograms.problem() ?? aptMirror.problem() };
 
 export const x86: Requirement = {
   problem: () => (process.arch === 'x64' ? undefined : 'needs an x86-64 processor'),

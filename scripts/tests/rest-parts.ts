@@ -86,7 +86,7 @@ const upgrade: Part = {
 };
 
 const machineParts = async () => {
-  takeMachineParts({ repository, cacheDir: `${cacheDir}/vm`, env: process.env, log: note }).lock[Symbol.dispose]();
+  takeMachineParts({ repository, cacheDir: `${cacheDir}/vm`, log: note }).lock[Symbol.dispose]();
 };
 
 const machine = repeatable({

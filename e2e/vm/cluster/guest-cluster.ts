@@ -86,7 +86,7 @@ export class GuestCluster implements AsyncDisposable {
     const dir = mkdtempSync(join(tmpdir(), 'vm-'));
     stack.defer(() => rmSync(dir, { recursive: true, force: true }));
     stack.defer(() => collectLogs(dir));
-    const { files, lock } = takeMachineParts({ repository, cacheDir: join(cacheDir, 'vm'), env: process.env, log });
+    const { files, lock } = takeMachineParts({ repository, cacheDir: join(cacheDir, 'vm'), log });
     stack.use(lock);
     connectTap();
     const { etcd, kubernetes } = programs;

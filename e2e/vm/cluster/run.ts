@@ -12,7 +12,7 @@ import { takeMachineParts } from '../parts.ts';
 
 try {
   const cacheDir = join(cacheFolder(process.env), 'vm');
-  takeMachineParts({ repository, cacheDir, env: process.env, log: print }).lock[Symbol.dispose]();
+  takeMachineParts({ repository, cacheDir, log: print }).lock[Symbol.dispose]();
   const tests = ['vitest', 'run', '--config', 'e2e/vm/cluster/vitest.config.ts', ...process.argv.slice(2)];
   process.exitCode = (await runOnCluster(testedPairs[0], tests)).succeeded ? 0 : 1;
 } catch (error) {
