@@ -1,5 +1,5 @@
 import { chmodSync, existsSync, mkdirSync, readdirSync, renameSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import { fetchDebianPackages, PackageError, packageFolder } from './debian-packages.ts';
 import { findFolderWith, pathFolders } from './host-programs.ts';
 import { run } from './run.ts';
@@ -85,11 +85,16 @@ function libraryFolders(root: string): string[] {
     );
 }
 
-/** A script that starts the program with its libraries, so that they affect nothing else. */
-function writeWrapper(path: string, program: string, libraries: string[]): void {
-  mkdirSync(join(path, '..'), { recursive: true });
-  const script = `#!/bin/sh\nLD_LIBRARY_PATH='${libraries.join(':')}' exec '${program}' "$@"\n`;
-  writeFileSync(`${path}.new`, script);
+/**
+ * Writes a script that starts the program with its libraries, so that they affect nothing else. It finds both by their way from
+ * its own folder: a cache can be copied to another user.
+ */
+export function writeWrapper(path: string, program: string, libraries: string[]): void {
+  const folder = dirname(path);
+  mkdirSync(folder, { recursive: true });
+  const fromHere = (target: string) => `$here/${relative(folder, target)}`;
+  const start = `LD_LIBRARY_PATH="${libraries.map(fromHere).join(':')}" exec "${fromHere(program)}" "$@"`;
+  writeFileSync(`${path}.new`, `#!/bin/sh\nhere=\${0%/*}\n${start}\n`);
   chmodSync(`${path}.new`, 0o755);
   renameSync(`${path}.new`, path);
 }
