@@ -1,10 +1,10 @@
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { isUnused, markUsed } from '../../scripts/packages/cache.ts';
-import { errnoCode, NetdraError } from '../../src/lib/errors.ts';
+import { isUnused, markUsed, moveIntoPlace } from '../../scripts/packages/cache.ts';
+import { NetdraError } from '../../src/lib/errors.ts';
 import { findGo, type GoToolchain } from './toolchain.ts';
 
 /** A build of Go programs failed. */
@@ -48,15 +48,6 @@ export async function ensureGoPrograms(cacheDir: string, module: string, log: Lo
     rmSync(unfinished, { recursive: true, force: true });
   }
   return target;
-}
-
-/** Another run may have built the same meanwhile: its folder is then kept. */
-export function moveIntoPlace(unfinished: string, target: string): void {
-  try {
-    renameSync(unfinished, target);
-  } catch (error) {
-    if (!['ENOTEMPTY', 'EEXIST'].includes(errnoCode(error) ?? '')) throw error;
-  }
 }
 
 /**

@@ -13,7 +13,7 @@ import {
   utimesSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { NetdraError } from '../../src/lib/errors.ts';
+import { errnoCode, NetdraError } from '../../src/lib/errors.ts';
 
 /** A folder that is built once from its inputs and only read afterwards. */
 export interface CacheEntry {
@@ -75,6 +75,16 @@ function buildCacheEntry(cacheDir: string, entry: CacheEntry): void {
     const isUnfinished = name.startsWith(`${entry.name}-partial-`);
     const path = join(cacheDir, name);
     if (isUnfinished || isUnused(path)) rmSync(path, { recursive: true, force: true });
+  }
+}
+
+/** Renames a complete folder. Another run may have made the same meanwhile: its folder is then kept, and this one removed. */
+export function moveIntoPlace(complete: string, target: string): void {
+  try {
+    renameSync(complete, target);
+  } catch (error) {
+    if (!['ENOTEMPTY', 'EEXIST'].includes(errnoCode(error) ?? '')) throw error;
+    rmSync(complete, { recursive: true });
   }
 }
 

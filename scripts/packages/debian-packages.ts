@@ -1,17 +1,9 @@
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { defined } from '../../src/lib/defined.ts';
 import { NetdraError } from '../../src/lib/errors.ts';
 import { type AptSource, findDebianMirror, parseDeb822Sources, parseOneLineSources } from './apt-sources.ts';
+import { moveIntoPlace } from './cache.ts';
 import { run } from './run.ts';
 
 /** A Debian package, of a suite that may differ from the machine's. */
@@ -52,7 +44,7 @@ export function fetchDebianPackages(
     log(`fetching Debian packages: ${names}`);
     const apt = prepareApt(workDir, sources);
     downloadPackages(apt, workDir, missing, names);
-    for (const each of missing) unpack(workDir, cacheDir, each);
+    for (const each of missing) unpackPackage(workDir, cacheDir, each);
   } finally {
     rmSync(workDir, { recursive: true, force: true });
   }
@@ -148,7 +140,7 @@ function downloadPackages(apt: string[], workDir: string, packages: DebianPackag
 }
 
 /** Unpacks into a temporary folder and renames it: an existing folder is complete. */
-function unpack(workDir: string, cacheDir: string, wanted: DebianPackage): void {
+export function unpackPackage(workDir: string, cacheDir: string, wanted: DebianPackage): void {
   const downloads = join(workDir, wanted.suite);
   const file = readdirSync(downloads).find((name) => name.startsWith(`${wanted.name}_`) && name.endsWith('.deb'));
   if (file === undefined) {
@@ -158,5 +150,5 @@ function unpack(workDir: string, cacheDir: string, wanted: DebianPackage): void 
   run('dpkg-deb', ['-x', join(downloads, file), unpacked]);
   const target = packageFolder(cacheDir, wanted);
   mkdirSync(join(target, '..'), { recursive: true });
-  renameSync(unpacked, target);
+  moveIntoPlace(unpacked, target);
 }

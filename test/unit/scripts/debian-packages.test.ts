@@ -1,7 +1,14 @@
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { debianSources } from '../../../scripts/packages/debian-packages.ts';
+import {
+  type DebianPackage,
+  debianSources,
+  packageFolder,
+  unpackPackage,
+} from '../../../scripts/packages/debian-packages.ts';
+import { run } from '../../../scripts/packages/run.ts';
 import { mirror } from '../../../scripts/tests/part.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
 
@@ -42,3 +49,33 @@ describe('the requirement of a Debian mirror', () => {
     expect(debianSources(makeAptDir(debian), ['bookworm'], 'runc')).toContain('http://other.example/debian bookworm');
   });
 });
+
+const hasDpkg = spawnSync('dpkg-deb', ['--version']).status === 0;
+
+describe.runIf(hasDpkg)('unpackPackage', () => {
+  it('keeps a package that another run has unpacked meanwhile, and unpacks the next one', () => {
+    using dir = tempDir();
+    const [cacheDir, workDir] = [join(dir.path, 'cache'), join(dir.path, 'work')];
+    const [first, second] = ['first', 'second'].map((name) => ({ name, suite: 'bookworm' })) as [
+      DebianPackage,
+      DebianPackage,
+    ];
+    for (const each of [first, second]) makePackage(workDir, each);
+    mkdirSync(packageFolder(cacheDir, first), { recursive: true });
+    writeFileSync(join(packageFolder(cacheDir, first), 'by-another-run'), '');
+    for (const each of [first, second]) unpackPackage(workDir, cacheDir, each);
+    expect(readdirSync(packageFolder(cacheDir, first))).toEqual(['by-another-run']);
+    expect(readdirSync(packageFolder(cacheDir, second))).toEqual(['second']);
+  });
+});
+
+/** Makes a package with one file of its name, as if apt-get had downloaded it. */
+function makePackage(workDir: string, { name, suite }: DebianPackage): void {
+  const root = join(workDir, `root-${name}`);
+  mkdirSync(join(root, 'DEBIAN'), { recursive: true });
+  mkdirSync(join(workDir, suite), { recursive: true });
+  const control = `Package: ${name}\nVersion: 1\nArchitecture: all\nMaintainer: nobody\nDescription: a file\n`;
+  writeFileSync(join(root, 'DEBIAN/control'), control);
+  writeFileSync(join(root, name), '');
+  run('dpkg-deb', ['--build', root, join(workDir, suite, `${name}_1_all.deb`)]);
+}
