@@ -17,6 +17,7 @@ export {
   type StoredCondition,
   type StoredDevice,
   type UnrestoredVf,
+  wasServedIn,
 } from './stored.ts';
 export {
   type AddressPoolConfig,

@@ -43,6 +43,8 @@ export interface Attachment extends SandboxPlace {
    * to the pod, even while the metadata of the request is withdrawn because another device is missing.
    */
   isConfigured?: true;
+  /** Set when the VF leaves the sandbox, if its claim was served there before, so that containers may be running. */
+  wasServed?: true;
 }
 
 /** A VF that is prepared for a claim, with the key from its allocation result. */
@@ -118,4 +120,9 @@ export function groupOf({ config }: Pick<StoredDevice, 'config'>): string | unde
 /** Returns whether the VF is bound to vfio and so has no interface. The answer is valid once the VF is prepared. */
 export function isUserSpace({ access }: { access?: VfAccess }): boolean {
   return access?.vfio !== undefined;
+}
+
+/** Returns whether a VF of the claim has left a sandbox in which the claim was served before. */
+export function wasServedIn({ devices }: StoredClaim, sandboxId: string): boolean {
+  return devices.some(({ attachment }) => attachment?.sandboxId === sandboxId && attachment.wasServed === true);
 }

@@ -9,8 +9,6 @@ import type { SandboxFacts } from './pod.ts';
 export interface Failure {
   error: unknown;
   attempts: number;
-  /** Whether the claim was already ready in this sandbox. */
-  wasReady?: boolean;
 }
 
 /** Failed part of a pass: the work on one claim, or on all claims. */
@@ -33,8 +31,6 @@ export interface Pass {
 /** Progress of each claim of a pod in one sandbox. Claims are identified by their UIDs. */
 export class ClaimProgress {
   readonly #ready = new Set<string>();
-  /** Claims that are or were ready. */
-  readonly #everReady = new Set<string>();
   /** Claims whose addresses are tentative and will change soon. */
   readonly #tentative = new Set<string>();
   /**
@@ -130,10 +126,8 @@ export class ClaimProgress {
   served(uid: string, result: Exclude<ServeResult, object>): void {
     this.#failures.delete(uid);
     this.#tentative.delete(uid);
-    for (const known of [this.#ready, this.#everReady]) {
-      if (result === 'gone') known.delete(uid);
-      else known.add(uid);
-    }
+    if (result === 'gone') this.#ready.delete(uid);
+    else this.#ready.add(uid);
     if (result === 'tentative') this.#tentative.add(uid);
   }
 
@@ -147,8 +141,7 @@ export class ClaimProgress {
   failed(identity: ClaimIdentity, error: unknown): FailedWork {
     const claim = claimName(identity);
     const before = this.#failures.get(identity.uid);
-    const wasReady = this.#everReady.has(identity.uid);
-    this.#failures.set(identity.uid, { error, claim, attempts: (before?.attempts ?? 0) + 1, wasReady });
+    this.#failures.set(identity.uid, { error, claim, attempts: (before?.attempts ?? 0) + 1 });
     return { error, claim, isRepeated: before !== undefined && explain(before.error) === explain(error) };
   }
 
@@ -160,7 +153,6 @@ export class ClaimProgress {
 
   detached(uid: string, goal: End): void {
     this.#detached.set(uid, goal);
-    this.#everReady.delete(uid);
     this.withdrawn(uid);
     this.#failures.delete(uid);
   }
@@ -171,7 +163,7 @@ export class ClaimProgress {
 
   forgetAllBut(claims: readonly StoredClaim[]): void {
     const uids = new Set(claims.map(({ identity }) => identity.uid));
-    for (const known of [this.#ready, this.#everReady, this.#tentative, this.#failures]) {
+    for (const known of [this.#ready, this.#tentative, this.#failures]) {
       for (const uid of known.keys()) if (!uids.has(uid)) known.delete(uid);
     }
   }

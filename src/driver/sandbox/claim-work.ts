@@ -9,6 +9,7 @@ import {
   type SandboxPlace,
   type StoredClaim,
   type StoredDevice,
+  wasServedIn,
 } from '../model/index.ts';
 import type { StoredClaims } from '../state/index.ts';
 import { type Attachments, leftError, type PodLinks, type VfState } from '../vf/index.ts';
@@ -135,13 +136,14 @@ export class ClaimWork {
 
   /** Attaches the claim's VFs, or reads those that are attached, one after the other. */
   async #readAll(claim: StoredClaim, place: SandboxPlace, pod: PodLinks, signal: AbortSignal, progress: DeviceSteps) {
-    const { files, attachments, numa } = this.#options;
+    const { files, metadata, attachments, numa } = this.#options;
     const { identity, devices } = claim;
     const readings: DeviceReading[] = [];
     const lost: StoredDevice[] = [];
     const errors: unknown[] = [];
     const changing: DeviceReading[] = [];
     const unwritten: DeviceReading[] = [];
+    let wasServed: boolean | undefined;
     for (const stored of devices) {
       const device = { ...stored };
       const known = this.#knownOf(identity, device, place);
@@ -166,9 +168,10 @@ export class ClaimWork {
           continue;
         }
         lost.push(device);
+        wasServed ??= wasServedIn(claim, place.sandboxId) || metadata.isServedFor(identity, place.sandboxId);
         try {
           // The next call attaches it again, also after a crash.
-          attachments.setConfigured(identity.uid, device, false);
+          attachments.left(identity.uid, device, wasServed);
         } finally {
           await files.withdrawMetadata(identity, requestsOf([device]));
         }

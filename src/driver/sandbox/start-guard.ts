@@ -1,6 +1,6 @@
 import { type ClaimMetadata, claimKey, claimName } from '../../framework/metadata/index.ts';
 import { explain, NetdraError } from '../../lib/errors.ts';
-import { SandboxError, type StoredClaim } from '../model/index.ts';
+import { SandboxError, type SandboxIdentity, type StoredClaim, wasServedIn } from '../model/index.ts';
 import type { Store } from '../state/index.ts';
 import type { Failure } from './claim-progress.ts';
 
@@ -20,6 +20,7 @@ export interface StartingContainer {
 
 /** Part of `Sandbox` that the guard reads. */
 interface SandboxReadiness {
+  readonly facts: SandboxIdentity;
   readonly isEnding: boolean;
   isReady(claimUid: string): boolean;
   failureOf(claimUid: string): Failure | undefined;
@@ -123,17 +124,18 @@ export class StartGuard {
 
   /**
    * Returns whether a container certainly does not use a claim whose devices have left the pod, such as a container of
-   * `kubectl debug`, or a sidecar that restarts. Until the claim was ready once, every container waits: it may need the
+   * `kubectl debug`, or a sidecar that restarts. Until the claim was served once, every container waits: it may need the
    * interface without using the claim, and its failure could end a pod that is not restarted.
    */
   #isUnconcerned(
-    { identity }: StoredClaim,
+    claim: StoredClaim,
     { runtimeHandler }: StartingPod,
     container: StartingContainer,
-    sandbox: SandboxReadiness,
+    { isEnding, facts }: SandboxReadiness,
   ): boolean {
     const { metadata, runsHooks } = this.#options;
-    if (sandbox.isEnding || sandbox.failureOf(identity.uid)?.wasReady !== true) return false;
+    const { identity } = claim;
+    if (isEnding || !wasServedIn(claim, facts.sandboxId)) return false;
     return runsHooks(runtimeHandler) && metadata.isGated(identity) && !metadata.isUsedBy(identity, container);
   }
 

@@ -96,10 +96,11 @@ export class Attachments {
       signal: deadline.signal,
       ...defined({ before: old && linkOnHost(device), created }),
       record: (link) => {
+        const wasServed = old?.sandboxId === place.sandboxId ? old.wasServed : undefined;
         const host = link && changesOf(link, device);
         const kept = ipam === undefined || claimed !== undefined ? undefined : link?.name;
         const interfaceName = chosen ?? kept;
-        this.#record(claimUid, device, { ...place, ...defined({ host, interfaceName, created }) });
+        this.#record(claimUid, device, { ...place, ...defined({ host, interfaceName, created, wasServed }) });
       },
     });
   }
@@ -114,6 +115,18 @@ export class Attachments {
     const { isConfigured: before = false, ...attachment } = device.attachment;
     if (before === isConfigured) return;
     this.#record(claimUid, device, isConfigured ? { ...attachment, isConfigured } : attachment);
+  }
+
+  /**
+   * Stores that a VF has left its sandbox, so that it must be configured again.
+   * @param device as for `detach`
+   * @param wasServed whether its claim was served in the sandbox
+   */
+  left(claimUid: string, device: StoredDevice, wasServed: boolean): void {
+    if (device.attachment === undefined) return;
+    const { isConfigured, ...attachment } = device.attachment;
+    if (isConfigured === undefined && (attachment.wasServed || !wasServed)) return;
+    this.#record(claimUid, device, wasServed ? { ...attachment, wasServed } : attachment);
   }
 
   /**

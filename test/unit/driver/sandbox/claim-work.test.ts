@@ -2,7 +2,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { SandboxError, StateError, type StoredDevice } from '../../../../src/driver/model/index.ts';
+import { type Attachment, SandboxError, StateError, type StoredDevice } from '../../../../src/driver/model/index.ts';
 import { ClaimWork } from '../../../../src/driver/sandbox/claim-work.ts';
 import { MetadataWriter } from '../../../../src/driver/sandbox/metadata-writer.ts';
 import type { NumaResult } from '../../../../src/driver/sandbox/numa-placement.ts';
@@ -50,6 +50,11 @@ describe('ClaimWork for the VFs of a claim', () => {
   /** Where the pod's containers are, compared with the devices. */
   let alignment: NumaResult | undefined;
 
+  const record = (uid: string, device: StoredDevice, attachment: Attachment) => {
+    device.attachment = attachment;
+    store.setAttachments(uid, new Map([[formatDeviceKey(device), attachment]]));
+  };
+
   beforeEach(async () => {
     bench = new Bench();
     store = new Store(join(bench.path, 'state.db'));
@@ -72,18 +77,18 @@ describe('ClaimWork for the VFs of a claim', () => {
       read: async (device: StoredDevice) => find(device),
       attach: async (...[uid, device, , , , reconfigure]: Parameters<Attachments['attach']>) => {
         if (device.attachment !== undefined) await reconfigure?.();
-        device.attachment = place;
-        store.setAttachments(uid, new Map([[formatDeviceKey(device), place]]));
+        record(uid, device, place);
         calls.push(`attach ${device.name}`);
         whileAttaching();
         const state = find(device);
         if (state === undefined) throw new SandboxError('vf-missing', `${device.name} is nowhere`);
         return state;
       },
-      setConfigured: (uid: string, device: StoredDevice, isConfigured: boolean) => {
+      setConfigured: (uid: string, device: StoredDevice, isConfigured: boolean) =>
+        record(uid, device, { ...place, ...(isConfigured && { isConfigured }) }),
+      left: (uid: string, device: StoredDevice, wasServed: boolean) => {
         if (storeError !== undefined) throw storeError;
-        device.attachment = { ...place, ...(isConfigured && { isConfigured }) };
-        store.setAttachments(uid, new Map([[formatDeviceKey(device), device.attachment]]));
+        record(uid, device, { ...place, ...(wasServed && { wasServed }) });
       },
       detach: async (uid: string, device: StoredDevice) => {
         // Containers that wait are ended, and files are empty, before any VF leaves.
@@ -288,13 +293,14 @@ describe('ClaimWork for the VFs of a claim', () => {
       store.putClaim(storedClaim({ identity, podUids: ['p'], devices }));
     });
     const attached = () => calls.filter((call) => call.startsWith('attach'));
+    const wasServed = () => store.claim('uid')?.devices.map(({ attachment }) => attachment?.wasServed);
 
     it('keeps attaching a VF that left the pod until it is back, and attaches no other VF', async () => {
       await serve();
       calls.length = 0;
       pod.delete('dev-1');
       expect(await serve()).toMatchObject({ withdrawn: { code: 'vf-left' } });
-      expect([attached(), file('vf')]).toEqual([[], '']);
+      expect([attached(), file('vf'), wasServed()]).toEqual([[], '', [true, undefined]]);
       for (let attempt = 0; attempt < 2; attempt++) await serve();
       expect(attached()).toEqual(['attach dev-1', 'attach dev-1']);
       pod.set('dev-1', stateOf(1));
@@ -335,6 +341,9 @@ describe('ClaimWork for the VFs of a claim', () => {
       pod.delete('dev-2');
       for (let attempt = 0; attempt < 2; attempt++) await serve();
       expect(attached()).toEqual(['attach dev-1', 'attach dev-2', 'attach dev-2']);
+      pod.delete('dev-1');
+      await serve();
+      expect(wasServed()).toEqual([undefined, undefined]);
     });
 
     it('repeats attaching a VF if the result of the first attempt is unknown', async () => {

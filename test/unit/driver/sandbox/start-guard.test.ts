@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { SandboxError } from '../../../../src/driver/model/index.ts';
+import { type Attachment, SandboxError } from '../../../../src/driver/model/index.ts';
 import type { Failure } from '../../../../src/driver/sandbox/claim-progress.ts';
 import { StartGuard } from '../../../../src/driver/sandbox/start-guard.ts';
 import { Store } from '../../../../src/driver/state/index.ts';
@@ -18,7 +18,9 @@ const gone = new SandboxError('vf-missing', 'the VF is gone');
 const busy = new SandboxError('vf-busy', 'the VF is in another pod', { retriable: true });
 
 const container = (env: string[], hooks = [gate]) => ({ name: 'app', env, createRuntimeHooks: hooks });
+const place = storedAttachment({ podUid: pod.uid, sandboxId: 's1' });
 const sandbox = (ready: boolean, failure?: Failure, isEnding = false) => ({
+  facts: place,
   isReady: () => ready,
   isEnding,
   failureOf: () => failure,
@@ -95,12 +97,18 @@ describe('StartGuard', () => {
   });
 
   describe('after a VF of the claim left the sandbox', () => {
-    const left = sandbox(false, { error: gone, attempts: 9, wasReady: true });
+    const left = sandbox(false, { error: gone, attempts: 9 });
+    const leave = (attachment: Partial<Attachment>) => {
+      store.setAttachments(identity.uid, new Map([[formatDeviceKey(device), { ...place, ...attachment }]]));
+    };
+    beforeEach(() => leave({ wasServed: true }));
     const other = { path: '/hook', args: ['hook', '--claim-dir', '/elsewhere'] };
 
     it('lets containers start that do not use the claim, such as kubectl debug containers', () => {
       guard.check(pod, container([], []), left);
       guard.check(pod, container(['PATH=/bin', 'CLAIM_claim_2=ns/other'], [other]), left);
+      // As after a restart of the driver, before the first attempt to attach the VF again.
+      guard.check(pod, container([], []), sandbox(false));
     });
 
     it('rejects a container that uses the claim', () => {
@@ -116,9 +124,11 @@ describe('StartGuard', () => {
       expect(() => guard.check(pod, container([], []), left)).toThrow('the VF is gone');
     });
 
-    it('rejects every container if the claim was never ready', () => {
-      const never = sandbox(false, { error: gone, attempts: 9, wasReady: false });
-      expect(() => guard.check(pod, container([], []), never)).toThrow('the VF is gone');
+    it('rejects every container if the claim was never served in this sandbox', () => {
+      for (const attachment of [{}, { wasServed: true, sandboxId: 's0' } as const]) {
+        leave(attachment);
+        expect(() => guard.check(pod, container([], []), left)).toThrow('the VF is gone');
+      }
     });
   });
 
@@ -127,6 +137,7 @@ describe('StartGuard', () => {
     const otherGate = { path: '/gate', args: ['gate', '--claim-dir', '/data/dra-device-metadata/ns_other'] };
     /** The first claim has failed; the other one is ready. */
     const half = {
+      facts: place,
       isReady: (uid: string) => uid === ready.uid,
       isEnding: false,
       failureOf: (uid: string) => (uid === identity.uid ? { error: gone, attempts: 9 } : undefined),

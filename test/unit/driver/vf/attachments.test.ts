@@ -143,3 +143,25 @@ it('attaching a VF that is still in the sandbox of another pod does not move it'
   });
   expect(calls).toEqual([]);
 });
+
+it('a VF that left its sandbox keeps, while it is attached there again, that its claim was served', async () => {
+  const stored: (Attachment | undefined)[] = [];
+  const attachments = new Attachments({
+    networks: { host: { connection: { link: async () => undefined, links: async () => [] } } } as unknown as Networks,
+    vfs: { linkKey: () => ({ alias: 'vf' }), ensureLink: async () => Promise.reject(new Error('no link')) },
+    store: {
+      claimsOfPod: () => [],
+      setAttachments: (_: string, changes: Map<string, Attachment>) => void stored.push(...changes.values()),
+    },
+    clock: new ManualClock(),
+  } as unknown as AttachmentsOptions);
+  const place = { podUid: 'u', podNamespace: 'default', podName: 'app', sandboxId: 's', netnsPath: '/n' };
+  const device = storedDevice({ config: { attach: 'observe' }, attachment: { ...place, isConfigured: true } });
+  for (let pass = 0; pass < 2; pass++) attachments.left('claim', device, pass === 0);
+  expect(stored).toEqual([{ ...place, wasServed: true }]);
+  const connection = { linkTable: async () => ({ candidates: () => [] }), link: async () => undefined };
+  const pod = attachments.podLinks({ connection } as unknown as NetworkNamespace);
+  const { signal } = new AbortController();
+  await attachments.attach('claim', device, place, pod, signal).catch(() => undefined);
+  expect(stored.at(-1)).toMatchObject({ sandboxId: 's', wasServed: true });
+});
