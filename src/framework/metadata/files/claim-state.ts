@@ -1,7 +1,5 @@
 import { z } from 'zod';
-import { copyOf } from '../../../lib/copy.ts';
 import { defined } from '../../../lib/defined.ts';
-import { deepFreeze } from '../../../lib/freeze.ts';
 import { type MetadataVersion, metadataVersions } from '../document/codec.ts';
 import { decodeAttributes, decodeDevice } from '../document/decode.ts';
 import { type ClaimIdentity, claimName, type DeviceAttributes, type DeviceMetadata } from '../document/document.ts';
@@ -123,10 +121,7 @@ function decodeRecorded(value: unknown): DeviceMetadata {
 }
 
 export function formatClaimState(state: ClaimState): string {
-  const text = `${formatGoJson({ schema, ...state })}\n`;
-  // Remembered, since the state is read soon: parsing takes several times as long as a copy.
-  remember(text, copyOf(state));
-  return text;
+  return `${formatGoJson({ schema, ...state })}\n`;
 }
 
 /**
@@ -137,7 +132,7 @@ export function formatClaimState(state: ClaimState): string {
  * an unreadable state never counts as "nothing prepared"
  */
 export function parseClaimState(text: string, dir: string, where: string): ClaimState {
-  const state = known.get(text) ?? parseRecord(text, where);
+  const state = parseRecord(text, where);
   // The record decides what is removed with a claim: the record of another claim must be refused.
   if (isIn(state, dir)) return state;
   const cause = new Error(`the record is of claim ${claimName(state.claim)}`);
@@ -151,19 +146,6 @@ function isIn({ claim }: ClaimState, dir: string): boolean {
     // No claim with such a name has a directory.
     return false;
   }
-}
-
-/**
- * Latest states by the texts of their records: each record is read several times while its pod starts. The states are frozen,
- * since readers share them.
- */
-const known = new Map<string, ClaimState>();
-const knownAtMost = 64;
-
-function remember(text: string, state: ClaimState): ClaimState {
-  known.set(text, deepFreeze(state));
-  if (known.size > knownAtMost) known.delete(known.keys().next().value as string);
-  return state;
 }
 
 function parseRecord(text: string, path: string): ClaimState {
@@ -183,7 +165,7 @@ function parseRecord(text: string, path: string): ClaimState {
     });
   }
   try {
-    return remember(text, stateSchema.parse(value) as ClaimState);
+    return stateSchema.parse(value) as ClaimState;
   } catch (cause) {
     throw damaged(path, 'is damaged', cause);
   }

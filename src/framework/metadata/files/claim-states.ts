@@ -1,4 +1,6 @@
 import { join } from 'node:path';
+import { copyOf } from '../../../lib/copy.ts';
+import { deepFreeze } from '../../../lib/freeze.ts';
 import { decodeIfWhole } from '../document/decode.ts';
 import type { ClaimIdentity, ClaimName, MetadataDocument } from '../document/document.ts';
 import { MetadataError, type MetadataErrorCode } from '../errors.ts';
@@ -18,6 +20,11 @@ import { type Recovery, recoverState } from './recover-state.ts';
 export class ClaimStates {
   readonly dataDir: string;
   readonly #records: ClaimRecords;
+  /**
+   * Latest states with the texts of their records, by directory: each record is read several times while its pod starts, and
+   * all are read at each scrape of metrics. The states are frozen, since readers share them.
+   */
+  readonly #known = new Map<string, { text: string; state: ClaimState }>();
 
   /** Creates the reader. @param dataDir the driver's directory below the kubelet's `plugins` */
   constructor(records: ClaimRecords, dataDir: string) {
@@ -37,7 +44,14 @@ export class ClaimStates {
   /** Reads a state by the name of the claim's directory. */
   readIn(dir: string): ClaimState | undefined {
     const text = this.#records.read(dir);
-    return text === undefined ? undefined : parseClaimState(text, dir, this.#records.locate(dir));
+    const known = this.#known.get(dir);
+    if (text === undefined || known?.text === text) return text === undefined ? undefined : known?.state;
+    return this.#remember(dir, text, parseClaimState(text, dir, this.#records.locate(dir)));
+  }
+
+  #remember(dir: string, text: string, state: ClaimState): ClaimState {
+    this.#known.set(dir, { text, state: deepFreeze(state) });
+    return state;
   }
 
   /** Returns the states of all claims. Leaves out unreadable records, which the calls that need them report. */
@@ -59,7 +73,11 @@ export class ClaimStates {
   }
 
   write(state: ClaimState): void {
-    this.#records.write(claimDirName(state.claim), formatClaimState(state));
+    const dir = claimDirName(state.claim);
+    const text = formatClaimState(state);
+    this.#records.write(dir, text);
+    // Parsing takes several times as long as a copy.
+    this.#remember(dir, text, copyOf(state));
   }
 
   /** Removes the record of a claim. Call it after the rest of the claim is removed. */
@@ -75,6 +93,8 @@ export class ClaimStates {
     const all = listDir(join(this.dataDir, metadataDirName));
     const isRemoved = (name: string) => name.startsWith(removedPrefix);
     const claims = new Set([...all.filter((name) => !isRemoved(name)), ...this.#records.names()]);
+    // Another instance may have removed claims, too.
+    for (const dir of this.#known.keys()) if (!claims.has(dir)) this.#known.delete(dir);
     return { claims: [...claims], removed: all.filter(isRemoved) };
   }
 

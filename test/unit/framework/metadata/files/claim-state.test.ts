@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { RecordFiles } from '../../../../../src/framework/metadata/files/claim-records.ts';
+import { type ClaimRecords, RecordFiles } from '../../../../../src/framework/metadata/files/claim-records.ts';
 import { contentOf } from '../../../../../src/framework/metadata/files/claim-state.ts';
 import { ClaimStates } from '../../../../../src/framework/metadata/files/claim-states.ts';
 import { tempDir } from '../../../../doubles/temp-dir.ts';
@@ -20,6 +20,24 @@ describe('the record of a claim', () => {
     expect(() => first?.layouts.push('v1')).toThrow(TypeError);
     states.write(stateOf('pod-2'));
     expect(states.read(claim)).toEqual(stateOf('pod-2'));
+  });
+
+  it('is parsed once with 128 other claims on the node', () => {
+    using dir = tempDir();
+    const texts = new Map<string, string>();
+    const records: ClaimRecords = {
+      read: (name) => texts.get(name),
+      write: (name, text) => texts.set(name, text),
+      remove: (name) => texts.delete(name),
+      names: () => [...texts.keys()],
+      locate: (name) => name,
+    };
+    const written = new ClaimStates(records, dir.path);
+    for (let n = 0; n < 129; n++) written.write({ ...stateOf('pod-1'), claim: { ...claim, name: `nic-${n}` } });
+    const states = new ClaimStates(records, dir.path);
+    const first = new Set(states.readable());
+    expect(first.size).toBe(129);
+    expect(states.readable().filter((state) => !first.has(state))).toEqual([]);
   });
 
   it('is rejected in the directory of another claim, even if it was read in its own directory before', () => {
