@@ -2,6 +2,7 @@ import { rmSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { errnoCode } from '../../lib/errors.ts';
 import { replaceFile } from '../../lib/replace-file.ts';
+import { shared } from '../../lib/shared.ts';
 import type { ProbeAnswer } from './readiness.ts';
 
 /** Age after which a report no longer counts, ms: its writer was killed. */
@@ -14,9 +15,17 @@ const longestAgeMs = 10_000;
  */
 export class SuccessorReport {
   readonly #path: string;
+  /** Reads the file. Concurrent probes share one reading. */
+  readonly #readText: () => Promise<string>;
 
   constructor(path: string) {
     this.#path = path;
+    this.#readText = shared(async () => {
+      return await readFile(path, 'utf8').catch((error: unknown) => {
+        if (errnoCode(error) === 'ENOENT') return '';
+        throw error;
+      });
+    });
   }
 
   /** Writes the readiness of this instance. Call it again every few seconds. @throws the error of Node.js */
@@ -31,11 +40,7 @@ export class SuccessorReport {
 
   /** Returns the readiness of a waiting instance of a revision; `undefined` if there is none. @throws the error of Node.js */
   async read(of: string): Promise<ProbeAnswer | undefined> {
-    const text = await readFile(this.#path, 'utf8').catch((error: unknown) => {
-      if (errnoCode(error) === 'ENOENT') return '';
-      throw error;
-    });
-    const found = parse(text);
+    const found = parse(await this.#readText());
     if (found === undefined) return undefined;
     const { atMs, revision, ready, report } = found;
     const ageMs = monotonicMs() - atMs;

@@ -1,4 +1,6 @@
+import { execFileSync } from 'node:child_process';
 import fs, { writeFileSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it, vi } from 'vitest';
 import { SuccessorReport } from '../../../../src/app/ops/index.ts';
@@ -22,5 +24,20 @@ describe('SuccessorReport', () => {
       writeFileSync(path, text);
       expect(await report.read('a')).toBeUndefined();
     }
+  });
+
+  it('is read once for concurrent probes', async () => {
+    using dir = tempDir();
+    const path = join(dir.path, 'successor.json');
+    execFileSync('mkfifo', [path]);
+    const report = new SuccessorReport(path);
+    const answers = Promise.all([report.read('a'), report.read('a')]);
+    // A FIFO gives a text to one reader only.
+    await writeFile(
+      path,
+      JSON.stringify({ atMs: Number(process.hrtime.bigint()) / 1e6 - 1, revision: 'a', ready: true, report: 'ok' }),
+    );
+    const answer = { ready: true, report: 'ok' };
+    expect(await answers).toEqual([answer, answer]);
   });
 });
