@@ -4,11 +4,12 @@ import { createServer, type IncomingMessage, type RequestListener, type Server, 
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { parseAddress } from '../../instance/parse-flags.ts';
-import { resolvesWithin, systemClock } from '../../lib/clock.ts';
+import { type Clock, resolvesWithin, systemClock } from '../../lib/clock.ts';
 import { errnoCode, NetdraError } from '../../lib/errors.ts';
+import { shared } from '../../lib/shared.ts';
 import { ConnectionLimit } from './connection-limit.ts';
 import type { InstanceToken } from './instance-token.ts';
-import type { Metrics } from './metrics.ts';
+import { type Metrics, openMetricsType } from './metrics.ts';
 import type { ProbeAnswer, Readiness } from './readiness.ts';
 import type { SuccessorReport } from './successor-report.ts';
 import type { TlsPair } from './tls-files.ts';
@@ -17,6 +18,8 @@ import type { TlsPair } from './tls-files.ts';
 const requestTimeoutMs = 10_000;
 /** Time limit for the thread pool to read a file, ms. Less than the kubelet's timeout for a probe. */
 const poolTimeoutMs = 3_000;
+/** How long a page of metrics answers later requests, ms: any pod may send requests, and each page reads the whole node. */
+const pageKeptMs = 1_000;
 
 const addressHints: Readonly<Record<string, string>> = {
   EADDRINUSE: 'another program may use the port: choose another port with --http-address',
@@ -31,6 +34,7 @@ interface HttpServerOptions {
   address: string;
   metrics: Metrics;
   readiness: Readiness;
+  clock: Clock;
   /** Certificate and key. Absent: no TLS. */
   tls?: TlsPair;
   /** Token that answers challenges of other instances. Absent: challenges are not answered. */
@@ -39,6 +43,15 @@ interface HttpServerOptions {
   revision?: string;
   /** Readiness of another instance that waits for this address. */
   successor?: SuccessorReport;
+}
+
+type Page = Awaited<ReturnType<Metrics['render']>>;
+
+/** Answers that concurrent requests share. */
+interface SharedAnswers {
+  metrics: () => Promise<Page>;
+  openMetrics: () => Promise<Page>;
+  poolAnswers: () => Promise<boolean>;
 }
 
 export type HttpServer = Awaited<ReturnType<typeof serveHttp>>;
@@ -50,10 +63,16 @@ export type HttpServer = Awaited<ReturnType<typeof serveHttp>>;
  * @throws NetdraError `address-invalid`, `address-unavailable`
  */
 export async function serveHttp(options: HttpServerOptions) {
-  const { address, tls } = options;
+  const { address, tls, metrics, clock } = options;
+  const kept = { ms: pageKeptMs, clock };
+  const answers: SharedAnswers = {
+    metrics: shared(() => metrics.render(), kept),
+    openMetrics: shared(() => metrics.render(openMetricsType), kept),
+    poolAnswers: shared(poolAnswers),
+  };
   const { host, port } = parseAddress(address);
   const listener: RequestListener = (request, response) => {
-    answer(request, response, options).catch((error: unknown) => {
+    answer(request, response, options, answers).catch((error: unknown) => {
       if (!response.headersSent) response.writeHead(500, { 'content-type': 'text/plain' });
       response.end(`${error instanceof Error ? error.message : String(error)}\n`);
     });
@@ -81,8 +100,13 @@ export async function serveHttp(options: HttpServerOptions) {
   };
 }
 
-async function answer(request: IncomingMessage, response: ServerResponse, options: HttpServerOptions): Promise<void> {
-  const { metrics, token } = options;
+async function answer(
+  request: IncomingMessage,
+  response: ServerResponse,
+  options: HttpServerOptions,
+  answers: SharedAnswers,
+): Promise<void> {
+  const { token } = options;
   const send = (status: number, text: string, contentType = 'text/plain; charset=utf-8') => {
     response.writeHead(status, { 'content-type': contentType });
     response.end(request.method === 'HEAD' ? undefined : text);
@@ -92,11 +116,14 @@ async function answer(request: IncomingMessage, response: ServerResponse, option
   if (url === null) return send(400, 'invalid path\n');
   switch (url.pathname) {
     case '/metrics': {
-      const { contentType, text } = await metrics.render(request.headers.accept);
+      const isOpen = request.headers.accept?.includes(openMetricsType);
+      const { contentType, text } = await (isOpen ? answers.openMetrics() : answers.metrics());
       return send(200, text, contentType);
     }
     case '/healthz':
-      return (await poolAnswers()) ? send(200, 'ok\n') : send(503, 'cannot read files: the thread pool is blocked\n');
+      return (await answers.poolAnswers())
+        ? send(200, 'ok\n')
+        : send(503, 'cannot read files: the thread pool is blocked\n');
     case '/readyz': {
       const { ready, report } = await readinessOf(url.searchParams.get('revision'), options);
       return send(ready ? 200 : 503, report);

@@ -6,6 +6,9 @@ import { driftResults, driftSettings } from '../../driver/drift/index.ts';
 import { shared } from '../../lib/shared.ts';
 import type { LinkTraffic } from '../../node/netlink/index.ts';
 
+/** Media type of OpenMetrics. */
+export const openMetricsType = 'application/openmetrics-text';
+
 export interface MetricsOptions {
   driver: string;
   version: string;
@@ -87,7 +90,7 @@ export class Metrics {
    * @param accept header of the request; if it contains OpenMetrics, the page has that format, and exemplars
    */
   async render(accept = ''): Promise<{ contentType: string; text: string }> {
-    const isOpen = accept.includes('application/openmetrics-text');
+    const isOpen = accept.includes(openMetricsType);
     const registry = isOpen ? this.#forOpenMetrics() : this.#registry;
     return { contentType: registry.contentType, text: await registry.metrics() };
   }

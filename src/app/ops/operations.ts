@@ -87,10 +87,10 @@ export class Operations implements AsyncDisposable {
     }
   }
 
-  async #serve(address: string, { logger, token, revision, successor }: OperationsOptions): Promise<void> {
+  async #serve(address: string, { clock, logger, token, revision, successor }: OperationsOptions): Promise<void> {
     const { metrics, readiness } = this;
-    const shared = defined({ token, revision, successor, tls: this.#tls });
-    this.#server = await serveHttp({ metrics, readiness, address, ...shared });
+    const parts = defined({ token, revision, successor, tls: this.#tls });
+    this.#server = await serveHttp({ metrics, readiness, address, clock, ...parts });
     logger.info({ address, port: this.#server.port, tls: this.#tls !== undefined }, 'serving metrics and probes');
   }
 

@@ -4,12 +4,13 @@
  */
 import { open } from 'node:fs/promises';
 import { Metrics, Readiness, serveHttp } from '../../../../src/app/ops/index.ts';
+import { systemClock } from '../../../../src/lib/clock.ts';
 
 /** Threads of libuv's pool, unless UV_THREADPOOL_SIZE is set. */
 const poolThreads = 4;
 
 const metrics = new Metrics({ driver: 'sriov.example', version: '1.2.3', metadataEnabled: false });
-const server = await serveHttp({ metrics, readiness: new Readiness(), address: '127.0.0.1:0' });
+const server = await serveHttp({ metrics, readiness: new Readiness(), address: '127.0.0.1:0', clock: systemClock });
 process.stdout.write(`${server.port}\n`);
 process.stdin.once('data', () => {
   for (let thread = 0; thread < poolThreads; thread++) void open(process.argv[2] ?? '', 'r');

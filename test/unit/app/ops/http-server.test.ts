@@ -6,10 +6,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { ConnectionLimit } from '../../../../src/app/ops/connection-limit.ts';
 import { Metrics, Readiness, serveHttp } from '../../../../src/app/ops/index.ts';
+import { systemClock } from '../../../../src/lib/clock.ts';
+import { ManualClock } from '../../../doubles/manual-clock.ts';
+import { facts } from './node-facts.ts';
 
 function create() {
   const metrics = new Metrics({ driver: 'sriov.example', version: '1.2.3', metadataEnabled: false });
-  return { metrics, readiness: new Readiness(), address: '127.0.0.1:0' };
+  return { metrics, readiness: new Readiness(), address: '127.0.0.1:0', clock: systemClock };
 }
 
 describe('serveHttp', () => {
@@ -39,6 +42,20 @@ describe('serveHttp', () => {
     const headers = { accept: 'application/openmetrics-text' };
     const open = await fetch(`http://127.0.0.1:${server.port}/metrics`, { headers });
     expect(open.headers.get('content-type')).toContain('application/openmetrics-text');
+  });
+
+  it('reads the metrics of all requests within a second once', async () => {
+    const clock = new ManualClock();
+    const options = { ...create(), clock };
+    let reads = 0;
+    options.metrics.readFrom({ ...facts, metadataFiles: async () => ++reads });
+    await using server = await serveHttp(options);
+    const request = async () => await (await fetch(`http://127.0.0.1:${server.port}/metrics`)).text();
+    const pages = await Promise.all(Array.from({ length: 200 }, request));
+    expect(reads).toBe(1);
+    expect(pages[199]).toContain('dra_metadata_files_active{driver_name="sriov.example"} 1');
+    clock.advance(1_000);
+    expect(await request()).toContain('dra_metadata_files_active{driver_name="sriov.example"} 2');
   });
 
   it('answers unknown paths and methods with a list of the known paths', async () => {

@@ -1,25 +1,13 @@
 import { describe, expect, it } from 'vitest';
 import { Metrics } from '../../../../src/app/ops/index.ts';
-import type { NodeFacts } from '../../../../src/driver/composition/ports.ts';
 import type { DeviceCounts } from '../../../../src/driver/devices/device-counts.ts';
 import { shared } from '../../../../src/lib/shared.ts';
 import { parseScrape } from '../../../doubles/prometheus.ts';
+import { facts } from './node-facts.ts';
 
 function create() {
   return new Metrics({ driver: 'sriov.example', version: '1.2.3', metadataEnabled: true });
 }
-
-const facts: NodeFacts = {
-  devicesOffered: () => 0,
-  deviceCounts: () => ({ withheld: {}, inCondition: {}, free: 0, pfs: [] }),
-  deviceProblems: () => 0,
-  isPolicyValid: () => true,
-  claimsByState: () => ({}),
-  devicesUsed: () => 0,
-  devicesAttached: () => 0,
-  waitsMs: () => [],
-  metadataFiles: async () => 0,
-};
 
 async function scrape(metrics: Metrics): Promise<Map<string, number>> {
   return parseScrape((await metrics.render()).text);
