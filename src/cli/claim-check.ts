@@ -14,7 +14,7 @@ import { explain, NetdraError } from '../lib/errors.ts';
 import { type FileRequest, requestFields, requestsOf } from './claim-requests.ts';
 import type { ConfigEntry, FileClass } from './class-check.ts';
 import { bothOf, fieldsOf, listOf } from './multus/contract.ts';
-import { selectedKind } from './selected-kind.ts';
+import { mentionsInfiniband, selectedKind } from './selected-kind.ts';
 
 /** A claim in a file, or the claims of a template. Its configurations are valid by themselves. */
 export interface FileClaim {
@@ -170,7 +170,9 @@ class AllocationCheck {
     const subject = claimName(this.#claim.identity);
     const ofClass = this.#options.classes.get(className)?.selectors ?? '';
     // A device that may be of either kind is taken as a whole NIC, to which the rules for VFs do not apply.
-    const kind = selectedKind(bothOf(ofClass, selectors)) ?? 'nic';
+    const expression = bothOf(ofClass, selectors);
+    const kind = selectedKind(expression) ?? 'nic';
+    const linkType = mentionsInfiniband(expression) ? 'infiniband' : 'ethernet';
     if (count === 'all') {
       try {
         configForDevice(config, subject, 0, 2);
@@ -184,7 +186,7 @@ class AllocationCheck {
     return Array.from({ length: count === 'all' ? few : count }, (_, index) => {
       const own = configForDevice(config, subject, index, count === 'all' ? 1 : count);
       const name = count === 1 ? request : `${request}[${index}]`;
-      const offered = { kind, name, pciAddress: name };
+      const offered = { kind, name, pciAddress: name, linkType };
       const { driver } = this.#options;
       return { driver, pool: '', name, pciAddress: name, request, config: own, offered } as unknown as StoredDevice;
     });

@@ -24,6 +24,11 @@ export function selectedKind(expression: string, isOfNic: IsOfNic = () => false)
   return kindIn(text, isOfNic, 0);
 }
 
+/** Returns whether CEL names the link type InfiniBand: VFs that it selects may have no VLAN. */
+export function mentionsInfiniband(expression: string): boolean {
+  return /["']infiniband["']/.test(expression);
+}
+
 function kindIn(expression: string, isOfNic: IsOfNic, level: number): DeviceKind | undefined {
   if (level > mostLevels) return undefined;
   const text = withoutParentheses(expression);

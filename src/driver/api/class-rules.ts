@@ -118,7 +118,7 @@ export function findMissing({ addressPool }: VfConfig): string[] {
 
 /**
  * Returns a problem, as {@link findMissing} does, if the class limits VLANs and neither the class nor the claim sets one. Only
- * for VFs: whole NICs have no VLAN.
+ * for Ethernet VFs: other devices have no VLAN.
  */
 export function findMissingVlan({ vf }: VfConfig, ofClass: readonly ClassConfig[]): string[] {
   // Without `vf.vlan`, the VF keeps the VLAN that the host has set: usually none, so the VF is in the port's native network.

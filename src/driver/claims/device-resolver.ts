@@ -192,16 +192,18 @@ export class DeviceResolver {
 
 /**
  * Checks rules that apply only to VFs. They cannot have `keepHostConfig`: on VFs that the node offers, the host has no
- * addresses or routes. They need a VLAN if the class has `limits.vlanRanges`; whole NICs have no VLAN.
+ * addresses or routes. Ethernet VFs need a VLAN if the class has `limits.vlanRanges`; other devices have no VLAN.
  * @throws DriverError `config-invalid`
  */
 export function checkKinds(claim: AllocatedClaim, devices: readonly StoredDevice[]): void {
   const vfs = devices.filter(({ offered }) => offered.kind !== 'nic');
-  const problems = vfs.flatMap(({ driver, config, name, request }) => [
+  const problems = vfs.flatMap(({ driver, config, name, request, offered }) => [
     ...(config.keepHostConfig === true
       ? [`keepHostConfig: is for whole NICs, and device ${name} of request ${request} is a VF`]
       : []),
-    ...findMissingVlan(config, classConfigsOf(driver, claim, request)),
+    ...((offered.linkType ?? 'ethernet') === 'ethernet'
+      ? findMissingVlan(config, classConfigsOf(driver, claim, request))
+      : []),
   ]);
   if (problems.length > 0) throw invalidConfig(claim, [...new Set(problems)]);
 }

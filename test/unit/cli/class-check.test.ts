@@ -71,6 +71,14 @@ describe('validateFiles, on classes and what they leave to claims', () => {
       expect(await linesFor([classWith(spec, 'limits: { vlanRanges: [] }')])).toEqual(['1 objects checked, 0 faults']);
   });
 
+  it('accepts a VLAN limit without a VLAN for InfiniBand VFs, which have none', async () => {
+    const ofInfiniband = ofVfs.replace('"vf"', `"vf" && device.attributes["${testDriver}"].linkType == "infiniband"`);
+    const fields = 'overridable: [mtu], limits: { vlanRanges: ["100-199"] }';
+    expect(await linesFor([classWith(ofInfiniband, fields), claim('c', 'mtu: 1500')])).toEqual([
+      '2 objects checked, 0 faults',
+    ]);
+  });
+
   it('rejects claims that cannot get an address of their pool', async () => {
     const pool = deviceClass('pool', 'addressPool: { name: lan }, overridable: [addressPool.key]');
     const keyless =

@@ -121,4 +121,9 @@ describe('limits.vlanRanges, at prepare', () => {
     expect(await outcome(allocated('c', ['nic-1', 'dev-1'], { config }))).toContain(needed);
     expect(await outcome(allocated('c', ['nic-1'], { config }))).toBe('prepared');
   });
+
+  it('ask for no VLAN of InfiniBand VFs, which have none', async () => {
+    const config = [fromClass({ limits })];
+    expect(await outcome(allocated('c', ['ib-1'], { config }))).toBe('prepared');
+  });
 });

@@ -133,7 +133,7 @@ export class FakeControl implements VfControl {
   }
 }
 
-/** The driver with a real store and real CDI files, on VFs `dev-0` to `dev-7` of one PF, `dev-8` and `dev-9` of another, NIC `nic-1`. */
+/** The driver with a real store and real CDI files, on VFs `dev-0` to `dev-7` of one PF, `dev-8` and `dev-9` of another, `ib-1` of an InfiniBand PF, NIC `nic-1`. */
 export class DriverBench implements Disposable {
   /** How often the networks of the node were read. */
   networkReads = 0;
@@ -275,6 +275,10 @@ const noPools: PoolAddressesOptions = {
 export function vfOf(name: string): NetworkDevice | undefined {
   const facts = { vendor: '8086', device: '10ca', iommuPeers: [], rdmaDevices: [], simulated: false };
   if (name === 'nic-1') return { kind: 'nic', name, pciAddress: '0000:1f:00.1', ...facts };
+  if (name === 'ib-1') {
+    const ofInfiniband = { pciAddress: '0000:1f:00.2', pfAddress: '0000:03:00.0', vfIndex: 0 };
+    return { kind: 'vf', name, linkType: 'infiniband', ...ofInfiniband, ...facts };
+  }
   const [, index] = /^dev-(\d)$/.exec(name) ?? [];
   if (index === undefined) return undefined;
   const pfAddress = Number(index) < 8 ? '0000:01:00.0' : '0000:02:00.0';
