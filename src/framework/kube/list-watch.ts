@@ -14,10 +14,11 @@ export interface ListWatchOptions<T> {
   open: (resourceVersion: string, signal: AbortSignal) => AsyncIterable<WatchEvent<T>>;
   onChange: (object: T, type: 'ADDED' | 'MODIFIED' | 'DELETED') => void;
   /**
-   * Called when the watch failed and changes may have been missed. List again and call `follow` with the new version. The next
-   * watch begins only after that: otherwise the list could be older than the changes which that watch has reported.
+   * Called when the watch failed and changes may have been missed. List again, call `follow` with the new version, and then
+   * resolve. The next watch begins only after that: otherwise the list could be older than the changes which that watch has
+   * reported.
    */
-  onLost: () => void | Promise<void>;
+  onLost: () => Promise<void>;
   clock: Clock;
   logger: Logger;
   /** Returns numbers from 0 up to 1: watches that end together must not restart together. */

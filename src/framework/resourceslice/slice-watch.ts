@@ -18,6 +18,8 @@ interface SliceWatchOptions {
  */
 export class SliceWatch extends ListWatch<ResourceSlice> {
   readonly #onChange: () => void;
+  /** Resolves when the slices have been listed after a failure of the watch. */
+  #listed = Promise.withResolvers<void>();
   /** Changes seen while reports are held back. */
   #held: ResourceSlice[] | undefined;
   #isOurs: (slice: ResourceSlice) => boolean = () => false;
@@ -28,9 +30,24 @@ export class SliceWatch extends ListWatch<ResourceSlice> {
       what: 'ResourceSlices',
       open: (resourceVersion, signal) => api.watch(resourceVersion, signal),
       onChange: (slice) => this.#see(slice),
-      onLost: onChange,
+      onLost: async () => {
+        this.#listed = Promise.withResolvers();
+        onChange();
+        await this.#listed.promise;
+      },
     });
     this.#onChange = onChange;
+  }
+
+  override follow(resourceVersion: string): void {
+    super.follow(resourceVersion);
+    this.#listed.resolve();
+  }
+
+  override async [Symbol.asyncDispose]() {
+    const ended = super[Symbol.asyncDispose]();
+    this.#listed.resolve();
+    await ended;
   }
 
   /**
