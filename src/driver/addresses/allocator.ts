@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { type OwnerReference, unlessMissing } from '../../framework/kube/index.ts';
-import { type AddressFamily, formatCidr, parseCidr } from '../../node/netlink/index.ts';
+import { type AddressFamily, canonicalCidr, formatCidr, parseCidr } from '../../node/netlink/index.ts';
 import { type AddressPoolSpec, networkAddressPoolSpec } from '../api/address-pool.ts';
 import { isMacAddress } from '../api/text-checks.ts';
 import { DriverError } from '../model/index.ts';
@@ -15,7 +15,7 @@ import {
   pathOf,
   poolLabelKey,
 } from './objects.ts';
-import { families, numbersOf, type PoolAddress, PoolAddresses } from './ranges.ts';
+import { families, numbersOf, type PoolAddress, PoolAddresses, rotate } from './ranges.ts';
 
 /** Number of addresses without a NetworkAddress that are tried before the leases of the pool are listed. */
 const mostGuesses = 4;
@@ -23,6 +23,7 @@ const mostGuesses = 4;
 const mostListed = 16;
 /** Number of attempts in all. An attempt fails if another node changes the same objects meanwhile. */
 const mostAttempts = 4;
+const anotherAddress = 'delete it, and its key gets another address';
 
 export interface AllocatorOptions extends LeasesOptions {
   /** Returns numbers from 0 up to 1. */
@@ -157,7 +158,7 @@ export class AddressAllocator {
   }
 
   /**
-   * Renews or creates the leases of known addresses.
+   * Renews or creates the leases of known addresses. Refuses other notations, since records are compared as texts.
    * @param check called for an address that has no lease
    * @returns the addresses; `undefined` if another node was faster
    */
@@ -169,6 +170,8 @@ export class AddressAllocator {
     signal: AbortSignal,
   ): Promise<string[] | undefined> {
     for (const cidr of addresses) {
+      if (canonicalCidr(cidr) !== cidr)
+        throw held(wish, `has ${cidr}, which must be written as ${canonicalCidr(cidr)}`, anotherAddress);
       const { octets } = parseCidr(cidr);
       let result = await this.#leases.confirm(wish.pool, octets, lessee, signal);
       if (result === 'missing') {
@@ -185,11 +188,14 @@ export class AddressAllocator {
   async #checkRecord(wish: AddressWish, { spec }: NetworkAddress, cidr: string, signal: AbortSignal): Promise<void> {
     const pool = await this.#readPool(wish, signal);
     const address = parseCidr(cidr);
-    const hint = 'delete it, and its key gets another address';
     if (!new PoolAddresses(pool, address.family).has(address))
-      throw held(wish, `has ${cidr}, which is not in its pool, and no lease`, `add a range to the pool, or ${hint}`);
+      throw held(
+        wish,
+        `has ${cidr}, which is not in its pool, and no lease`,
+        `add a range to the pool, or ${anotherAddress}`,
+      );
     if (spec.macAddress !== undefined && !isMacAddress(spec.macAddress))
-      throw held(wish, `has MAC ${spec.macAddress}, which is no unicast address, and no lease`, hint);
+      throw held(wish, `has MAC ${spec.macAddress}, which is no unicast address, and no lease`, anotherAddress);
   }
 
   /** Leases free addresses and records them in the NetworkAddress. @returns `undefined` if another node was faster */
@@ -293,11 +299,6 @@ function choiceOf(
 function macOf(uid: string): string {
   const [first = 0, ...others] = hashOf(`MAC ${uid}`).subarray(0, 6);
   return [(first & 0xfc) | 2, ...others].map((octet) => octet.toString(16).padStart(2, '0')).join(':');
-}
-
-function rotate<T>(list: readonly T[], by: number): T[] {
-  const start = by % list.length;
-  return [...list.slice(start), ...list.slice(0, start)];
 }
 
 function hashOf(text: string): Buffer {

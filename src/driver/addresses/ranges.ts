@@ -92,6 +92,12 @@ export function numbersOf(texts: readonly string[], family: AddressFamily): Set<
   return new Set(own.map(isIpv4 ? ipv4Number : ipv6Number));
 }
 
+/** Returns the items of a list from an index on, modulo its length, and then those before. */
+export function rotate<T>(list: readonly T[], by: number): T[] {
+  const start = by % list.length;
+  return [...list.slice(start), ...list.slice(0, start)];
+}
+
 function ipv4Number(text: string): bigint {
   return BigInt(text.split('.').reduce((number, octet) => number * 256 + Number(octet), 0));
 }

@@ -172,6 +172,11 @@ describe('AddressAllocator', () => {
     await expect(record('bad', bad)).rejects.toMatchObject({
       message: expect.stringContaining('has MAC 01:00:5e:00:00:07'),
     });
+    const inCapitals = { addresses: ['2001:DB8::7/64'], macAddress };
+    await expect(record('capitals', inCapitals)).rejects.toMatchObject({
+      code: 'address-held',
+      message: expect.stringContaining('has 2001:DB8::7/64, which must be written as 2001:db8::7/64'),
+    });
     expect(world.leases).toEqual([]);
     expect(await record('good', { addresses: ['192.0.2.8/24'], macAddress })).toMatchObject({ macAddress });
   });
