@@ -46,7 +46,8 @@ const otherCodes: Record<string, string> = {
   'peer-not-reading': 'The runtime does not read from the NRI connection.',
   'policy-invalid': 'The inventory policy cannot be read, or is invalid.',
   'policy-refused': 'A NetworkDevicePolicy does not suit the node, or several select it.',
-  'policy-unread': 'The NetworkDevicePolicies of the API server are not known yet, or may not be read.',
+  'policy-unread':
+    'The NetworkDevicePolicies of the API server are not known yet, may not be read, or were deleted with their definition.',
   'proto-not-loaded': 'A wire contract is missing in the installation.',
   'proto-type-missing': 'A wire contract and the program have different versions.',
   'registration-failed': 'The runtime refused the NRI plugin.',

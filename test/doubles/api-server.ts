@@ -156,6 +156,11 @@ export class ApiServer implements AsyncDisposable {
     for (const plural of plurals) this.#requests.definitions.set(plural, state);
   }
 
+  /** Creates definitions again, without their objects. */
+  restoreDefinitions(...plurals: string[]): void {
+    for (const plural of plurals) this.#requests.definitions.delete(plural);
+  }
+
   /** Changes every object of the kind before it is stored, e.g. to drop a field of a disabled feature. */
   admit(kind: string, change: (object: KubeObject) => void): Disposable {
     const admit = (object: KubeObject) => {

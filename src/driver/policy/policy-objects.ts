@@ -36,7 +36,12 @@ interface StoredChoice {
   uid?: string;
   generation?: number;
   policy?: InventoryPolicy;
+  /** Whether the CustomResourceDefinition was missing or terminating since the object was last seen. */
+  isOrphaned?: true;
 }
+
+/** Number of times that a node reads whether the definition of a deleted object remains, before the deletion counts. */
+const definitionReads = 4;
 
 export interface PolicyObjectsOptions {
   kube: KubeApi;
@@ -114,38 +119,66 @@ export class PolicyObjects implements PolicySource, AsyncDisposable {
     // A cluster without the CustomResourceDefinition has no policy objects. If one was in force, it stays: the definition was
     // lost.
     if (objects === undefined && this.#isUnserved && this.#choice === undefined) this.#keep({});
+    if (this.#isUnserved) this.#orphan();
     if (objects === undefined || node === undefined) return this.#refusedRead();
     const selecting = [...objects.values()].filter((each) => selects(each, node.metadata.labels)).sort(byName);
     const [only, ...others] = selecting;
     let fault: NetdraError | undefined;
     if (only === undefined) {
-      const { name, uid } = this.#choice ?? {};
-      if (this.#choice === undefined || (name !== undefined && this.#isReleased(objects, uid))) this.#keep({});
+      const choice = this.#choice ?? {};
+      if (this.#choice === undefined || (choice.name !== undefined && this.#isReleased(objects, choice)))
+        this.#keep({});
     } else if (others.length > 0) {
       const names = selecting.map(nameOf).join(', ');
       const hint = 'change a nodeSelector or delete one of them';
       fault = new NetdraError('policy-refused', `several NetworkDevicePolicies select this node: ${names}`, { hint });
     } else fault = this.#accept(only, onChange);
-    return fault ?? this.#refusedRead();
+    return fault ?? this.#refusedRead() ?? (only === undefined ? this.#orphaned() : undefined);
   }
 
   /**
    * Returns whether the object in force no longer applies: it selects other nodes now, or was deleted while its
-   * CustomResourceDefinition remained. If the definition is deleted, the object stays in force: the API server then first
-   * deletes all objects one by one, which looks like deletions by a user.
+   * CustomResourceDefinition remained. If the definition is deleted, the object stays in force, also once the definition is
+   * created again: the API server first deletes all objects one by one, which looks like deletions by a user. Decision:
+   * docs/decisions/0113-a-restored-definition-releases-nothing.md
    */
-  #isReleased(objects: ReadonlyMap<string, NetworkDevicePolicy>, uid: string | undefined): boolean {
-    if (this.#isDeleted || [...objects.values()].some(({ metadata }) => (metadata.uid ?? '') === uid)) return true;
-    void this.#background.run('', (signal) => this.#confirmDeletion(signal));
+  #isReleased(objects: ReadonlyMap<string, NetworkDevicePolicy>, { name, uid, isOrphaned }: StoredChoice): boolean {
+    const isSame = ({ metadata }: NetworkDevicePolicy) =>
+      (metadata.uid ?? '') === uid || (isOrphaned === true && metadata.name === name);
+    if (this.#isDeleted || [...objects.values()].some(isSame)) return true;
+    if (isOrphaned !== true) void this.#background.run('', (signal) => this.#confirmDeletion(signal));
     return false;
+  }
+
+  /** Records that the definition of the object in force is missing or terminating. */
+  #orphan(): void {
+    if (this.#choice?.name !== undefined && this.#choice.isOrphaned !== true)
+      this.#keep({ ...this.#choice, isOrphaned: true });
+  }
+
+  /** Returns the error for an object in force that was deleted with its definition. */
+  #orphaned(): NetdraError | undefined {
+    const { name, isOrphaned } = this.#choice ?? {};
+    if (isOrphaned !== true) return undefined;
+    const message = `NetworkDevicePolicy ${name} was deleted with its CustomResourceDefinition, and stays in force`;
+    const hint =
+      'restore it, or create a NetworkDevicePolicy that selects this node; to withdraw that one, delete it afterwards';
+    return new NetdraError('policy-unread', message, { hint });
   }
 
   async #confirmDeletion(signal: AbortSignal): Promise<void> {
     const { kube, clock, logger, random } = this.#options;
-    await clock.sleep(periods.policyDeletion * (1 + random()), signal);
+    const choice = this.#choice;
+    const waitMs = (periods.policyDeletion / definitionReads) * (1 + random());
     try {
-      const verbs = (await servedVerbs(kube, groupVersion, { signal })).get(plural) ?? [];
-      this.#isDeleted = verbs.includes('create');
+      // Several times, since the definition may be created again at once.
+      for (let read = 0; read < definitionReads; read++) {
+        await clock.sleep(waitMs, signal);
+        const verbs = (await servedVerbs(kube, groupVersion, { signal })).get(plural) ?? [];
+        if (this.#choice !== choice) return;
+        if (!verbs.includes('create')) return this.#orphan();
+      }
+      this.#isDeleted = true;
     } catch (err) {
       signal.throwIfAborted();
       logger.warn(
@@ -156,7 +189,12 @@ export class PolicyObjects implements PolicySource, AsyncDisposable {
   }
 
   #accept(object: NetworkDevicePolicy, onChange: PutInForce): NetdraError | undefined {
-    if (this.#isChosen(object)) return undefined;
+    if (this.#isChosen(object)) {
+      // Without a definition, the list is the one from before.
+      const { isOrphaned, ...choice } = this.#choice ?? {};
+      if (isOrphaned === true && !this.#isUnserved) this.#keep(choice);
+      return undefined;
+    }
     const [name, generation] = [nameOf(object), generationOf(object)];
     const { data, faults } = checkSchema(networkDevicePolicySpec, object.spec, 'docs/inventory.md', 'spec');
     if (faults !== undefined) {

@@ -1,4 +1,4 @@
-import { existsSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, vi } from 'vitest';
 import type { PolicyOrigin } from '../../../../src/driver/devices/policy-file.ts';
@@ -22,6 +22,8 @@ const policyOf = (name: string, nodeSelector: object = {}, policy: object = pfsO
   metadata: { name, generation },
   spec: { nodeSelector, ...policy },
 });
+/** Number of times that the driver reads the definition's state before a deletion counts. */
+const looks = 4;
 const rackA = { matchLabels: { rack: 'a' } };
 
 async function startBench() {
@@ -66,10 +68,19 @@ const it = itWith(startBench);
 const until = (follow: () => Promise<unknown>, check: (fault: unknown) => void) =>
   vi.waitFor(async () => check(await follow()), { timeout: 5_000, interval: 5 });
 
+const plural = 'networkdevicepolicies';
+/** Lets the time pass until the driver has read once more whether the definition of a deleted object is still there. */
+async function passLook(own: Awaited<ReturnType<typeof startBench>>, follow: () => Promise<unknown>) {
+  const asked = () => own.api.requests(({ path }) => path === '/apis/netdra.dev/v1alpha1').length;
+  const before = asked();
+  await until(follow, () => expect(own.clock.sleeping()).toContain(periods.policyDeletion / looks));
+  own.clock.advance(periods.policyDeletion / looks);
+  await vi.waitFor(() => expect(asked()).toBe(before + 1));
+}
+
 /** Lets the time pass after which a deleted object counts, if its definition is still there. */
 async function confirmDeletion(own: Awaited<ReturnType<typeof startBench>>, follow: () => Promise<unknown>) {
-  await until(follow, () => expect(own.clock.sleeping()).toContain(periods.policyDeletion));
-  own.clock.advance(periods.policyDeletion);
+  for (let look = 0; look < looks; look++) await passLook(own, follow);
 }
 
 describe('PolicyObjects', () => {
@@ -202,26 +213,72 @@ describe('PolicyObjects', () => {
     expect(own.seen).toHaveLength(2);
   });
 
-  it.each(['terminating', 'missing'] as const)(
-    'keeps an object in force that is deleted with its CustomResourceDefinition, which is %s',
-    async (state) => {
-      await using own = await startBench();
+  describe.each(['terminating', 'missing'] as const)('when the CustomResourceDefinition is %s', (state) => {
+    const kept = expect.objectContaining({
+      code: 'policy-unread',
+      message: 'NetworkDevicePolicy a was deleted with its CustomResourceDefinition, and stays in force',
+    });
+
+    it('keeps the deleted object in force, even if only one answer has shown this', async ({ own }) => {
       own.writeFile();
       own.api.create(policyOf('a'));
       const follow = own.open(own.filePath);
       await follow();
-      own.api.endDefinitions(state, 'networkdevicepolicies');
       own.api.delete(kind, 'a');
-      const asked = () => own.api.requests(({ path }) => path === '/apis/netdra.dev/v1alpha1').length;
-      // The second time comes after the first answer.
-      for (const times of [1, 2]) {
-        await confirmDeletion(own, follow);
-        await vi.waitFor(() => expect(asked()).toBe(times));
+      await passLook(own, follow);
+      own.api.endDefinitions(state, plural);
+      await passLook(own, follow);
+      own.api.restoreDefinitions(plural);
+      await until(follow, (fault) => expect(fault).toEqual(kept));
+      for (let second = 0; second < 60; second++) {
+        own.clock.advance(1_000);
+        expect(await follow()).toEqual(kept);
       }
-      await follow();
       expect(own.seen).toEqual([['a', { name: 'a', generation: 1 }]]);
-    },
-  );
+    });
+
+    it('keeps it over a restart, until an object selects the node or one of its name selects others', async () => {
+      for (const restored of [policyOf('b'), policyOf('a', { matchLabels: { rack: 'b' } })]) {
+        await using own = await startBench();
+        own.writeFile();
+        own.api.create(policyOf('a'));
+        const before = own.open(own.filePath);
+        await before();
+        own.api.endDefinitions(state, plural);
+        own.api.delete(kind, 'a');
+        await passLook(own, before);
+        await vi.waitFor(() => expect(readFileSync(own.statePath, 'utf8')).toContain('"isOrphaned":true'));
+        own.api.restoreDefinitions(plural);
+        own.api.create(policyOf('other', { matchLabels: { rack: 'c' } }));
+        const follow = own.open(own.filePath);
+        await until(follow, (fault) => expect(fault).toEqual(kept));
+        own.api.create(restored);
+        await until(follow, (fault) => expect(fault).toBeUndefined());
+        const { name } = restored.metadata;
+        expect(own.seen.at(-1)).toEqual(
+          name === 'b' ? ['b', { name, generation: 1 }] : ['of-file', { source: own.filePath }],
+        );
+      }
+    });
+  });
+
+  it('forgets that the CustomResourceDefinition was missing once it sees the object in force again', async ({
+    own,
+  }) => {
+    own.api.create(policyOf('a'));
+    const follow = own.open();
+    await follow();
+    {
+      using _ = own.api.failNext(/networkdevicepolicies/, 404, { times: 1 });
+      await until(own.open(), (fault) => expect(fault).toMatchObject({ code: 'policy-unread' }));
+    }
+    expect(readFileSync(own.statePath, 'utf8')).toContain('"isOrphaned":true');
+    const again = own.open();
+    await until(again, () => expect(readFileSync(own.statePath, 'utf8')).not.toContain('isOrphaned'));
+    own.api.delete(kind, 'a');
+    await confirmDeletion(own, again);
+    await until(again, () => expect(own.seen.at(-1)).toEqual([undefined, undefined]));
+  });
 
   it('keeps the object in force if the CustomResourceDefinition is removed', async ({ own }) => {
     own.api.create(policyOf('a'));
