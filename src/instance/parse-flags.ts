@@ -69,6 +69,12 @@ export function parseBoolean(text: string): boolean {
   throw new Error('true or false is needed');
 }
 
+/** Parses the name of a namespace, a DNS label. */
+export function parseNamespace(text: string): string {
+  if (/^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/.test(text)) return text;
+  throw new Error('the name of a namespace is needed, such as sriov-network-operator');
+}
+
 /**
  * Parses a driver name: a lower-case DNS subdomain of at most 63 characters. Source: resource.k8s.io/v1
  * `DriverNameMaxLength`.

@@ -14,6 +14,7 @@ import {
   parseDriverName,
   parseHandlers,
   parseList,
+  parseNamespace,
   parseSeconds,
   parseSimulation,
 } from './parse-flags.ts';
@@ -197,7 +198,11 @@ const flags = {
   policyObjects: toggle(
     'apply NetworkDevicePolicies, which take precedence over the inventory policy file; needs their CustomResourceDefinition',
   ),
-  sriovOperator: toggle('taint VFs while the SR-IOV network operator drains or configures the node'),
+  sriovOperator: {
+    value: '<namespace>',
+    parse: parseNamespace,
+    help: 'taint VFs while the SR-IOV network operator in this namespace drains or configures the node',
+  },
   reconcileIntervalMs: {
     value: '<seconds>',
     default: '60',

@@ -148,7 +148,6 @@ export class Instance {
       nodeView: true,
       // Where the policy comes from is a port here.
       policyObjects: false,
-      sriovOperator: false,
       version: '0.1.0',
       cni: allCni,
       reconcileIntervalMs: reconcileMsOf(this.#node.plan),

@@ -303,7 +303,8 @@ describe('the chart', () => {
     ['1e3', '0x10'],
     ['true', 'null'],
   ])('quotes release %s and namespace %s as strings', (releaseName, namespace) => {
-    const options = { values: everythingOn, releaseName, namespace };
+    const sriovOperator = { enabled: true, namespace };
+    const options = { values: { ...everythingOn, sriovOperator }, releaseName, namespace };
     expect(problemsOf(options)).toEqual([]);
     for (const { kind, metadata } of renderObjects(options)) {
       expect(String(metadata?.name), kind).toBe(metadata?.name);
@@ -374,12 +375,19 @@ describe('the chart', () => {
   });
 
   it("lets the driver read the SR-IOV operator's state only with sriovOperator.enabled", () => {
-    const mentions = (enabled: boolean) =>
-      renderObjects({ values: { sriovOperator: { enabled } } })
-        .filter((object) => /sriovnetworknodestates|--sriov-operator=true/.test(JSON.stringify(object)))
-        .map(({ kind, metadata }) => `${kind} ${metadata?.name}`);
-    expect(mentions(true).sort()).toEqual(['ClusterRole netdra', 'DaemonSet netdra']);
-    expect(mentions(false)).toEqual([]);
+    const mentions = (sriovOperator: object) =>
+      renderObjects({ values: { sriovOperator } })
+        .filter((object) => /sriovnetworknodestates|sriov-network-operator/.test(JSON.stringify(object)))
+        .map(({ kind, metadata }) => `${kind} ${metadata?.namespace}/${metadata?.name}`);
+    for (const namespace of ['sriov-network-operator', 'openshift-sriov-network-operator']) {
+      const own = `${namespace}/netdra`;
+      expect(mentions({ enabled: true, namespace }).sort()).toEqual([
+        'DaemonSet kube-system/netdra',
+        `Role ${own}`,
+        `RoleBinding ${own}`,
+      ]);
+    }
+    expect(mentions({ enabled: false })).toEqual([]);
   });
 
   it('publishes NUMA nodes as lists if enabled', () => {

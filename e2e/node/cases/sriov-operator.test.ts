@@ -23,7 +23,7 @@ function stateOf(pciAddress: string, current: string) {
 }
 
 it('VFs of PFs that the SR-IOV operator manages have a taint while the operator drains the node', async () => {
-  const settings = { simulate: { pfs: 2, vfsPerPf: 2 }, sriovOperator: true };
+  const settings = { simulate: { pfs: 2, vfsPerPf: 2 }, sriovOperator: 'sriov' };
   await using bench = await Bench.start({ version: containerdSeries[0], logger: new RecordingLogger(), settings });
   await bench.startDriver();
   const devices = () => bench.api.objects<PublishedSlice>('ResourceSlice').flatMap(({ spec }) => spec.devices ?? []);

@@ -15,6 +15,8 @@ interface Permission {
   verbs: string[];
   /** Name of the object; absent: the permission is for all objects. */
   name?: string;
+  /** Namespace of the objects; absent: the permission is for all namespaces. */
+  namespace?: string;
   /** Another verb that replaces the required ones. */
   otherVerb?: string;
   /** Minor version of the first Kubernetes 1.x that requires the permission. */
@@ -44,13 +46,16 @@ const ofPolicies = [
   permission(warning, 'netdra.dev', 'networkdevicepolicies', 'list watch', 'NetworkDevicePolicies have no effect'),
 ];
 
-const ofOperator = permission(
-  warning,
-  'sriovnetwork.openshift.io',
-  'sriovnetworknodestates',
-  'list watch',
-  'VFs are not tainted while the SR-IOV network operator changes the node',
-);
+const ofOperator = (namespace: string): Permission => ({
+  ...permission(
+    warning,
+    'sriovnetwork.openshift.io',
+    'sriovnetworknodestates',
+    'list watch',
+    'VFs are not tainted while the SR-IOV network operator changes the node',
+  ),
+  namespace,
+});
 
 const ofAttachments = permission(
   warning,
@@ -91,7 +96,7 @@ const permissionsOf = ({
   permission(warning, 'events.k8s.io', 'events', 'create patch', 'pods and claims get no events'),
   ...(nodeView ? [viewOf] : []),
   ...(policyObjects ? ofPolicies : []),
-  ...(sriovOperator ? [ofOperator] : []),
+  ...(sriovOperator === undefined ? [] : [ofOperator(sriovOperator)]),
   ...(cniUses.includes('attach') ? [ofAttachments] : []),
 ];
 
@@ -100,7 +105,7 @@ export interface DriverPermissions {
   driverName: string;
   nodeView: boolean;
   policyObjects: boolean;
-  sriovOperator: boolean;
+  sriovOperator?: string | undefined;
   cniUses: readonly CniUse[];
 }
 
@@ -175,9 +180,13 @@ async function findDenied(kube: KubeClient, permissions: Permission[]): Promise<
 }
 
 /** Returns whether the API server allows a request. Source: authorization.k8s.io/v1 `SelfSubjectAccessReview`. */
-async function mayDo(kube: KubeClient, { group, resource: path, name }: Permission, verb: string): Promise<boolean> {
+async function mayDo(
+  kube: KubeClient,
+  { group, resource: path, namespace, name }: Permission,
+  verb: string,
+): Promise<boolean> {
   const [resource, subresource] = path.split('/');
-  const resourceAttributes = { group, resource, subresource, name, verb };
+  const resourceAttributes = { group, resource, subresource, namespace, name, verb };
   const kind = { apiVersion: 'authorization.k8s.io/v1', kind: 'SelfSubjectAccessReview' };
   const { status } = await kube.request<{ status?: { allowed?: boolean } }>({
     method: 'POST',

@@ -94,8 +94,9 @@ async function followOperator({
   settings,
   stack,
 }: NodeContext): Promise<SriovOperator | undefined> {
-  if (!settings.sriovOperator) return undefined;
-  const operator = stack.use(new SriovOperator({ kube, node: settings.nodeName, clock, logger, random }));
+  const { nodeName: node, sriovOperator: namespace } = settings;
+  if (namespace === undefined) return undefined;
+  const operator = stack.use(new SriovOperator({ kube, node, namespace, clock, logger, random }));
   await operator.start();
   return operator;
 }

@@ -58,8 +58,8 @@ export interface NodeSettings extends SimulationSettings {
   inventoryPolicy?: string | undefined;
   /** Whether NetworkDevicePolicies of the API server take precedence over `inventoryPolicy`. */
   policyObjects: boolean;
-  /** Whether VFs are tainted while the SR-IOV network operator changes the node. */
-  sriovOperator: boolean;
+  /** Namespace of the SR-IOV network operator. VFs are tainted while it changes the node. */
+  sriovOperator?: string | undefined;
   /** Interval of reconciliation rounds, ms. */
   reconcileIntervalMs: number;
 }

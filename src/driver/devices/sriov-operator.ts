@@ -29,6 +29,8 @@ export interface SriovOperatorOptions
   extends Pick<FollowedListOptions<SriovNetworkNodeState>, 'clock' | 'logger' | 'random'> {
   kube: KubeApi;
   node: string;
+  /** Namespace of the operator. Others may write to other namespaces. */
+  namespace: string;
 }
 
 const desired = 'sriovnetwork.openshift.io/desired-state';
@@ -45,7 +47,7 @@ export class SriovOperator implements AsyncDisposable {
   constructor(options: SriovOperatorOptions) {
     this.#options = options;
     const query = { fieldSelector: `metadata.name=${options.node}` };
-    const path = '/apis/sriovnetwork.openshift.io/v1/sriovnetworknodestates';
+    const path = `/apis/sriovnetwork.openshift.io/v1/namespaces/${options.namespace}/sriovnetworknodestates`;
     const source = plainList<SriovNetworkNodeState>(options.kube, { path, query });
     const what = 'the SriovNetworkNodeState of this node';
     // Once the CustomResourceDefinition is gone, the last state is dropped, since nobody could delete it any more.
@@ -60,7 +62,8 @@ export class SriovOperator implements AsyncDisposable {
 
   /** Current work of the operator; `undefined` if there is none or the state is unknown. */
   get work(): OperatorWork | undefined {
-    const state = this.#states.objects?.get(this.#options.node);
+    const { namespace, node } = this.#options;
+    const state = this.#states.objects?.get(`${namespace}/${node}`);
     const what = state && workIn(state);
     if (state === undefined || what === undefined) return undefined;
     const { spec, status } = state;

@@ -69,14 +69,14 @@ export class FollowedList<T extends { metadata: ObjectMeta }> implements AsyncDi
       ...options,
       open: options.source.watch,
       onChange: (object, type) => {
-        if (type === 'DELETED') this.#objects?.delete(object.metadata.name ?? '');
-        else this.#objects?.set(object.metadata.name ?? '', object);
+        if (type === 'DELETED') this.#objects?.delete(keyOf(object));
+        else this.#objects?.set(keyOf(object), object);
       },
       onLost: () => this.#start(),
     });
   }
 
-  /** The objects by name; `undefined` until they were listed. */
+  /** The objects by name, those of a namespace by `NAMESPACE/NAME`; `undefined` until they were listed. */
   get objects(): ReadonlyMap<string, T> | undefined {
     return this.#objects;
   }
@@ -100,9 +100,8 @@ export class FollowedList<T extends { metadata: ObjectMeta }> implements AsyncDi
    * already reported its deletion or a newer version.
    */
   update(object: T): void {
-    const { name = '', resourceVersion } = object.metadata;
-    const known = this.#objects?.get(name)?.metadata.resourceVersion;
-    if (Number(resourceVersion) > Number(known)) this.#objects?.set(name, object);
+    const known = this.#objects?.get(keyOf(object))?.metadata.resourceVersion;
+    if (Number(object.metadata.resourceVersion) > Number(known)) this.#objects?.set(keyOf(object), object);
   }
 
   async [Symbol.asyncDispose]() {
@@ -120,7 +119,7 @@ export class FollowedList<T extends { metadata: ObjectMeta }> implements AsyncDi
     for (let failures = 0; ; failures++) {
       try {
         const { metadata, items } = await source.list(signal);
-        this.#objects = new Map(items.map((each) => [each.metadata.name ?? '', each]));
+        this.#objects = new Map(items.map((each) => [keyOf(each), each]));
         this.#failure = undefined;
         this.#watch.follow(metadata.resourceVersion ?? '');
         return this.#answered.resolve();
@@ -140,6 +139,10 @@ export class FollowedList<T extends { metadata: ObjectMeta }> implements AsyncDi
       }
     }
   }
+}
+
+function keyOf({ metadata: { namespace, name = '' } }: { metadata: ObjectMeta }): string {
+  return namespace === undefined ? name : `${namespace}/${name}`;
 }
 
 /** How long a starting driver waits for the API server before it continues without its answer, ms. */

@@ -98,7 +98,7 @@ export class BrokenNode implements Disposable {
       driverName: 'sriov.netdra.dev',
       nodeView: true,
       policyObjects: true,
-      sriovOperator: true,
+      sriovOperator: 'sriov-network-operator',
       simulated: false,
       openKube: async () => undefined,
       async readCri() {

@@ -6,7 +6,8 @@ import { itWith } from '../../../doubles/it-with.ts';
 import { poll, startKubeBench } from '../../../doubles/kube-bench.ts';
 import { testDriver, testNode } from '../../../doubles/objects.ts';
 
-const statesPath = '/apis/sriovnetwork.openshift.io/v1/sriovnetworknodestates';
+const operatorNamespace = 'openshift-sriov-network-operator';
+const statesPath = `/apis/sriovnetwork.openshift.io/v1/namespaces/${operatorNamespace}/sriovnetworknodestates`;
 const pf = '0000:3b:00.0';
 const removed = '0000:5e:00.0';
 const other = '0000:5f:00.0';
@@ -18,13 +19,17 @@ interface Work {
   syncStatus?: string;
 }
 
-function stateOf({ desired = 'Idle', current = 'Idle', syncStatus = 'Succeeded' }: Work, name = testNode) {
+function stateOf(
+  { desired = 'Idle', current = 'Idle', syncStatus = 'Succeeded' }: Work,
+  name = testNode,
+  namespace = operatorNamespace,
+) {
   const prefix = 'sriovnetwork.openshift.io';
   const annotations = { [`${prefix}/desired-state`]: desired, [`${prefix}/current-state`]: current };
   return {
     apiVersion: `${prefix}/v1`,
     kind: 'SriovNetworkNodeState',
-    metadata: { name, namespace: 'openshift-sriov-network-operator', annotations },
+    metadata: { name, namespace, annotations },
     spec: { interfaces: [{ pciAddress: pf, numVfs: 4, externallyManaged: true }, { pciAddress: 'x' }, null] },
     status: {
       syncStatus,
@@ -39,7 +44,9 @@ function stateOf({ desired = 'Idle', current = 'Idle', syncStatus = 'Succeeded' 
 async function startBench() {
   const bench = await startKubeBench();
   const { client: kube, clock, logger, stack } = bench;
-  const operator = stack.use(new SriovOperator({ kube, node: testNode, clock, logger, random: () => 0 }));
+  const operator = stack.use(
+    new SriovOperator({ kube, node: testNode, namespace: operatorNamespace, clock, logger, random: () => 0 }),
+  );
   const conditions = new DeviceConditions(
     { clock, driver: testDriver, held: () => new Map(), unrestored: () => [], operatorWork: () => operator.work },
     { hung: () => [], active: () => [], policy: () => ({}) as never },
@@ -68,6 +75,16 @@ describe('SriovOperator', () => {
     await operator.start();
     const functions = new Set([pf, removed]);
     expect(operator.work).toEqual(expected === undefined ? undefined : { what: expected, functions });
+  });
+
+  it("ignores states in other namespaces than the operator's", async ({ own: { api, operator } }) => {
+    api.create(stateOf({}) as never);
+    api.create(stateOf({ current: 'Draining' }, testNode, 'tenant') as never);
+    await operator.start();
+    expect(operator.work).toBeUndefined();
+    api.delete('SriovNetworkNodeState', testNode, operatorNamespace);
+    await poll(() => api.watchCount).toBe(1);
+    expect(operator.work).toBeUndefined();
   });
 
   it('follows the state of its own node only', async ({ own: { api, operator } }) => {

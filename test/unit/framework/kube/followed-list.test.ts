@@ -63,6 +63,27 @@ describe('FollowedList', () => {
     expect(own.api.requests(path).map(({ isWatch }) => isWatch)).toEqual([false, true]);
   });
 
+  it('distinguishes objects of one name in several namespaces', async () => {
+    await using own = await startBench();
+    const states = '/apis/sriovnetwork.openshift.io/v1/sriovnetworknodestates';
+    const { client: kube, clock, logger, stack } = own;
+    const source = plainList<{ metadata: ObjectMeta }>(kube, { path: states });
+    const list = stack.use(new FollowedList({ source, what: 'states', clock, logger, random: () => 0 }));
+    const create = (namespace: string) =>
+      own.api.create({
+        apiVersion: 'sriovnetwork.openshift.io/v1',
+        kind: 'SriovNetworkNodeState',
+        metadata: { name: 'a', namespace },
+      });
+    create('x');
+    list.start();
+    await own.api.until(() => own.api.watchCount === 1);
+    create('y');
+    await vi.waitFor(() => expect([...(list.objects?.keys() ?? [])]).toEqual(['x/a', 'y/a']));
+    own.api.delete('SriovNetworkNodeState', 'a', 'y');
+    await vi.waitFor(() => expect([...(list.objects?.keys() ?? [])]).toEqual(['x/a']));
+  });
+
   it('takes the object from the response of a write, unless the watch has reported a later change', async () => {
     await using own = await startBench();
     own.api.create(buildNode('a') as never);
