@@ -26,6 +26,10 @@ const repeatMs = 30_000;
 const perObject = { burst: 10, everyMs: 300_000 };
 /** Maximum number of tracked events; more are dropped. */
 const maxEvents = 500;
+/** Maximum number of tracked events of one namespace: its tenant must not use up those of others. */
+const maxOfNamespace = 100;
+/** Number of tracked events that only events on cluster-scoped objects, such as the Node, can use. */
+const reserved = 50;
 const maxFailures = 6;
 /** Codes of failures that a retry cannot mend. `api-not-found` refers to the namespace. */
 const hopelessCodes: KubeErrorCode[] = ['api-forbidden', 'api-invalid', 'api-not-found', 'api-unserved'];
@@ -107,7 +111,7 @@ export class EventWriter implements EventReporter, AsyncDisposable {
 
   #begin(key: string, report: EventReport): EventEntry | undefined {
     const { logger, controller, instance } = this.#options;
-    if (this.#entries.size >= maxEvents || !this.#limit.take(report.regarding.uid)) {
+    if (this.#isFull(report.regarding.namespace) || !this.#limit.take(report.regarding.uid)) {
       logger.debug({ ...report }, 'dropped an event: too many are waiting');
       return undefined;
     }
@@ -125,6 +129,13 @@ export class EventWriter implements EventReporter, AsyncDisposable {
     const entry: EventEntry = { event, ...counts };
     this.#entries.set(key, entry);
     return entry;
+  }
+
+  #isFull(namespace: string | undefined): boolean {
+    if (namespace === undefined) return this.#entries.size >= maxEvents;
+    if (this.#entries.size >= maxEvents - reserved) return true;
+    const own = [...this.#entries.values()].filter(({ event }) => event.regarding.namespace === namespace);
+    return own.length >= maxOfNamespace;
   }
 
   #isDue(key: string): boolean {

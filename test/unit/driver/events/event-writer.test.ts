@@ -107,6 +107,19 @@ describe('EventWriter', () => {
     await poll(bench.events).toHaveLength(12);
   });
 
+  it('accepts 100 events of each namespace, and reserves 50 for the Node', async ({ own: bench }) => {
+    const accepted = (namespace: string) => {
+      const names = Array.from({ length: 150 }, (_, index) => `${namespace}-${index}`);
+      const pods = names.map((name) => ({ apiVersion: 'v1', kind: 'Pod', namespace, name, uid: name }));
+      return pods.filter((regarding) => bench.writer.report(report('no VF', { regarding }))).length;
+    };
+    expect(['a', 'b', 'c', 'd', 'e', 'f'].map(accepted)).toEqual([100, 100, 100, 100, 50, 0]);
+    const regarding = { apiVersion: 'v1', kind: 'Node', name: testNode, uid: testNode };
+    const onNode = Array.from({ length: 10 }, (_, index) => report(`PF ${index} hangs`, { regarding }));
+    expect(onNode.filter((each) => bench.writer.report(each))).toHaveLength(10);
+    expect(bench.writer.size).toBe(460);
+  });
+
   it('truncates notes to the API limit between characters', async ({ own: bench }) => {
     bench.writer.report(report('é'.repeat(800)));
     await poll(bench.events).toHaveLength(1);
