@@ -3,6 +3,7 @@ import { type ClaimIdentity, claimName } from '../metadata/index.ts';
 import { KubeletPluginError } from './errors.ts';
 import type {
   AllocatedClaim,
+  LastStep,
   PreparedClaim,
   PreparedDevice,
   PrepareResult,
@@ -53,6 +54,22 @@ export function unpreparedIn(results: Results<UnprepareResult>, { uid }: ClaimId
   if (!results.has(uid)) throw noResult();
   // JavaScript drivers return `null`, too.
   return (result as UnpreparedClaim | null | undefined) ?? {};
+}
+
+/**
+ * Runs the last step of a driver's result, if it has one. @throws what the step throws; KubeletPluginError `driver-contract` if
+ * it returned a promise, whose later rejection would end the process
+ */
+export function runLastStep<Name extends string>(
+  claim: ClaimIdentity,
+  result: { [name in Name]?: LastStep },
+  name: Name,
+): void {
+  const returned: unknown = result[name]?.();
+  if (typeof (returned as PromiseLike<unknown> | undefined)?.then !== 'function') return;
+  Promise.resolve(returned).catch(() => undefined);
+  const message = `the driver's ${name} returned a promise for claim ${claimName(claim)}: it has to be synchronous`;
+  throw broken(message, claim);
 }
 
 /** Checks the type of a driver's results. @throws KubeletPluginError `driver-contract` if the driver did not return a Map */

@@ -24,6 +24,7 @@ export type {
   AllocatedClaim,
   ClaimObject,
   DraPlugin,
+  LastStep,
   PreparedClaim,
   PreparedDevice,
   PreparedMetadata,

@@ -7,7 +7,7 @@ import { notify } from '../../lib/notify.ts';
 import { type ClaimIdentity, claimKey, claimName } from '../metadata/index.ts';
 import { type ClaimReader, fetchClaims } from './claims.ts';
 import type { CallContext, WireDevice } from './dra-service.ts';
-import { checkResults, hasSucceeded, preparedIn, type Results, unpreparedIn } from './driver-answers.ts';
+import { checkResults, hasSucceeded, preparedIn, type Results, runLastStep, unpreparedIn } from './driver-answers.ts';
 import { KubeletPluginError } from './errors.ts';
 import { noRecords } from './no-records.ts';
 import type { AllocatedClaim, DraPlugin, PrepareResult } from './plugin.ts';
@@ -152,7 +152,7 @@ export class PluginCalls {
     const { metadata = noRecords } = this.#options;
     const over = refs.filter((claim) => hasSucceeded(results, claim));
     const left = await metadata.unprepareAll(
-      over.map((claim) => ({ claim, discard: () => unpreparedIn(results, claim).discard?.() })),
+      over.map((claim) => ({ claim, discard: () => runLastStep(claim, unpreparedIn(results, claim), 'discard') })),
     );
     return await answerEach(refs, (claim) =>
       this.#logged(facts, claim, 'unprepared', async () => {

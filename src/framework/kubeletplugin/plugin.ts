@@ -55,6 +55,13 @@ export interface PreparedDevice {
 }
 
 /**
+ * Last step of a driver for one claim. Synchronous, since it runs in a transaction: a returned promise fails the claim
+ * (`driver-contract`).
+ */
+// biome-ignore lint/suspicious/noConfusingVoidType: for a return type of `void` alone, TypeScript accepts async functions
+export type LastStep = () => void | undefined;
+
+/**
  * Result of preparing one claim. An allocated device that is not returned for its request is deferred, and its request with it
  * (KEP-5304 "Deferred metadata"): the framework reports the device to the kubelet and mounts the file. A driver whose devices
  * need nothing else in containers may therefore return an empty list. An `error` fails the claim, whatever devices are listed.
@@ -69,7 +76,7 @@ export interface PreparedClaim {
    * data in the same transaction. An exception fails the claim. Not called if the claim cannot be recorded; the kubelet then
    * prepares it again.
    */
-  commit?: () => void;
+  commit?: LastStep;
 }
 
 /** Result of unpreparing one claim: an error if the claim is still prepared; otherwise nothing, or a last step. */
@@ -80,7 +87,7 @@ export interface UnpreparedClaim {
    * Called in the step that removes the claim's record, after all its files are removed. An exception fails the claim, and the
    * kubelet unprepares it again.
    */
-  discard: () => void;
+  discard: LastStep;
 }
 
 /**

@@ -10,6 +10,7 @@ import {
   type PreparedRecord,
   type RequestRecord,
 } from '../metadata/index.ts';
+import { runLastStep } from './driver-answers.ts';
 import { KubeletPluginError } from './errors.ts';
 import type { AllocatedClaim, PreparedClaim, PreparedDevice } from './plugin.ts';
 
@@ -51,7 +52,12 @@ export function resolvePreparedClaim(driver: string, claim: AllocatedClaim, prep
   const [podUid, ...others] = podUids;
   const otherPodUids = others.length === 0 ? undefined : others;
   const names = defined({ podClaimName, hasNamesake, podUid, otherPodUids });
-  return { record: { claim: identity, requests, ...names }, contents, devices, commit: () => prepared.commit?.() };
+  return {
+    record: { claim: identity, requests, ...names },
+    contents,
+    devices,
+    commit: () => runLastStep(identity, prepared, 'commit'),
+  };
 }
 
 /** Returns whether the driver's device is the allocated device, and serves the request of the allocation. */

@@ -60,4 +60,36 @@ describe.each(settings)('a kubelet plugin $what', ({ options }) => {
     expect(wires.map(({ uid }) => claims[uid]?.error)).toEqual(errors);
     expect(discarded).toEqual([['fine', ofStuck]]);
   });
+
+  it('fails a claim whose last step is asynchronous, and outlives its rejection', async () => {
+    const rejects = (async () => {
+      throw new Error('too late');
+    }) as () => unknown as () => undefined;
+    await using bench = await startBench(
+      {
+        prepareResourceClaims: async (claims) =>
+          new Map(
+            claims.map(({ identity: { uid, name } }): [string, PrepareResult] => [
+              uid,
+              { devices: [], ...(name === 'late' && { commit: rejects }) },
+            ]),
+          ),
+        unprepareResourceClaims: async (claims) => new Map(claims.map(({ uid }) => [uid, { discard: rejects }])),
+      },
+      options,
+    );
+    const { wires, client, errors } = await addPods(bench, ['fine', 'late']);
+    expect(errors).toEqual(['', expect.stringContaining('commit returned a promise')]);
+    const { claims } = await client.nodeUnprepareResources(wires);
+    expect(claims[wires[0]!.uid]?.error).toContain('discard returned a promise');
+  });
+});
+
+it('TypeScript refuses an asynchronous last step', () => {
+  // @ts-expect-error: the framework does not wait for it
+  const prepared: PrepareResult = { devices: [], commit: async () => {} };
+  // @ts-expect-error: the framework does not wait for it
+  const unprepared: UnprepareResult = { discard: async () => {} };
+  const fine: PrepareResult = { devices: [], commit: () => void 0 };
+  expect([prepared, unprepared, fine]).toHaveLength(3);
 });
