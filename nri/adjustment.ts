@@ -1,3 +1,4 @@
+import type { Container } from './container.ts';
 import type { ContainerAdjustment } from './handlers.ts';
 import { StatusCode, TtrpcError } from './ttrpc/status.ts';
 import type { WireAdjustments } from './wire.ts';
@@ -25,25 +26,47 @@ export function encodeAdjustment(adjustment: ContainerAdjustment): WireAdjustmen
   };
 }
 
+const fields = ['env', 'mounts', 'overrides'];
+
 /**
  * Rejects values that Go's decoder or the runtime would misinterpret, or would refuse with an error that names neither plugin
- * nor field.
+ * nor field. Checks types, too, since handlers in JavaScript are unchecked.
  * @throws TtrpcError `invalidArgument`
  */
-function check({ env = [], mounts = [] }: ContainerAdjustment): void {
-  for (const { name, value } of env) {
-    const variable = JSON.stringify(name);
-    if (!isText(name) || name === '' || name.includes('=')) throw invalid(`${variable} as name of a variable`);
-    if (name.startsWith(removalMark))
-      throw invalid(`variable ${variable}, whose leading "-" would make the runtime remove another one`);
-    if (!isText(value)) throw invalid(`a value of variable ${variable} that is not text`);
-  }
-  for (const { destination, source, type, options } of mounts) {
-    const path = JSON.stringify(destination);
-    if (!isText(destination) || !destination.startsWith('/')) throw invalid(`${path} as destination of a mount`);
-    if (![source, type, ...options].every(isText))
-      throw invalid(`a source, type or option of mount ${path} that is not text`);
-  }
+function check(adjustment: ContainerAdjustment): void {
+  if (!isObject(adjustment)) throw invalid(`${JSON.stringify(adjustment)}, not an object with env and mounts`);
+  const unknown = Object.keys(adjustment).find((field) => !fields.includes(field));
+  if (unknown !== undefined) throw invalid(`an unknown field ${unknown}: an adjustment has ${fields.join(', ')}`);
+  const { overrides = false } = adjustment;
+  if (typeof overrides !== 'boolean') throw invalid('overrides that is not a boolean');
+  for (const { name, value } of listOf('env', adjustment.env)) checkVariable(name, value);
+  for (const mount of listOf('mounts', adjustment.mounts)) checkMount(mount);
+}
+
+function checkVariable(name: unknown, value: unknown): void {
+  const variable = JSON.stringify(name);
+  if (!isText(name) || name === '' || name.includes('=')) throw invalid(`${variable} as name of a variable in env`);
+  if (name.startsWith(removalMark))
+    throw invalid(`variable ${variable}, whose leading "-" would make the runtime remove another one`);
+  if (!isText(value)) throw invalid(`a value of variable ${variable} that is not text`);
+}
+
+function checkMount({ destination, source, type, options }: Partial<Container['mounts'][number]>): void {
+  const path = JSON.stringify(destination);
+  if (!isText(destination) || !destination.startsWith('/')) throw invalid(`${path} as destination of a mount`);
+  if (!Array.isArray(options)) throw invalid(`options of mount ${path} that are not a list`);
+  if (![source, type, ...options].every(isText))
+    throw invalid(`a source, type or option of mount ${path} that is not text`);
+}
+
+/** Returns the entries of a list in an adjustment. @throws TtrpcError `invalidArgument` if it is no list of objects */
+function listOf<T extends object>(field: string, list: readonly T[] = []): readonly Partial<T>[] {
+  if (Array.isArray(list) && list.every(isObject)) return list;
+  throw invalid(`${field} that is not a list of objects`);
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 /**

@@ -1,5 +1,6 @@
 import type { DecodeOptions } from './decoded-fields.ts';
 import { OptionError } from './errors.ts';
+import { eventNames } from './events.ts';
 import type { PluginHandlers } from './handlers.ts';
 import { type Logger, silentLogger } from './logger.ts';
 import { defaultRegistrationTimeoutMs } from './runtime-info.ts';
@@ -124,6 +125,7 @@ export function resolveOptions(options: PluginOptions): ResolvedOptions {
       hint: 'exactly two digits, e.g. "10"; or set NRI_PLUGIN_IDX and pass env',
     });
   }
+  checkHandlers(handlers);
   return {
     name,
     index,
@@ -146,6 +148,23 @@ export function resolveOptions(options: PluginOptions): ResolvedOptions {
     ...(options.decode && { decode: options.decode }),
     ...(options.failurePolicy && { failurePolicy: options.failurePolicy }),
   };
+}
+
+const handlerNames: readonly string[] = ['configure', 'synchronize', ...eventNames, 'connected', 'disconnected'];
+
+/**
+ * Checks that each handler is a function with the name of an event: a misspelled one would never be called.
+ * @throws OptionError
+ */
+function checkHandlers(handlers: PluginHandlers): void {
+  if (typeof handlers !== 'object' || handlers === null) throw new OptionError('handlers', 'is not an object');
+  // Instances of classes may have properties of their own.
+  const isPlain = [Object.prototype, null].includes(Object.getPrototypeOf(handlers));
+  const unknown = isPlain ? Object.keys(handlers).find((name) => !handlerNames.includes(name)) : undefined;
+  if (unknown !== undefined)
+    throw new OptionError('handlers', `"${unknown}" is not an event`, { hint: `use ${handlerNames.join(', ')}` });
+  const wrong = handlerNames.find((name) => !['function', 'undefined'].includes(typeof handlers[name as 'configure']));
+  if (wrong !== undefined) throw new OptionError('handlers', `${wrong} is not a function`);
 }
 
 function parseDescriptor(text: string | undefined): number | undefined {

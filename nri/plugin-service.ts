@@ -72,7 +72,12 @@ export class PluginService {
     const runtime = parseRuntimeInfo(request);
     this.#runtime = runtime;
     logger.debug({ ...runtime }, 'received the NRI configuration');
-    await handlers.configure?.(runtime, request.config ?? '');
+    try {
+      await handlers.configure?.(runtime, request.config ?? '');
+    } catch (error) {
+      logger.error({ err: toError(error) }, 'configure handler failed');
+      throw error;
+    }
     const handled = eventNames.filter((name) => handlers[name] !== undefined);
     const answer = { events: eventMask(handled), ...(failurePolicy && { failurePolicy }) };
     const reply = { payload: codec.configureResponse.encode(answer) };
@@ -147,7 +152,8 @@ export class PluginService {
     return await this.#handle(call, async (context) => {
       // Called as a method: a handler may be on the prototype of a class.
       const answer = await handlers.createContainer?.(parsePodSandbox(pod), parseContainer(container), context);
-      if (!answer) return {};
+      // Handlers in JavaScript return `null`, too.
+      if (answer === undefined || answer === null) return {};
       return { payload: codec.createContainerResponse.encode(encodeAdjustment(answer)) };
     });
   }

@@ -1,8 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import {
   type CallContext,
+  type ContainerAdjustment,
   createPlugin,
   type NriError,
+  type PluginHandlers,
   type PluginOptions,
   type PodSandbox,
   TtrpcError,
@@ -33,6 +35,15 @@ it.each([
   expect(() => createPlugin({ name: 'a', index: '00', handlers: {}, ...options })).toThrow(
     expect.objectContaining({ code: 'bad-option' }),
   );
+});
+
+it.each([
+  ['a misspelled handler', { runPodSandBox: () => undefined }, 'handlers: "runPodSandBox" is not an event'],
+  ['a handler that is not a function', { stopPodSandbox: 'log' }, 'handlers: stopPodSandbox is not a function'],
+  ['no handlers', undefined, 'handlers: is not an object'],
+])('createPlugin rejects %s', (_what, handlers, message) => {
+  const create = () => createPlugin({ name: 'a', index: '00', handlers: handlers as PluginHandlers });
+  expect(create).toThrow(expect.objectContaining({ code: 'bad-option', message: expect.stringContaining(message) }));
 });
 
 it('an error of a handler whose event needs no answer is logged', async () => {
@@ -177,8 +188,23 @@ describe('a connected plugin', () => {
       { mounts: [{ destination: '/in', source: '/a\0', type: 'bind', options: [] }] },
       'mount "/in" that is not text',
     ],
-  ])('rejects a container for which the handler returns %s', async (_what, adjustment, message) => {
-    const { runtime } = await stage({ handlers: { createContainer: () => adjustment } });
+    ['text', 'str', 'not an object'],
+    ['an empty text', '', 'not an object'],
+    ['a number', 5, 'not an object'],
+    ['a list', [], 'not an object'],
+    ['true', true, 'not an object'],
+    ['an unknown field', { environment: [] }, 'an unknown field environment'],
+    ['variables as an object', { env: { NIC: 'a' } }, 'env that is not a list'],
+    ['a variable that is text', { env: ['NIC=a'] }, 'env that is not a list'],
+    ['mounts as an object', { mounts: {} }, 'mounts that is not a list'],
+    [
+      'a mount without options',
+      { mounts: [{ destination: '/in', source: '/a', type: 'bind' }] },
+      'options of mount "/in"',
+    ],
+    ['overrides as text', { overrides: 'yes' }, 'overrides that is not a boolean'],
+  ])('rejects a container for which the handler returns %s', async (_what, answer, message) => {
+    const { runtime } = await stage({ handlers: { createContainer: () => answer as ContainerAdjustment } });
     await runtime.waitForPlugin('test');
     await expect(runtime.createContainer(pod, { id: 'a', name: 'main' })).rejects.toThrow(message);
   });
@@ -224,6 +250,8 @@ describe('a connected plugin', () => {
     const { runtime, log } = await stage({ handlers: { configure: () => Promise.reject(new Error('wrong runtime')) } });
     await until(() => log.entries.some(({ message }) => message === 'lost the connection to the runtime'));
     expect(runtime.plugins).toEqual([]);
+    const failed = log.entries.find(({ message }) => message === 'configure handler failed');
+    expect(failed).toMatchObject({ level: 'error', fields: { err: { message: 'wrong runtime' } } });
   });
 
   it('logs failures that it cannot report to the runtime', async () => {
