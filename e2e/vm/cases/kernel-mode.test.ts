@@ -6,7 +6,8 @@ import { hostVfStates, linkOf, networkDataOf, pfInfoOf, type VfState, vfAt } fro
 import { readMetadata } from '../vm-node.ts';
 import { it } from '../vm-test.ts';
 
-const ping = (address: string, timeoutSeconds = 10) => `ping -c 2 -i 0.3 -W 5 -w ${timeoutSeconds} ${address} || true`;
+/** One answer shows the way; the emulated cards lose a packet now and then, and neighbours take seconds to become known. */
+const reach = (address: string) => `for n in 1 2 3 4; do ping -c 1 -W 3 ${address} && break; done`;
 
 /** Words of ethtool's structs. */
 const [rxRing, txRing, rxUsecs] = [4, 7, 0];
@@ -72,14 +73,11 @@ it('a kernel-mode VF is configured as claimed, reaches only its VLAN, and is res
   });
 
   const reached = ['192.0.2.1', '2001:db8::1', '192.0.2.2', '2001:db8::2'];
-  const commands = [...reached.map((address) => ping(address)), ping('192.0.2.3', 2), 'ip neigh show dev net1'];
+  const commands = [...reached.map(reach), 'ping -c 2 -i 0.3 -w 2 192.0.2.3 || true', 'ip neigh show dev net1'];
   // All in one, since the emulator takes seconds to start a process in a container.
   const { stdout, stderr, exitCode } = await running.container.exec('sh', '-c', commands.join('\n'));
   expect(exitCode, stderr).toBe(0);
-  // One answer shows the way; the emulated cards lose a packet now and then.
-  const answered = [
-    ...stdout.matchAll(/^--- (.*) ping statistics ---\n2 packets transmitted, [12] packets received/gm),
-  ];
+  const answered = [...stdout.matchAll(/^--- (.*) ping statistics ---\n1 packets transmitted, 1 packets received/gm)];
   expect(answered.map(([, address]) => address)).toEqual(reached);
   expect(stdout).toMatch(/--- 192\.0\.2\.3 ping statistics ---\n\d+ packets transmitted, 0 packets received/);
   for (const [index, other] of [sameCard, otherCard].entries()) {
