@@ -95,6 +95,8 @@ export class Checks {
   /** Pods that have moved a VF away. */
   readonly #movedOut = new Set<SimPod>();
   #damagedAtMs: number | undefined;
+  /** Directories of claims whose files something else has damaged; until they are deleted. */
+  readonly #damagedDirs = new Set<string>();
   #lastSteps = { atMs: 0, steps: 0 };
   readonly reports: Reports;
   readonly guarantees: Guarantees;
@@ -316,7 +318,7 @@ export class Checks {
       // Without a start gate they fail like this, and are started again unless they have restartPolicy Never.
       this.#node.plan.settings.some(({ gate }) => gate === 'file') ||
       !this.#canRun(pod) ||
-      this.#damagedAtMs !== undefined
+      pod.claims.some((name) => this.wasDamaged(name))
     )
       return;
     this.#violation ??= new Violation('pod-failed', `${pod.uid} has failed for good: ${startError}`);
@@ -445,14 +447,15 @@ export class Checks {
     }
   }
 
-  /** Whether something else has ever damaged a file of the driver. */
-  get wasDamaged(): boolean {
-    return this.#damagedAtMs !== undefined;
+  /** Whether something else has damaged a file of the claim since it was prepared. */
+  wasDamaged(claimName: string): boolean {
+    return this.#damagedDirs.has(dirNameOf(claimName));
   }
 
-  /** Something else has damaged a file of the driver. */
-  damaged(): void {
+  /** Something else has damaged a file. @param dirName that of its claim's directory */
+  damaged(dirName: string): void {
     this.#damagedAtMs = this.#node.simulator.nowMs;
+    this.#damagedDirs.add(dirName);
   }
 
   /** In calm: what must have an end. @throws Violation */
@@ -856,13 +859,14 @@ export class Checks {
   #checkGenerations(claim: SimClaim): void {
     if (this.#node.disk.files.textOf(this.#claimDir(claim)) === undefined) {
       for (const key of this.#generations.keys()) if (key.startsWith(`${claim.uid} `)) this.#generations.delete(key);
+      this.#damagedDirs.delete(dirNameOf(claim.name));
       return;
     }
     for (const { request } of claim.devices) {
       const key = `${claim.uid} ${request}`;
       const before = this.#generations.get(key) ?? { generation: 0, text: '' };
       const text = this.#readFile(claim, request) ?? '';
-      if (text === before.text || this.#damagedAtMs !== undefined) continue;
+      if (text === before.text || this.wasDamaged(claim.name)) continue;
       const document = this.#toDocument(text);
       if (document === undefined || document.claim.uid !== claim.uid) continue;
       const { generation } = document;
@@ -879,9 +883,9 @@ export class Checks {
 
   /** A running container sees only the inode that it has mounted. */
   #checkMounts(): void {
-    if (this.#damagedAtMs !== undefined) return;
     for (const { id, state, sandbox, mounts } of this.#node.runtime.containers.values()) {
-      if (state !== 'running' || sandbox.isEnding || sandbox.pod.isDeleted) continue;
+      const isDamaged = sandbox.pod.claims.some((name) => this.wasDamaged(name));
+      if (state !== 'running' || sandbox.isEnding || sandbox.pod.isDeleted || isDamaged) continue;
       for (const [path, inode] of mounts) {
         const found = this.#node.disk.files.inodeOf(path);
         if (found !== undefined && found !== inode)
@@ -895,7 +899,7 @@ export class Checks {
   }
 
   #claimDir({ name }: SimClaim): string {
-    return join(directoriesOf(this.#node.directories).dataDir, 'dra-device-metadata', `default_${name}`);
+    return join(directoriesOf(this.#node.directories).dataDir, 'dra-device-metadata', dirNameOf(name));
   }
 
   #readDocument(claim: SimClaim, request: string): MetadataDocument | undefined {
@@ -1011,7 +1015,7 @@ export class Checks {
     const gate = this.#gateOf(claim);
     const isOpen = gate?.state === 'served' && gate.sandboxId === id;
     const isBlank = (this.#readFile(claim, device.request) ?? '').trim() === '';
-    if (!isOpen && (isBlank || this.#damagedAtMs !== undefined)) return;
+    if (!isOpen && (isBlank || this.wasDamaged(claim.name))) return;
     this.#violation ??= new Violation('left-open', `${parentDevice} leaves ${id} before ${claim.name} is withdrawn`);
   }
 
@@ -1034,6 +1038,11 @@ export class Checks {
       `${by} takes ${link.parentDevice} from the running pod in ${sandbox.id}`,
     );
   }
+}
+
+/** The directory of a claim's files. */
+function dirNameOf(claimName: string): string {
+  return `default_${claimName}`;
 }
 
 /** Returns whether a link, with all its routes, is in a VRF. */

@@ -1,5 +1,5 @@
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import { directoriesOf } from './instance.ts';
 import type { Damage } from './plan.ts';
 import type { Node } from './world.ts';
@@ -22,7 +22,7 @@ export function damage({ directories, simulator, checks }: Node, fault: Damage):
   const change = how[fault.how];
   const path = filesOf(dir).find((each) => name.test(each));
   if (path === undefined) return;
-  if (fault.of !== 'CDI spec') checks.damaged();
+  if (fault.of !== 'CDI spec') checks.damaged(relative(dir, path).split('/')[0] ?? '');
   simulator.trace('disk', `${path} is ${fault.how}`);
   const text = change(readFileSync(path, 'utf8'));
   if (text === undefined) rmSync(path);

@@ -144,7 +144,7 @@ export class HostModel {
     const { dataDir, cdiDir } = directoriesOf(this.#node.directories);
     const dirs = { dataDir, ...settingsDirs(this.#node.directories) };
     // What is laid down for a claim that cannot be served is made again at the next start only.
-    const isRepaired = !this.#node.checks.wasDamaged || typeof state.servedBy === 'string';
+    const isRepaired = !this.#node.checks.wasDamaged(state.claim.name) || typeof state.servedBy === 'string';
     for (const base of Object.keys(state.requests)) {
       const content = contentOf(state, base, driverName);
       const { isGated } = requestOf(state, base);

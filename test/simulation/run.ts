@@ -175,8 +175,8 @@ async function findPlanted(
 }
 
 function parseNumber(flag: string, text: string): number {
-  if (/^\d{1,15}$/.test(text)) return Number(text);
-  throw new Error(`--${flag}: a number is needed, not ${JSON.stringify(text)}`);
+  if (/^[1-9]\d{0,14}$/.test(text)) return Number(text);
+  throw new Error(`--${flag}: a number above 0 is needed, not ${JSON.stringify(text)}`);
 }
 
 async function main(): Promise<number> {
@@ -214,7 +214,10 @@ async function main(): Promise<number> {
   print(
     `${total.schedules.toLocaleString('en')} schedules, ${total.steps.toLocaleString('en')} steps, ${Math.round(seconds)} s: ${total.findings.length} violations`,
   );
-  return total.findings.length === 0 ? 0 : 1;
+  // A worker that ends early leaves the rest of its share.
+  if (total.schedules < schedules)
+    print(`${(schedules - total.schedules).toLocaleString('en')} schedules were not run`);
+  return total.findings.length === 0 && total.schedules === schedules ? 0 : 1;
 }
 
 try {
