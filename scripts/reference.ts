@@ -13,9 +13,8 @@ import { wrongInputs } from './wrong-inputs.ts';
 
 /** Codes that no type lists, since the program that throws them, or the library `nri/`, does not tell them apart. */
 const otherCodes: Record<string, string> = {
-  'address-invalid': 'The address to serve metrics and probes at is not an address.',
-  'address-unavailable':
-    'Another process listens at the address for metrics and probes, or the system does not allow it.',
+  'address-invalid': 'The address for metrics and probes is not valid.',
+  'address-unavailable': 'The address for metrics and probes is used by another process, or may not be used.',
   'bad-option': 'An option of the NRI plugin is invalid.',
   'boot-id-unknown': "The kernel's boot ID cannot be read.",
   'bundle-exists': 'The folder for a bundle exists, or cannot be made.',
@@ -29,15 +28,15 @@ const otherCodes: Record<string, string> = {
   'devices-unlisted': 'The devices of the node have not been listed yet.',
   'directory-unwritable': 'The driver cannot write to one of its directories.',
   'driver-not-running': 'No driver runs on the node that could answer.',
-  'driver-unanswering': 'The driver of the node runs, and does not answer the tool.',
+  'driver-unanswering': 'The driver of the node runs but does not answer the tool.',
   'exec-failed': 'A command could not be run in a pod of the driver.',
   'instance-unreadable': 'The settings of the running driver cannot be read, or several drivers run on the node.',
-  'kubeconfig-missing': 'No API server is known: there is neither a service account nor a kubeconfig.',
+  'kubeconfig-missing': 'There is neither a service account nor a kubeconfig that names the API server.',
   'kubeconfig-unusable': 'The kubeconfig cannot be read, or has something that is not supported.',
-  'list-forbidden': 'The role of the user does not allow to list what the command shows.',
+  'list-forbidden': 'Your role may not list the objects that the command shows.',
   'mux-frame-too-long': 'The process at the NRI socket is not an NRI runtime.',
   'no-driver-pod': 'No pod of the driver is on the node.',
-  'no-effect': 'The PF has accepted a setting of a VF, and still reports another value.',
+  'no-effect': 'The PF accepted a setting of a VF but still reports another value.',
   'not-an-error': 'Code that uses the NRI library has thrown something that is not an error.',
   'not-connected': 'There is no connection to the NRI socket.',
   'nri-unavailable': 'The runtime does not accept a plugin over its NRI socket.',
@@ -45,20 +44,20 @@ const otherCodes: Record<string, string> = {
     'Too many handlers of the NRI plugin ran on after their calls had timed out, and the connection was closed.',
   'peer-not-reading': 'The runtime does not read from the NRI connection.',
   'policy-invalid': 'The inventory policy cannot be read, or is invalid.',
-  'policy-refused': 'A NetworkDevicePolicy does not suit the node, or several select it.',
+  'policy-refused': 'A NetworkDevicePolicy does not fit the node, or several select the node.',
   'policy-unread':
-    'The NetworkDevicePolicies of the API server are not known yet, may not be read, or were deleted with their definition.',
-  'proto-not-loaded': 'A wire contract is missing in the installation.',
-  'proto-type-missing': 'A wire contract and the program have different versions.',
+    'The driver has not read the NetworkDevicePolicies yet, may not read them, or they were deleted with their definition.',
+  'proto-not-loaded': 'A protobuf definition is missing in the installation.',
+  'proto-type-missing': 'The protobuf definitions are not those of this version.',
   'registration-failed': 'The runtime refused the NRI plugin.',
   'seccomp-not-installed': 'The seccomp profile cannot be written.',
   'selinux-label': 'SELinux refuses the label that containers need to read a file.',
-  'state-missing': 'No driver has stored anything in the directory where the tool looks for its state.',
+  'state-missing': 'The directory where the tool looks for the state of a driver has none.',
   'tls-invalid': 'Certificate or key for metrics and probes cannot be read, or do not match.',
   'tool-failed': "A command in the driver's pod has failed, so that the bundle lacks its output.",
   'ttrpc-…': 'The runtime answered an NRI call with this status, such as `ttrpc-deadlineExceeded`.',
-  'ttrpc-protocol': 'The runtime sent something over the NRI connection that is not an answer.',
-  undecodable: 'A message of the runtime over NRI cannot be decoded.',
+  'ttrpc-protocol': 'The runtime sent an invalid ttrpc message over the NRI connection.',
+  undecodable: 'An NRI message from the runtime cannot be decoded.',
 };
 
 export interface ErrorCode {
@@ -80,16 +79,18 @@ export interface Flag {
 /** docs/reference.md, as it should be. */
 export function renderReference(): string {
   const rows = listFlags()
-    .map((each) => row(each.flags, each.commands, each.variable, each.default, each.meaning))
+    .map((each) =>
+      row([each.flags, each.variable].filter(Boolean).join(', '), each.commands, each.default, each.meaning),
+    )
     .sort();
   return `# Flags
 
 *Reference for operators.* With this page you can look up the flags of \`netdra run\`, of the tools on a node, and of \`kubectl netdra\`.
 
-Written by \`npm run reference\` from the code. Commands without a prefix belong to \`netdra\`. A flag takes precedence over its variable, and the variable over the default.
+Written by \`npm run reference\` from the code. The first column also has the flag's environment variable. Commands without a prefix belong to \`netdra\`. A flag takes precedence over its variable, and the variable over the default.
 
-| flag | commands | variable | default | meaning |
-|---|---|---|---|---|
+| flag | commands | default | meaning |
+|---|---|---|---|
 ${rows.join('\n')}
 `;
 }
@@ -115,14 +116,16 @@ ${rows.join('\n')}
 /** docs/errors.md, as it should be. @throws Error for a code that is not described, or is described and gone */
 export function renderErrors(): string {
   const sections = [...Map.groupBy(listErrorCodes(), ({ code }) => code)].map(([code, entries]) => {
-    const meanings = entries.map(({ type, meaning }) => (entries.length > 1 ? `${type}: ${meaning}` : meaning));
+    const [first, ...others] = entries;
+    if (others.length === 0) return `## ${code}\n${first?.meaning} ${remedies[code]}\n`;
+    const meanings = entries.map(({ type, meaning }) => `- \`${type}\`: ${meaning}`);
     return `## ${code}\n${meanings.join('\n')}\n\n${remedies[code]}\n`;
   });
   return `# Error codes
 
 *Reference for operators.* With this page you can look up an error code and what to do about it.
 
-Log lines (\`err.code\`), events, and the labels \`code\` and \`error_type\` of metrics have these codes, which no version changes. Each section says what happened, then what to do. Errors of other programs have the label \`other\`. Written by \`npm run reference\` from the code.
+Log lines (\`err.code\`), events, and the labels \`code\` and \`error_type\` of metrics have these codes, which stay the same in all versions. Errors of other programs have the label \`other\`. Written by \`npm run reference\` from the code.
 
 ${sections.join('\n')}`;
 }

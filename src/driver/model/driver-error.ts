@@ -7,7 +7,7 @@ export type DriverErrorCode =
   | 'config-conflict'
   /** Claims of this namespace may not use the DeviceClass. */
   | 'namespace-refused'
-  /** Whether claims of this namespace may use the DeviceClass cannot be determined now. */
+  /** The namespace's labels, which decide whether its claims may use the DeviceClass, cannot be read. */
   | 'namespace-unreadable'
   /** The allocation names a device that this node does not have. */
   | 'device-unknown'

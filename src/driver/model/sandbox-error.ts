@@ -25,7 +25,7 @@ export type SandboxErrorCode =
   | 'vrf-refused'
   /** Some properties of the VF could not be restored after it was detached. */
   | 'restore-incomplete'
-  /** A container would start with a claim that is not ready in its sandbox. */
+  /** The driver refused a container whose claim is not ready in the pod's sandbox. */
   | 'not-ready'
   /** A container's CPUs or memory would be on other NUMA nodes than its devices, and its claim requires the same nodes. */
   | 'numa-mismatch'

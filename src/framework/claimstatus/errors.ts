@@ -3,13 +3,13 @@ import { isKubeError } from '../kube/index.ts';
 
 /** Failures to write the status of a claim. */
 export type ClaimStatusErrorCode =
-  /** The role of the driver lacks a permission. */
+  /** The driver's role may not write the claim's status. */
   | 'status-forbidden'
-  /** The API server finds the status, or the rest of the claim, invalid. */
+  /** The API server considers the status, or the rest of the claim, invalid. */
   | 'status-invalid'
   /** The API server accepted the status and did not store it: its feature gate is off. */
   | 'status-dropped'
-  /** Any other failure. */
+  /** The claim's status cannot be written, for another reason. */
   | 'status-failed';
 
 /** A failure to show the state of devices in their claim's status. The pod runs regardless. */

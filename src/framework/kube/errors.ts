@@ -17,13 +17,13 @@ export type KubeErrorCode =
   | 'api-unserved'
   /** 409: the object was changed by another client, or exists already. */
   | 'api-conflict'
-  /** 410: the watch, or the page of a list, cannot be continued at its version, which is too old. */
+  /** 410: the resource version is too old to continue the watch or list. */
   | 'api-expired'
   /** 422: the object is invalid. */
   | 'api-invalid'
   /** 429: the API server is overloaded. */
   | 'api-throttled'
-  /** Any other error response. */
+  /** The API server answered with another error. */
   | 'api-failed';
 
 interface KubeErrorDetails extends ErrorDetails {

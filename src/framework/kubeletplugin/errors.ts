@@ -1,7 +1,7 @@
 import { NetdraError } from '../../lib/errors.ts';
 
 export type KubeletPluginErrorCode =
-  /** The helper cannot be started with these options. */
+  /** `startKubeletPlugin` refuses its options. */
   | 'invalid-options'
   /** A claim of the kubelet's call cannot be read, is not allocated or reserved, or has been replaced. */
   | 'claim-unavailable'
@@ -9,13 +9,13 @@ export type KubeletPluginErrorCode =
   | 'driver-contract'
   /** The health that the driver reports for its devices cannot be passed on to the kubelet. */
   | 'health-invalid'
-  /** A call took too long, its caller is gone, or the helper is stopping. */
+  /** A kubelet call took too long, its caller is gone, or the driver is stopping. */
   | 'call-aborted'
   /** The lock that instances of a driver share cannot be acquired. */
   | 'lock-unavailable'
   /** The kubelet does not accept the driver. */
   | 'registration-refused'
-  /** A socket cannot be opened. */
+  /** A socket for the kubelet cannot be opened. */
   | 'socket-unavailable';
 
 /** Errors of the framework itself; drivers raise errors of their own. */

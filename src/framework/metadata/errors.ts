@@ -3,11 +3,11 @@ import { NetdraError } from '../../lib/errors.ts';
 export type MetadataErrorCode =
   /** The text is not a stream of JSON objects, or an object lacks a field that every version requires. */
   | 'metadata-malformed'
-  /** No object has a version that this package knows; or a newer version of the driver has written a claim's record. */
+  /** The reader knows the version of no object in the file, or a newer driver has written the claim's record. */
   | 'metadata-version-unknown'
   /** The reader finds no file for the claim and request of its query. */
   | 'metadata-not-found'
-  /** A name, a value or a number of values is not allowed by resource.k8s.io/v1: consumers need not accept it. */
+  /** resource.k8s.io/v1 does not allow a name, a value or a number of values, so readers may reject it. */
   | 'metadata-invalid'
   /** A name cannot be used in a path: it is empty, `.` or `..`, contains a slash or a NUL byte, or is too long. */
   | 'metadata-name-invalid'

@@ -5,15 +5,15 @@ import { type ErrorDetails, NetdraError } from '../../lib/errors.ts';
 export type NetlinkErrorCode =
   /** The kernel answered with an error; `errno` has its name. */
   | 'netlink-refused'
-  /** An argument is invalid; nothing was sent. */
+  /** An argument for the kernel is invalid; nothing was sent. */
   | 'netlink-invalid'
   /** The kernel's tables changed during every attempt to list them. */
   | 'netlink-interrupted'
-  /** The answer did not arrive in time, or the socket lost it. */
+  /** The kernel's answer did not arrive in time, or the netlink socket lost it. */
   | 'netlink-lost'
-  /** The connection was closed before the answer arrived. */
+  /** The netlink socket was closed before the kernel answered. */
   | 'netlink-closed'
-  /** The answer is not a netlink message. */
+  /** The kernel's answer is not a netlink message. */
   | 'netlink-malformed'
   /** The kernel refuses the value of a sysctl, or has no such key. */
   | 'sysctl-refused'

@@ -6,10 +6,7 @@ export type SriovErrorCode =
   | 'sysfs-unreadable'
   /** The kernel refused a write to sysfs. */
   | 'sysfs-unwritable'
-  /**
-   * A PF does not have the VFs that the policy requests, although the kernel refused nothing, or the PF cannot be set up for
-   * VFs.
-   */
+  /** A PF has fewer VFs than the policy requests although the kernel reported no error, or cannot be set up for VFs. */
   | 'vfs-incomplete'
   /** The content of a sysfs file is not what the kernel documents. */
   | 'sysfs-malformed'
@@ -21,7 +18,7 @@ export type SriovErrorCode =
   | 'interface-missing'
   /** The kernel does not return from a write for the device. */
   | 'device-hangs'
-  /** The function cannot be reset at the moment: others depend on it. */
+  /** The PF cannot be bound to its driver again while it has VFs, since they would vanish. */
   | 'function-in-use'
   /** Another device of the IOMMU group is in use, so the group cannot be assigned to user space. */
   | 'iommu-group-shared'
@@ -35,7 +32,7 @@ export type SriovErrorCode =
   | 'restore-incomplete'
   /** The node lacks a character device that the claim requests. */
   | 'device-node-missing'
-  /** The RDMA device of the function belongs to one network namespace, or has no GUID. */
+  /** The node's RDMA devices are in exclusive mode, or the VF's RDMA device has no GUID. */
   | 'rdma-unusable'
   /** The claim requests a setting for a whole NIC that only a VF can have. */
   | 'no-vf'

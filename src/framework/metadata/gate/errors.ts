@@ -5,7 +5,7 @@ export type GateErrorCode =
   | 'gate-program-missing'
   /** `netdra-gate` cannot be installed in a directory where the runtime finds it. */
   | 'gate-not-installed'
-  /** `netdra-gate` is installed, but the node does not run it. */
+  /** `netdra-gate` is installed, but the node cannot execute it. */
   | 'gate-not-executable';
 
 /** A failure to set up the start gate. */
