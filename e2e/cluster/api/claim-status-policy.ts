@@ -91,10 +91,10 @@ export function describeClaimStatusPolicy(get: () => ApiCluster): void {
       },
     };
     it.each<[string, JsonPatchOperation]>([
-      ['forged configuration of a class', { op: 'add', path: '/status/allocation/devices/config', value: [forged] }],
-      ['other device', { op: 'replace', path: '/status/allocation/devices/results/0/device', value: 'vf-1' }],
-      ['lack of an allocation', { op: 'remove', path: '/status/allocation' }],
-      ['other pod', otherPod],
+      ['a forged configuration of a class', { op: 'add', path: '/status/allocation/devices/config', value: [forged] }],
+      ['another device', { op: 'replace', path: '/status/allocation/devices/results/0/device', value: 'vf-1' }],
+      ['a missing allocation', { op: 'remove', path: '/status/allocation' }],
+      ['another pod', otherPod],
     ])('rejects %s in an entry', async (what, patch) => {
       const refusal = await answer(driver, [patch]);
       expect(refusal).not.toBe('accepted');

@@ -72,9 +72,9 @@ export function describeSlicesPolicy(get: () => ApiCluster): void {
 
     it.each<[string, object, boolean]>([
       ['another node', { nodeName: otherNode, ...poolOf(otherNode) }, true],
-      ['another node, in the pool of its own', { nodeName: otherNode }, true],
+      ['another node, in the pool of that node', { nodeName: otherNode }, true],
       ['all nodes', { nodeName: undefined, allNodes: true }, true],
-      ['all nodes beside its own', { allNodes: true }, true],
+      ['all nodes in addition to its own node', { allNodes: true }, true],
       [
         'nodes that a selector selects',
         {
@@ -86,11 +86,11 @@ export function describeSlicesPolicy(get: () => ApiCluster): void {
         true,
       ],
       [
-        'another node, device by device',
+        'another node, set for each device',
         { nodeName: undefined, perDeviceNodeSelection: true, devices: [{ name: 'vf-0', nodeName: otherNode }] },
         isNewest,
       ],
-      ['another node by one of its devices', { devices: [{ name: 'vf-0', nodeName: otherNode }] }, isNewest],
+      ['another node, set for one of the devices', { devices: [{ name: 'vf-0', nodeName: otherNode }] }, isNewest],
     ])('rejects devices on %s', async (_where, spec, isKnown) => {
       // Fields that the API server does not know are dropped, and what is left is the node's own.
       if (!isKnown) return;
