@@ -76,7 +76,7 @@ describe('a cluster of several nodes', { timeout: 400_000 }, () => {
 
   it.each([
     ['deleted', 1],
-    ['deleted by force', 0],
+    ['force-deleted', 0],
   ])('a named claim moves to another node when its pod is %s', async (_, gracePeriodSeconds) => {
     await kind.createNamedClaim('named');
     for (const node of kind.nodes) {
