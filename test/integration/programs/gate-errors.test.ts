@@ -28,29 +28,45 @@ useGateProgram();
 describe('netdra-gate fails at once on invalid input', () => {
   it.each<[string, string | Buffer, string]>([
     ['nothing', '', 'the runtime says nothing of the container on standard input'],
-    ['no JSON', 'pid=1', "the state of the container is malformed: no JSON: a value expected, but 'p' at offset 0"],
-    ['a list', '[]', 'the state of the container is malformed: it is a list'],
-    ['a cut state', stateOf().slice(0, -4), 'the state of the container is malformed: no JSON'],
-    ['a large state', `{"x":"${'x'.repeat(2 ** 21)}"}`, 'the state of the container is larger than 2097152 bytes'],
-    ['a deep state', '['.repeat(100_000), 'the state of the container is malformed: no JSON'],
-    ['no annotations', stateOf(null), 'the container has neither annotation io.kubernetes.cri.sandbox-id nor'],
-    ['no sandbox', stateOf({ a: 'b' }), 'its runtime is not supported'],
     [
-      'a number',
+      'invalid JSON',
+      'pid=1',
+      "the state of the container is malformed: no JSON: a value expected, but 'p' at offset 0",
+    ],
+    ['a list', '[]', 'the state of the container is malformed: it is a list'],
+    ['a truncated container state', stateOf().slice(0, -4), 'the state of the container is malformed: no JSON'],
+    [
+      'an oversize container state',
+      `{"x":"${'x'.repeat(2 ** 21)}"}`,
+      'the state of the container is larger than 2097152 bytes',
+    ],
+    ['a deeply nested container state', '['.repeat(100_000), 'the state of the container is malformed: no JSON'],
+    [
+      'a container state without annotations',
+      stateOf(null),
+      'the container has neither annotation io.kubernetes.cri.sandbox-id nor',
+    ],
+    ['a container state without a sandbox', stateOf({ a: 'b' }), 'its runtime is not supported'],
+    [
+      'a container state with a number as sandbox ID',
       stateOf({ 'io.kubernetes.cri.sandbox-id': 7 }),
       'annotation io.kubernetes.cri.sandbox-id of the container is no sandbox id',
     ],
-    ['an empty id', stateOf({ 'io.kubernetes.cri.sandbox-id': '' }), 'is no sandbox id'],
-    ['an id with a line feed', stateOf({ 'io.kubernetes.cri.sandbox-id': 'a\nserved' }), 'is no sandbox id'],
+    ['an empty sandbox ID', stateOf({ 'io.kubernetes.cri.sandbox-id': '' }), 'is no sandbox id'],
+    ['a sandbox ID with a line feed', stateOf({ 'io.kubernetes.cri.sandbox-id': 'a\nserved' }), 'is no sandbox id'],
     [
-      'a long id',
+      'a sandbox ID that is too long',
       stateOf({ 'io.kubernetes.cri-o.SandboxID': 'a'.repeat(129) }),
       'annotation io.kubernetes.cri-o.SandboxID of the container is no sandbox id',
     ],
-    ['two ids', stateOf({ ...containerd, 'io.kubernetes.cri-o.SandboxID': other }), 'of the container differ'],
-    ['a pid that is text', stateOf(containerd, { pid: '1' }), 'pid is no process id'],
-    ['a pid that is too large', stateOf(containerd, { pid: 2 ** 40 }), 'pid is no process id'],
-    ['bytes', Buffer.from([0xff, 0xfe, 0x00, 0x1b]), 'byte 0xff at offset 0'],
+    [
+      'a container state with two different sandbox IDs',
+      stateOf({ ...containerd, 'io.kubernetes.cri-o.SandboxID': other }),
+      'of the container differ',
+    ],
+    ['a PID given as text', stateOf(containerd, { pid: '1' }), 'pid is no process id'],
+    ['a PID that is too large', stateOf(containerd, { pid: 2 ** 40 }), 'pid is no process id'],
+    ['bytes that are not text', Buffer.from([0xff, 0xfe, 0x00, 0x1b]), 'byte 0xff at offset 0'],
   ])('%s on standard input', async (_what, input, reason) => {
     await serve();
     const { code, stderr } = await run(input, '50');
@@ -72,9 +88,9 @@ describe('netdra-gate with an unreadable gate', () => {
   const refused = 'the file gate cannot be understood: ';
   it.each<[string, string | Buffer, string]>([
     ['of another version', `netdra-gate 2\nserved ${sandbox}\n`, 'it is of another version of the driver, or damaged'],
-    ['of zeros', Buffer.alloc(200), 'it is of another version of the driver, or damaged'],
+    ['filled with zeros', Buffer.alloc(200), 'it is of another version of the driver, or damaged'],
     ['without a second line', 'netdra-gate 1\n', 'its second line is cut off'],
-    ['cut off', `netdra-gate 1\nserved ${sandbox}`, 'its second line is cut off'],
+    ['truncated', `netdra-gate 1\nserved ${sandbox}`, 'its second line is cut off'],
     ['in an unknown state', `netdra-gate 1\nserve ${sandbox}\n`, 'its state is unknown'],
     ['without a sandbox', 'netdra-gate 1\nserved\n', 'it names no sandbox'],
     ['with an empty sandbox', 'netdra-gate 1\nserved  x\n', 'it names no sandbox'],

@@ -47,7 +47,7 @@ describe('a container whose devices are ready', () => {
   it.each([
     ['containerd', containerd],
     ['CRI-O', { 'io.kubernetes.cri-o.SandboxID': sandbox }],
-    ['both in one', { ...containerd, 'io.kubernetes.cri-o.SandboxID': sandbox, other: 'x' }],
+    ['both formats in one container state', { ...containerd, 'io.kubernetes.cri-o.SandboxID': sandbox, other: 'x' }],
   ])('starts at once: %s', async (_runtime, annotations) => {
     await serve();
     const { code, stderr, ms } = await run(stateOf(annotations), '50');
@@ -98,19 +98,23 @@ describe('a container that starts before its devices are ready', () => {
 
   it.each<[string, () => Promise<void>, string]>([
     [
-      'the driver said why',
+      'the driver reported a reason',
       () => metadata.holdGate(claim, sandbox, 'the VF is in pod default/old'),
       `${late}: the VF is in pod default/old`,
     ],
-    ['the driver gave no reason', () => metadata.holdGate(claim, sandbox, ''), `${late}: the driver gives no reason`],
+    [
+      'the driver reported no reason',
+      () => metadata.holdGate(claim, sandbox, ''),
+      `${late}: the driver gives no reason`,
+    ],
     ['the gate is open for another sandbox', () => serve(other), `${late}: they are in sandbox ${other}`],
     [
-      'the driver said nothing',
+      'the driver did not write the gate',
       async () => undefined,
       `${late}: the driver has said nothing about this sandbox, it may not be running`,
     ],
     [
-      'the driver only said why another sandbox waits',
+      'the driver reported only why another sandbox waits',
       () => metadata.holdGate(claim, other, 'not yours'),
       `${late}: the driver has said nothing about this sandbox, it may not be running`,
     ],
@@ -159,8 +163,8 @@ describe('a container whose devices will never be ready', () => {
   it.each([
     ['is unprepared', () => metadata.unprepare(claim)],
     // The same path, another directory.
-    ['is prepared for another claim of that name', () => prepare('next-uid')],
-    ['is moved away', async () => renameSync(claimDir, `${claimDir}-x`)],
+    ['is prepared for another claim of the same name', () => prepare('next-uid')],
+    ['is moved to another directory', async () => renameSync(claimDir, `${claimDir}-x`)],
   ])('fails if its claim %s while it waits', async (_what, end) => {
     const waiter = await waiting();
     await end();
@@ -309,9 +313,9 @@ describe('a waiting container', () => {
   });
 
   it.each<[string, object]>([
-    ['the runtime does not say which pod it is', containerd],
-    ['the runtime names the pod only in part', { ...ofContainerd, 'io.kubernetes.cri.sandbox-uid': undefined }],
-    ['the pod has brought annotations of another runtime', { ...ofContainerd, ...ofCrio }],
+    ['the runtime does not report the pod', containerd],
+    ['the runtime reports the pod only in part', { ...ofContainerd, 'io.kubernetes.cri.sandbox-uid': undefined }],
+    ['the pod has annotations of another runtime', { ...ofContainerd, ...ofCrio }],
     [
       "the pod's UID contains a line break",
       { ...ofContainerd, 'io.kubernetes.cri.sandbox-uid': 'a\nnetns /run/netns/b' },

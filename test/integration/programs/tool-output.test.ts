@@ -170,9 +170,9 @@ describe('netdra-metadata eal-args', () => {
   });
 
   it.each([
-    ['resource.k8s.io/pciBusID', 'the name in the text of the KEP'],
-    ['pciAddress', "the driver's own"],
-    ['d.example/pciAddress', "the driver's own, qualified"],
+    ['resource.k8s.io/pciBusID', 'the attribute name in the text of KEP-5304'],
+    ['pciAddress', "the driver's own attribute name"],
+    ['d.example/pciAddress', "the driver's own qualified attribute name"],
   ])('finds the address under %s: %s', (name) => {
     writeDevice({ attributes: { [name]: { string: '0000:3b:02.1' } } });
     expect(run('eal-args', 'nic/vf').stdout).toBe('-a 0000:3b:02.1\n');

@@ -161,7 +161,7 @@ describe('netdra-metadata with several document versions', () => {
       [document({ kind: 'DeviceList' }, 'v9'), document({}, 'v1alpha1')],
       'v1alpha1',
     ],
-    ['noise after a known version', [document(), '{"cut off'], 'v1beta1'],
+    ['garbage after a known version', [document(), '{"cut off'], 'v1beta1'],
   ])('picks the first known version: %s', (_what, objects, expected) => {
     root.write(nicFile, objects.join('\n'));
     expect(output('get', 'nic/vf', '.requests[0].devices[0].name')).toBe(`${expected}\n`);
@@ -186,7 +186,7 @@ describe('netdra-metadata with a file that is not written yet', () => {
 
   it.each([
     ['empty', ''],
-    ['blank, as a withdrawn one is', ' \n\t '.repeat(100)],
+    ['blank, like a withdrawn file', ' \n\t '.repeat(100)],
   ])('%s: reports no metadata, and prints no partial list of devices', (_what, content) => {
     root.write(nicFile, document());
     root.write(other, content);
@@ -209,32 +209,44 @@ describe('netdra-metadata with a file that is not written yet', () => {
 describe('netdra-metadata with a malformed file', () => {
   const deep = `${'['.repeat(70)}${']'.repeat(70)}`;
   it.each<[string, string | Uint8Array, string]>([
-    ['NULs', '\0'.repeat(300), 'a value expected, but byte 0x00 at offset 0'],
-    ['cut off', document().slice(0, -1), "',' or '}' expected, but the text ends at offset"],
-    ['cut off within a text', document().slice(0, 12), 'the end of a string expected'],
-    ['no JSON', 'pci=0000:3b:02.1', "a value expected, but 'p' at offset 0"],
+    ['NUL bytes', '\0'.repeat(300), 'a value expected, but byte 0x00 at offset 0'],
+    ['truncated', document().slice(0, -1), "',' or '}' expected, but the text ends at offset"],
+    ['truncated within a string', document().slice(0, 12), 'the end of a string expected'],
+    ['not JSON', 'pci=0000:3b:02.1', "a value expected, but 'p' at offset 0"],
     ['an array', '[]', 'an object without apiVersion and kind'],
-    ['no version', '{"kind":"DeviceMetadata"}', 'an object without apiVersion and kind'],
+    ['no API version', '{"kind":"DeviceMetadata"}', 'an object without apiVersion and kind'],
     ['another kind', document({ kind: 'DeviceList' }) + document(), 'kind DeviceMetadata expected, DeviceList found'],
-    ['a fraction', document({ metadata: { name: 'nic', generation: 1.5 } }), 'metadata.generation: a whole number'],
-    ['a name', document({ metadata: { name: 7 } }), 'metadata.name: a string expected, a number found'],
-    ['requests', document({ requests: {} }), 'requests: a list expected, an object found'],
-    ['a request', document({ requests: [7] }), 'name: a string in a request expected, nothing found'],
     [
-      'devices',
+      'a fraction as generation',
+      document({ metadata: { name: 'nic', generation: 1.5 } }),
+      'metadata.generation: a whole number',
+    ],
+    ['a number for a name', document({ metadata: { name: 7 } }), 'metadata.name: a string expected, a number found'],
+    ['an object for requests', document({ requests: {} }), 'requests: a list expected, an object found'],
+    ['a number for a request', document({ requests: [7] }), 'name: a string in a request expected, nothing found'],
+    [
+      'a number for devices',
       document({ requests: [{ name: 'vf', devices: 1 }] }),
       'devices of a request: a list expected, a number',
     ],
-    ['a device', document({ requests: [{ name: 'vf', devices: ['x'] }] }), 'objects expected, a string found'],
-    ['attributes', document(device({ attributes: [] })), 'attributes: an object expected, a list found'],
-    ['ips', document(device({ networkData: { ips: [1] } })), 'ips: strings expected, a number found'],
-    ['a MAC', document(device({ networkData: { hardwareAddress: 7 } })), 'hardwareAddress: a string expected'],
-    ['of another request', document({ requests: [{ name: 'gpu' }] }), 'of request vf: it describes gpu'],
+    [
+      'a string for a device',
+      document({ requests: [{ name: 'vf', devices: ['x'] }] }),
+      'objects expected, a string found',
+    ],
+    ['a list for attributes', document(device({ attributes: [] })), 'attributes: an object expected, a list found'],
+    ['a number for an IP', document(device({ networkData: { ips: [1] } })), 'ips: strings expected, a number found'],
+    [
+      'a number for a MAC',
+      document(device({ networkData: { hardwareAddress: 7 } })),
+      'hardwareAddress: a string expected',
+    ],
+    ['a file of another request', document({ requests: [{ name: 'gpu' }] }), 'of request vf: it describes gpu'],
     ['not UTF-8', Buffer.from('{"kind":"\xff"}', 'latin1'), 'UTF-8 expected, but byte 0xff at offset 9'],
     ['overlong UTF-8', Buffer.from('{"kind":"\xc0\xaf"}', 'latin1'), 'UTF-8 expected'],
-    ['a NUL in a text', '{"kind":"a\\u0000b"}', 'a string without \\u0000 expected'],
+    ['a NUL in a string', '{"kind":"a\\u0000b"}', 'a string without \\u0000 expected'],
     ['a control character', '{"kind":"a\nb"}', 'no control character expected'],
-    ['too deep', `{"apiVersion":"x","kind":"y","z":${deep}}`, 'no deeper nesting expected'],
+    ['nested too deeply', `{"apiVersion":"x","kind":"y","z":${deep}}`, 'no deeper nesting expected'],
     ['too large', Buffer.alloc(5 << 20, ' '), 'larger than 4194304 bytes'],
   ])('names its path and the reason: %s', (_what, content, reason) => {
     const path = root.write(nicFile, content);
