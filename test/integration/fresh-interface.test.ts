@@ -94,7 +94,7 @@ describe('configureLink on an interface that receives router advertisements', ()
     ['IPv4 addresses', { addresses: ['192.0.2.10/24'] }, []],
     ['IPv6 addresses', { addresses: ['2001:db8::10/64'] }, ['2001:db8::10']],
     ['no addresses', {}, []],
-    ['a sysctl of its own', { sysctls: { 'net.ipv4.conf.IFNAME.arp_ignore': 1 } }, []],
+    ['its own sysctl', { sysctls: { 'net.ipv4.conf.IFNAME.arp_ignore': 1 } }, []],
   ])('adds neither advertised addresses nor a default route for a claim with %s', async (_what, config, expected) => {
     using network = new Network();
     await network.configure(config);

@@ -155,7 +155,7 @@ describe('a NIC that keeps the configuration of the host', () => {
 
   it.each([
     ['has no carrier, so that its IPv6 address stays tentative', 'down'],
-    ['looks for other hosts with its IPv6 address', 'up'],
+    ['checks its IPv6 address for duplicates', 'up'],
   ] as const)('keeps its addresses if it %s', async (_what, peer) => {
     setup.host.exec('ip', 'link', 'set', 'peer5', peer);
     setup.host.exec('ip', 'addr', 'add', '192.0.2.7/24', 'dev', 'ens5');

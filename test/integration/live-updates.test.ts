@@ -20,8 +20,8 @@ afterEach(() => netns[Symbol.dispose]());
 
 describe('NetworkWatch', () => {
   it.each([
-    ['an address that comes', ['addr', 'add', '192.0.2.1/24', 'dev', 'vf0']],
-    ['an IPv6 address that comes', ['addr', 'add', '2001:db8::1/64', 'dev', 'vf0']],
+    ['a new address', ['addr', 'add', '192.0.2.1/24', 'dev', 'vf0']],
+    ['a new IPv6 address', ['addr', 'add', '2001:db8::1/64', 'dev', 'vf0']],
     ['another MTU', ['link', 'set', 'vf0', 'mtu', '1300']],
     ['another MAC', ['link', 'set', 'vf0', 'address', '02:00:00:00:00:09']],
     ['a link that goes up', ['link', 'set', 'vf0', 'up']],
