@@ -207,13 +207,13 @@ describe('the chart', () => {
   });
 
   it.each([
-    ['a slip in a name', { kubeletPlugin: { startGat: 'auto' } }, /kubeletPlugin/],
-    ['another type', { http: { port: '8080' } }, /http.port/],
+    ['a misspelled name', { kubeletPlugin: { startGat: 'auto' } }, /kubeletPlugin/],
+    ['a value of the wrong type', { http: { port: '8080' } }, /http.port/],
     ['an image without a registry', { image: { repository: 'netdra' } }, /repository/],
-    ['more simulated VFs than the driver makes', { kubeletPlugin: { simulate: '99x99' } }, /kubeletPlugin.simulate/],
-    ['more simulated VFs, as a number', { kubeletPlugin: { simulate: 129 } }, /kubeletPlugin.simulate/],
-    ['a slip in the policy', { inventoryPolicy: { pfs: [{ select: {}, numVf: 8 }] } }, /inventoryPolicy/],
-    ['an id that is no text', { inventoryPolicy: { pfs: [{ select: { vendor: 8086 } }] } }, /inventoryPolicy/],
+    ['more simulated VFs than the driver supports', { kubeletPlugin: { simulate: '99x99' } }, /kubeletPlugin.simulate/],
+    ['more simulated VFs than supported, as a number', { kubeletPlugin: { simulate: 129 } }, /kubeletPlugin.simulate/],
+    ['a misspelled name in the policy', { inventoryPolicy: { pfs: [{ select: {}, numVf: 8 }] } }, /inventoryPolicy/],
+    ['an ID that is not a string', { inventoryPolicy: { pfs: [{ select: { vendor: 8086 } }] } }, /inventoryPolicy/],
     [
       'a PCI address without domain',
       { inventoryPolicy: { nics: [{ select: { pciAddress: '3b:00.0' } }] } },
@@ -234,19 +234,23 @@ describe('the chart', () => {
       return [`a label of the chart in ${path}`, values, new RegExp(path.replace('.', '.'))];
     }),
     [
-      'another kind of configuration',
+      'an object of another kind as configuration',
       { deviceClasses: { more: [{ name: 'a', vfConfig: { kind: 'X' } }] } },
       /vfConfig/,
     ],
     [
-      'an update of no node',
+      'an update strategy that updates no node',
       { kubeletPlugin: { updateStrategy: { rollingUpdate: { maxSurge: 0 } } } },
       /rollingUpdate/,
     ],
-    ['a variable that is no text', { kubeletPlugin: { extraEnv: [{ name: 'A', value: 1 }] } }, /extraEnv\W+0\W+value/],
+    [
+      'a variable that is not a string',
+      { kubeletPlugin: { extraEnv: [{ name: 'A', value: 1 }] } },
+      /extraEnv\W+0\W+value/,
+    ],
     ['a value removed by null', { driverName: null }, /missing propert.* 'driverName'|driverName is required/],
     ['a section removed by null', { http: { tls: null } }, /http/],
-    ['a layout that is not there', { kubeletPlugin: { metadataLayouts: ['v2'] } }, /metadataLayouts/],
+    ['an unknown layout', { kubeletPlugin: { metadataLayouts: ['v2'] } }, /metadataLayouts/],
   ])('rejects %s in values', (_, values, message) => {
     expect(() => renderObjects({ values })).toThrow(message);
   });
@@ -270,10 +274,10 @@ describe('the chart', () => {
   });
 
   it.each<[string, Record<string, unknown>]>([
-    ['as it is', {}],
-    ['with everything on', everythingOn],
+    ['with the default values', {}],
+    ['with all options enabled', everythingOn],
     [
-      'with everything off',
+      'with all options disabled',
       {
         serviceAccount: { create: false, name: 'mine' },
         kubeletPlugin: { tolerations: [], resources: {} },
