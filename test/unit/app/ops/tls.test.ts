@@ -142,8 +142,16 @@ describe('metrics and probes over HTTPS', () => {
   it.each<[string, Record<string, string>, string]>([
     ['no certificate', { 'tls.key': own.key }, 'tls.crt does not exist'],
     ['no key', { 'tls.crt': own.certificate }, 'tls.key does not exist'],
-    ['no certificate in its file', { ...filesOf(own), 'tls.crt': 'x' }, 'tls.crt holds no certificate in PEM form'],
-    ['no key in its file', { ...filesOf(own), 'tls.key': own.certificate }, 'tls.key holds no private key in PEM form'],
+    [
+      'a certificate file without a certificate',
+      { ...filesOf(own), 'tls.crt': 'x' },
+      'tls.crt holds no certificate in PEM form',
+    ],
+    [
+      'a key file without a key',
+      { ...filesOf(own), 'tls.key': own.certificate },
+      'tls.key holds no private key in PEM form',
+    ],
     [
       'the key of another certificate',
       { ...filesOf(own), 'tls.key': createCertificate('other').key },
