@@ -109,9 +109,9 @@ describe('netdra convert', () => {
   const second = (spec: string) => `---\n${policy(spec).replace('name: p', 'name: q')}`;
   it.each([
     ['the same PF', 'pfNames: [a]', 'pfNames: [a]'],
-    ['a part of its PFs', 'pfNames: [a, b]', 'pfNames: [b]'],
-    ['a part of its VFs', 'pfNames: ["a#0-7"]', 'pfNames: ["a#2-3"]'],
-    ['its PFs, selected more closely', 'vendor: "8086"', 'vendor: "8086", pfNames: [a]'],
+    ['some of its PFs', 'pfNames: [a, b]', 'pfNames: [b]'],
+    ['some of its VFs', 'pfNames: ["a#0-7"]', 'pfNames: ["a#2-3"]'],
+    ['its PFs with a narrower selector', 'vendor: "8086"', 'vendor: "8086", pfNames: [a]'],
   ])('reports that a policy has no effect because an earlier policy has %s', async (_, one, other) => {
     const { isComplete, remarks } = await convertText(
       policy(`{ resourceName: one, numVfs: 16, nicSelector: { ${one} } }`) +
@@ -276,7 +276,7 @@ describe('netdra convert', () => {
       '{ name: vf, deviceClassName: sriovnetwork.k8snetworkplumbingwg.io }',
       'convert the object to v1 first',
     ],
-    ['of v1beta1 without its class', '{ name: vf, deviceClassName: nics }', 'no DeviceClass nics of dra.net'],
+    ['of v1beta1 whose class is missing', '{ name: vf, deviceClassName: nics }', 'no DeviceClass nics of dra.net'],
     ['with an empty alternative', '{ name: vf, firstAvailable: [null] }', 'no DeviceClass of dra.net'],
   ])('reports a request %s', async (_, request, reason) => {
     const { isComplete, remarks } = await convertText(claim(`[${request}]`, `[${dranetConfig}]`));
@@ -285,9 +285,13 @@ describe('netdra convert', () => {
   });
 
   it.each([
-    ['a driver whose name contains it', 'device.driver == "gpu.dra.net"', ''],
+    ['a driver name that contains it', 'device.driver == "gpu.dra.net"', ''],
     ['a resource name that contains it', 'device.driver == "gpu.example.com"', ', extendedResourceName: dra.net/gpu'],
-    ['a driver that only mentions it', 'device.driver == "gpu.example.com" && device.attributes["x.dra.net"].a', ''],
+    [
+      'an expression that only mentions the name',
+      'device.driver == "gpu.example.com" && device.attributes["x.dra.net"].a',
+      '',
+    ],
   ])('recognizes a class of DRANET only by its driver name, not by %s', async (_, expression, more) => {
     const { yaml, remarks } = await convertText(deviceClass(expression, more));
     expect(yaml).toBe('');
@@ -455,11 +459,11 @@ describe('netdra convert', () => {
   it.each([
     ['aliases that stand for billions of values', bomb(), 'values when its aliases are expanded'],
     [
-      'JSON that is nested too deep',
+      'JSON that is nested too deeply',
       policy(`{ resourceName: nic, nicSelector: ${'['.repeat(80)}${']'.repeat(80)} }`),
       'levels deep',
     ],
-    ['text that is no YAML', 'a: [', 'cannot be read'],
+    ['text that is not YAML', 'a: [', 'cannot be read'],
   ])('rejects %s', async (_, text, reason) => {
     const { yaml, isComplete, remarks } = await convertText(text);
     expect({ yaml, isComplete }).toEqual({ yaml: '', isComplete: false });

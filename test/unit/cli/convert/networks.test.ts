@@ -102,7 +102,7 @@ describe('netdra convert of a network', () => {
       'closes the interface to IPv6 router advertisements: ',
     ],
     ['nothing', [sriov, ipv6({ accept_ra: '0' }), tuning({ 'net.ipv4.conf.IFNAME.forwarding': '1' })], undefined],
-    ['nothing of plugins that stay', [sriov, { type: 'sbr' }], undefined],
+    ['nothing, if the plugins are kept', [sriov, { type: 'sbr' }], undefined],
   ])('notes that netdra closes the interface to %s', async (_, plugins, note) => {
     const { remarks } = await convert(plugins);
     if (note === undefined) expect(remarks).not.toContain('closes the interface');
@@ -120,7 +120,7 @@ describe('netdra convert of a network', () => {
       ],
     ],
     [
-      'whereabouts as OpenShift has it',
+      'whereabouts as configured by OpenShift',
       withIpam({ type: 'whereabouts', range: '192.0.2.0/24' }),
       [
         "netdra runs the plugin whereabouts: set cni.enabled in the chart's values",
@@ -128,7 +128,7 @@ describe('netdra convert of a network', () => {
       ],
     ],
     [
-      'whereabouts with a configuration elsewhere',
+      'whereabouts with a configuration file elsewhere',
       withIpam({ type: 'whereabouts', configuration_path: '/etc/whereabouts.conf' }),
       ["the driver's pod has no /etc/whereabouts.conf, where whereabouts has its configuration"],
     ],
