@@ -159,7 +159,7 @@ describe('makeBundle', () => {
     ['the argument after a flag', { args: ['--token', 'abc', '-v'] }, { args: ['--token', removed, '-v'] }],
     ['a variable', [{ name: 'DB_PWD', value: 'x' }], [{ name: 'DB_PWD', value: removed }]],
     [
-      'JSON in a text',
+      'JSON within a string',
       { 'kubectl.kubernetes.io/last-applied-configuration': '{"env":[{"name":"DB_PASSWORD","value":"x\\"y"}]}\n' },
       { 'kubectl.kubernetes.io/last-applied-configuration': `{"env":[{"name":"DB_PASSWORD","value":"${removed}"}]}` },
     ],

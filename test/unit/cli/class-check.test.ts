@@ -9,26 +9,21 @@ const ofVfs = `selectors: [{ cel: { expression: 'device.attributes["${testDriver
 describe('validateFiles, on classes and what they leave to claims', () => {
   it.each([
     ['IPAM without a plugin', 'ipam: { subnet: 192.0.2.0/24 }', 'ipam', /parameters: ipam: .*type: /],
+    ['an invalid CNI network', 'attach: cni, cni: { cniVersion: 1.0.0, name: n }', 'cni', /parameters: cni: .*type: /],
     [
-      'a CNI network that cannot be read',
-      'attach: cni, cni: { cniVersion: 1.0.0, name: n }',
-      'cni',
-      /parameters: cni: .*type: /,
-    ],
-    [
-      'a key without a pool',
+      'an address key without an address pool',
       'addressPool: { key: db }',
       'addressPool.name',
       /parameters: addressPool\.name: is needed/,
     ],
     [
-      'the configuration of the host for VFs',
+      'keepHostConfig for VFs',
       'keepHostConfig: true',
       'keepHostConfig',
       /parameters: keepHostConfig: is for whole NICs, and the class selects VFs/,
     ],
     [
-      'a VLAN limit without a VLAN',
+      'a VLAN limit but no VLAN',
       'limits: { vlanRanges: ["100-199"] }',
       'vf.vlan',
       /parameters: vf\.vlan: is needed, since limits\.vlanRanges of the DeviceClass allows only 100-199, and/,

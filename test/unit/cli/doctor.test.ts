@@ -180,9 +180,13 @@ describe('runDoctor', () => {
     ['a runtime that does not answer', { cri: undefined as never }, /^warning CRI: .*cri\.sock does not answer/],
     ['no VFs', { vfDrivers: [] }, /^warning SR-IOV: ens1f0 \(0000:3b:00\.0\), i40e: 0 of 64 VFs are on$/],
     ['a PF that is down', { pfFlags: '0x1002' }, /^warning SR-IOV: ens1f0 .*: 2 of 64 VFs are on, and the PF is down/],
-    ['shared groups', { iommu: 'shared' }, /^warning IOMMU groups: 2 VFs share their IOMMU group/],
+    ['shared IOMMU groups', { iommu: 'shared' }, /^warning IOMMU groups: 2 VFs share their IOMMU group/],
     ['no vfio-pci', { drivers: ['iavf'] }, /^warning module vfio-pci: not loaded/],
-    ['no driver for VFs', { drivers: ['vfio-pci'], vfDrivers: ['vfio-pci'] }, /^warning module iavf: not loaded/],
+    [
+      'no kernel driver for VFs',
+      { drivers: ['vfio-pci'], vfDrivers: ['vfio-pci'] },
+      /^warning module iavf: not loaded/,
+    ],
     ['a VF without a driver', { vfDrivers: ['iavf', undefined] }, /^warning VF drivers: 1 VFs .* 0000:3b:02\.1$/],
     ['no hugepages', { hugepages: 0 }, /^warning hugepages: none/],
     [
@@ -196,12 +200,20 @@ describe('runDoctor', () => {
       /^problem kubelet registry: .* does not exist$/,
     ],
     [
-      'no CDI directory',
+      'a missing CDI directory',
       { options: { cdiDir: '/nowhere/cdi' } },
       /^problem CDI directory: \/nowhere\/cdi does not exist$/,
     ],
-    ['no room for state', { options: { stateDir: '/proc/version/state' } }, /^problem state directory: .*\(ENOTDIR\)$/],
-    ['no sysctls', { options: { procSysDir: '/nowhere' } }, /^problem sysctls: .*interfaces of pods cannot be set up$/],
+    [
+      'a full disk for the state',
+      { options: { stateDir: '/proc/version/state' } },
+      /^problem state directory: .*\(ENOTDIR\)$/,
+    ],
+    [
+      'missing sysctls',
+      { options: { procSysDir: '/nowhere' } },
+      /^problem sysctls: .*interfaces of pods cannot be set up$/,
+    ],
     ['a missing capability', { capabilities: '0000000000003000' }, /^problem capabilities: CAP_SYS_ADMIN is missing/],
   ])('finds %s', async (_, faults, expected) => {
     expect(await diagnose(faults)).toEqual([expect.stringMatching(expected)]);

@@ -27,9 +27,9 @@ describe('validateFiles', () => {
   it.each([
     ['flow lists', `a: ${'['.repeat(5_000)}${']'.repeat(5_000)}`],
     ['lists of objects', `${'{ items: ['.repeat(100)}${']}'.repeat(100)}`],
-    ['an anchor within itself', 'kind: &k [*k]'],
-    ['aliases that multiply', bomb],
-    ['aliases that multiply in a ConfigMap', configMap(policy(`${laughs.join('\n')}\npfs: *l29`))],
+    ['an anchor that contains itself', 'kind: &k [*k]'],
+    ['aliases that multiply values', bomb],
+    ['aliases that multiply values in a ConfigMap', configMap(policy(`${laughs.join('\n')}\npfs: *l29`))],
   ])('rejects a document that is nested too deeply, or too large: %s', async (_what, text) => {
     expect((await linesFor([text]))[0]).toMatch(/^0:\d+:\d+: (document|data): /);
   });
@@ -52,10 +52,10 @@ describe('validateFiles', () => {
 
   it.each([
     ['a policy', policy('pfs:\n  - select: { vendor: intel }\n'), /^0:4:15: pfs\.0\.select\.vendor: four lower-case/],
-    ['a policy that does not say what it is', 'pfs: []\n', /^0:1:1: apiVersion: "netdra\.dev\/v1alpha1" is needed$/m],
+    ['a policy without kind', 'pfs: []\n', /^0:1:1: apiVersion: "netdra\.dev\/v1alpha1" is needed$/m],
     ['a policy in values of the chart', 'image: {}\ninventoryPolicy:\n  nics: 3\n', /^0:3:3: nics: a list is needed/],
     [
-      'a later document',
+      'a later document of the file',
       `${policy('')}\n---\n---\n${policy('colour: red')}`,
       /^0:8:1: document: there is no field "col/,
     ],
@@ -67,12 +67,12 @@ describe('validateFiles', () => {
       /^0:6:21: spec\.pfs\.0\.select\.vendor: a list is/m,
     ],
     [
-      'its selector',
+      'the selector of a policy object',
       policyObject('{ matchLabel: {} }'),
       /^0:5:19: spec\.nodeSelector: there is no field "matchLabel"/m,
     ],
     [
-      'an operator',
+      'an operator in the selector of a policy object',
       policyObject('{ matchExpressions: [{ key: a, operator: In }] }'),
       /^0:5:3: .*: values are needed with In/m,
     ],
@@ -83,23 +83,27 @@ describe('validateFiles', () => {
     ],
     ['a claim', claim('c', 'mtu: big'), /^0:18:13: mtu: a whole number is needed$/m],
     [
-      'what only classes have',
+      'a claim with a field that only classes have',
       claim('c', 'limits: {}'),
       /^0:18:13: parameters: there is no field "limits" here; docs\/vf/,
     ],
-    ['an alias', 'x: &x 1\npfs: [*x]\nkind: InventoryPolicy\n', /^0:2:7: pfs\.0: a map of fields is needed$/m],
     [
-      'a wrong kind',
+      'a value given as a YAML alias',
+      'x: &x 1\npfs: [*x]\nkind: InventoryPolicy\n',
+      /^0:2:7: pfs\.0: a map of fields is needed$/m,
+    ],
+    [
+      'an object with a wrong kind',
       'apiVersion: resource.k8s.io/v1\nkind: DeviceClas\n',
       /^0:2:1: kind: "DeviceClas" is not a kind of this API/,
     ],
     [
-      'a wrong kind of ours',
+      'a netdra object with a wrong kind',
       'apiVersion: netdra.dev/v1alpha1\nkind: Policy\n',
       /^0:2:1: kind: "Policy" is not a kind of this/,
     ],
     [
-      'a template without its claim',
+      'a template without a claim',
       'apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nspec: { devices: {} }\n',
       /^0:3:1: spec\.spec: is missing/,
     ],
@@ -109,7 +113,7 @@ describe('validateFiles', () => {
       /^0:3:3: pfs: a list is needed/,
     ],
     [
-      'a policy in a ConfigMap whose comments and lists have other kinds',
+      'a policy in a ConfigMap whose comments and lists mention other kinds',
       configMap(`# netdra, kind: rack 7\n${policy('pfs: [{ kind: x }]\nnics: 3')}`),
       /^0:4:3: pfs\.0[\s\S]*\n0:4:3: nics: a list is needed/,
     ],
@@ -154,15 +158,11 @@ describe('validateFiles', () => {
       /^0:3:\d+: vfConfig: attach: "cni" needs/,
     ],
     [
-      "a class of the chart's own in its values",
+      'an extra class in the values of the chart',
       'deviceClasses:\n  dpdk: { vf: { trust: "on" } }\n',
       /^0:2:\d+: vf\.trust: /,
     ],
-    [
-      'a class without the network that it needs',
-      deviceClass('c', 'attach: cni'),
-      /^0:7:\d+: parameters: attach: "cni" needs/,
-    ],
+    ['a class without its CNI network', deviceClass('c', 'attach: cni'), /^0:7:\d+: parameters: attach: "cni" needs/],
     [
       'a class with sysctls for DPDK',
       deviceClass('c', 'driver: vfio-pci, sysctls: { net.ipv4.conf.IFNAME.arp_ignore: 1 }'),
@@ -174,12 +174,12 @@ describe('validateFiles', () => {
       /bond: b0 cannot be combined with driver/,
     ],
     [
-      'a class with a VLAN range that contains none',
+      'a class with an empty VLAN range',
       deviceClass('c', 'limits: { vlanRanges: ["200-100"] }'),
       /^0:7:\d+: limits\.vlanRanges\.0: "200-100" is not a VLAN id from 0 to 4094, or a range/,
     ],
     ['a class with RDMA for DPDK', deviceClass('c', 'driver: vfio-pci, rdma: true'), /rdma: needs an interface/],
-    ['what is not YAML', 'kind: Pod\na: [1,\n', /^0:\d:\d+: document: is not valid YAML: /],
+    ['a file that is not YAML', 'kind: Pod\na: [1,\n', /^0:\d:\d+: document: is not valid YAML: /],
   ])('prints the location of a problem in %s', async (_, text, line) => {
     expect((await linesFor([text])).join('\n')).toMatch(line);
   });
@@ -246,14 +246,18 @@ spec: { devices: { requests: [${requests}], config: [${fields && config(fields)}
 
     it.each([
       ['more devices than its class allows', requests(one('a', ', count: 4', 'c'), 'mtu: 1500'), /maxDevices/],
-      ['more devices, without a VFConfig of its own', requests(one('a', ', count: 4', 'c'), ''), /maxDevices/],
+      [
+        'more devices than its class allows, without a VFConfig',
+        requests(one('a', ', count: 4', 'c'), ''),
+        /maxDevices/,
+      ],
       [
         'a namespace that its class does not allow',
         requests(one('a', '', 'c'), '', 'b'),
         /does not allow claims of namespace b/,
       ],
       [
-        'one name for several devices',
+        'one interface name for several devices',
         requests(one('a', ', count: 2'), 'interfaceName: net1'),
         /interfaceName: .* has 2 devices/,
       ],
@@ -263,7 +267,7 @@ spec: { devices: { requests: [${requests}], config: [${fields && config(fields)}
         /addresses: .* has 2 devices/,
       ],
       [
-        'one name for two requests',
+        'one interface name for two requests',
         requests(`${one('a')}, ${one('b')}`, 'interfaceName: net1'),
         /device b cannot have the name net1, which a has/,
       ],
@@ -273,7 +277,7 @@ spec: { devices: { requests: [${requests}], config: [${fields && config(fields)}
         /requests a and b have the same addressPool.key db/,
       ],
       [
-        'one name for two requests, whatever their alternatives',
+        'one interface name for two requests, whatever their alternatives',
         requests(`${either('a', 'd')}, ${one('b')}`, 'interfaceName: net1'),
         /device b cannot have the name net1, which a\/x has/,
       ],
@@ -285,7 +289,7 @@ spec: { devices: { requests: [${requests}], config: [${fields && config(fields)}
         ),
         /device b cannot have a route to/,
       ],
-      ['a bond of one device', requests(one('a'), 'bond: { name: bond0 }'), /bond0 has one member/],
+      ['a bond with one device', requests(one('a'), 'bond: { name: bond0 }'), /bond0 has one member/],
     ])('reports %s', async (_, text, expected) => {
       const faults = (await faultsOf(text)).filter((line) => !line.startsWith('note: '));
       expect(faults).toEqual([expect.stringMatching(expected)]);
@@ -378,45 +382,45 @@ describe('validateFiles in strict mode', () => {
 
   it.each([
     [
-      'a slip in a kind of Kubernetes',
+      'a misspelled kind of Kubernetes',
       'apiVersion: v1\nkind: ResourceClam\n',
       /^0:2:1: kind: "ResourceClam": is ResourceClaim meant\?/,
     ],
     [
-      'a slip in a group',
+      'a misspelled group',
       'apiVersion: resource.k8.io/v1\nkind: ResourceClaim\n',
       /^0:1:1: apiVersion: .* is resource\.k8s\.io meant\?/,
     ],
     [
-      'a slip in our group',
+      'a misspelled netdra group',
       'apiVersion: netdra.def/v1alpha1\nkind: NodeNetworkDevices\n',
       /^0:1:1: apiVersion: .* is netdra\.dev meant/,
     ],
     [
-      'a kind in another group',
+      'a kind in the wrong group',
       'apiVersion: v1\nkind: DeviceClass\n',
       /^0:1:1: apiVersion: "v1": is resource\.k8s\.io meant\?/,
     ],
-    ['no object', 'colour: red\n', /^0:1:1: document: is not checked: it has no apiVersion and kind/],
+    ['a document without a kind', 'colour: red\n', /^0:1:1: document: is not checked: it has no apiVersion and kind/],
     [
-      'a VFConfig for a driver with a slip',
+      'a VFConfig for a misspelled driver',
       claim('c', 'mtu: 1500').replace(testDriver, `${testDriver}x`),
       /not checked/,
     ],
     [
-      'a claim whose class is not there',
+      'a claim whose class is missing',
       claim('c', 'mtu: 1500'),
       /^0:\d+:\d+: document: DeviceClass c is in none of the files/,
     ],
     [
-      'a policy with a slip in a ConfigMap',
+      'a misspelled field of a policy in a ConfigMap',
       configMap('apiVersion: netdra.dev/v1alpha1\nkind: InventoryPolicie\npfs: []'),
       /^0:4:3: kind: "InventoryPolicie"/,
     ],
     ['a ConfigMap whose policy has no kind', configMap('pfs: []'), /^0:4:3: kind: "" is not a kind/],
     ['a ConfigMap whose policy in JSON has no kind', configMap('{"pfs": []}'), /^0:4:3: kind: "" is not a kind/],
     [
-      'a file without anything of ours',
+      'a file without netdra objects',
       'apiVersion: v1\nkind: Pod\n',
       /^0:1:1: document: contains neither an inventory policy/,
     ],
