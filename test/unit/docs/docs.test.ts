@@ -125,27 +125,27 @@ spec:
   const config = '{ apiVersion: netdra.dev/v1alpha1, kind: VFConfig, mtu: 1400 }';
 
   it.each([
-    ['a block of no kind', '```\nls\n```', /no check for blocks of no kind/],
+    ['a block without language', '```\nls\n```', /no check for blocks of no kind/],
     ['a new command', block('sh', 'frobnicate --now'), /frobnicate --now: no check covers frobnicate/],
     ['a new command within a line', 'say `kubectl frobnicate x`', /no check covers kubectl frobnicate x/],
-    ['what no shell takes', block('sh', "echo 'a"), /the shell does not understand it/],
-    ['YAML that is none', block('yaml', 'a: ['), /./],
-    ['JSON that is none', block('json', '{ a: 1 }'), /JSON/],
-    ['a new kind', block('yaml', 'apiVersion: v1\nkind: Frobnicator'), /no check for objects of v1 Frobnicator/],
-    ['a field that is not there', block('yaml', claim(config).replace('requests:', 'request:')), /no such field/],
+    ['a command that no shell accepts', block('sh', "echo 'a"), /the shell does not understand it/],
+    ['invalid YAML', block('yaml', 'a: ['), /./],
+    ['invalid JSON', block('json', '{ a: 1 }'), /JSON/],
+    ['an unknown kind', block('yaml', 'apiVersion: v1\nkind: Frobnicator'), /no check for objects of v1 Frobnicator/],
+    ['an unknown field', block('yaml', claim(config).replace('requests:', 'request:')), /no such field/],
     ['a wrong VFConfig', block('yaml', claim(config.replace('1400', '1'))), /mtu: /],
-    ['a VFConfig against itself', block('yaml', claim(config.replace('mtu: 1400', 'cni: {}'))), /attach/],
+    ['a VFConfig that contradicts itself', block('yaml', claim(config.replace('mtu: 1400', 'cni: {}'))), /attach/],
     ['a wrong value', block('yaml values', 'kubeletPlugin: { logLevel: loud }'), /kubeletPlugin\.logLevel: /],
-    ['a value that is not there', block('yaml values', 'frob: 1'), /frob/],
+    ['a chart value that does not exist', block('yaml values', 'frob: 1'), /frob/],
     ['wrong TOML', block('toml', 'disable: false'), /no TOML/],
     ['wrong TypeScript', block('ts', 'const a: = 1'), /./],
     [
-      'a stranger in a diagram',
+      'an unknown participant in a diagram',
       block('mermaid', 'sequenceDiagram\n  participant a\n  a->>b: x'),
       /no participant is called b/,
     ],
     ['a semicolon in a diagram', block('mermaid', 'sequenceDiagram\n  participant a\n  a->>a: x; y'), /a semicolon/],
-    ['another diagram', block('mermaid', 'graph TD'), /only sequence diagrams/],
+    ['a diagram of another kind', block('mermaid', 'graph TD'), /only sequence diagrams/],
   ])('finds %s', (_, text, problem) => expect(problemsOf(text).join('\n')).toMatch(problem));
 });
 
