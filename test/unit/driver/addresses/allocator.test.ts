@@ -213,8 +213,8 @@ describe('AddressAllocator', () => {
 
   const application = { apiVersion: 'example.org/v1', kind: 'Application', name: 'web', uid: 'app-1' };
   it.each([
-    ['a deletion with --cascade=orphan has left without an owner', []],
-    ['garbage collection has left to its other owner', [application]],
+    ['lost its owner in a deletion with --cascade=orphan', []],
+    ['garbage collection left to its other owner', [application]],
   ])('adopts the NetworkAddress that %s', async (_what, ownerReferences) => {
     const owner = { apiVersion: 'apps/v1', kind: 'StatefulSet', name: 'web', uid: 'set-1' };
     const first = world.claim('one', 'web-0/net/vf', { name: 'web-0', owner });
