@@ -43,10 +43,13 @@ describe('checkAllocation', () => {
   });
 
   it.each<[string, (claim: AllocatedClaim) => void]>([
-    ['one that is not of the class', (claim) => configOf(claim).push(fromForged())],
-    ['one in place of that of the class', (claim) => configOf(claim).splice(0, 1, fromForged())],
-    ['none of those of the class', (claim) => configOf(claim).splice(0, 1)],
-    ['one that is not of the claim', (claim) => configOf(claim).splice(1, 1, { ...fromForged(), source: 'FromClaim' })],
+    ['a configuration that the class lacks', (claim) => configOf(claim).push(fromForged())],
+    ['a configuration instead of that of the class', (claim) => configOf(claim).splice(0, 1, fromForged())],
+    ['no configuration of the class', (claim) => configOf(claim).splice(0, 1)],
+    [
+      'a configuration that the claim lacks',
+      (claim) => configOf(claim).splice(1, 1, { ...fromForged(), source: 'FromClaim' }),
+    ],
   ])('rejects an allocation with %s', async (what, forge) => {
     const claim = store(what.replaceAll(' ', '-'));
     forge(claim);
@@ -67,7 +70,7 @@ describe('checkAllocation', () => {
       repeatEach,
     ],
     [
-      'an entry for subrequests of firstAvailable',
+      'an entry for the subrequests of firstAvailable',
       {
         requests: twoRequests.map((each) => ({ ...each, subrequest: 'small' })),
         config: [ofClass, fromClaim({ mtu: 1400 }, ['a/small', 'b', 'b/small'])],
@@ -75,7 +78,7 @@ describe('checkAllocation', () => {
       repeatEach,
     ],
     [
-      'all entries of a class with several, and of the claim',
+      'all entries of the claim and of a class with several entries',
       { config: [fromClass({ mtu: 1400 }), fromClass({ vf: { vlan: 100 } }), fromClaim({ rdma: false })] },
       (config) => config.push(...config),
     ],

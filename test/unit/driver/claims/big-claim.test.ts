@@ -46,7 +46,7 @@ function createResolver(): DeviceResolver {
 it.each<[string, (index: number) => string[]]>([
   ['all configurations are for all requests', () => []],
   [
-    'each configuration is for other requests',
+    'each configuration is for different requests',
     (n) => Array.from({ length: most }, (_, i) => `r${i}`).filter((_, i) => i !== n),
   ],
 ])(

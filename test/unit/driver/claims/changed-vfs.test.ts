@@ -98,11 +98,11 @@ describe('VFs of a claim', () => {
 
   const link = { name: 'ens1v0' } as VfSnapshot['link'] & object;
   it.each([
-    ['is read only', {}, { driver: 'igbvf', link }, false],
-    ['gets an interface', {}, { driver: 'igbvf' }, true],
-    ['gets properties', { vf: { trust: true } }, { driver: 'igbvf', link }, true],
-    ['gets another driver', { driver: 'vfio-pci' }, { driver: 'igbvf', link }, true],
-    ['is simulated', {}, { driver: 'veth' }, false],
+    ['changes nothing', {}, { driver: 'igbvf', link }, false],
+    ['needs an interface', {}, { driver: 'igbvf' }, true],
+    ['changes properties', { vf: { trust: true } }, { driver: 'igbvf', link }, true],
+    ['needs another driver', { driver: 'vfio-pci' }, { driver: 'igbvf', link }, true],
+    ['has a simulated VF', {}, { driver: 'veth' }, false],
   ] as const)(
     'are stored before they are configured, with a snapshot if the VF can be changed: the claim %s',
     async (_what, fields, before, isStored) => {
@@ -263,7 +263,7 @@ describe('VFs of a claim', () => {
     expect(bench.control.options.slice(1)).toEqual([{ changed: vf }, { changed: vf }]);
   });
 
-  it('are stored together with whether the claim or its class chose the attach mode', async () => {
+  it('are stored with the information whether claim or class chose the attach mode', async () => {
     const observe = { attach: 'observe' } as const;
     const claims = [
       allocated('claim', ['dev-1'], { config: [fromClass({ vf: { vlan: 100 } }), fromClaim(observe)] }),
@@ -332,7 +332,7 @@ describe('a claim that was reallocated while prepared', () => {
   // Found by the simulation: the kubelet does not ask again for a claim that has passed to another pod.
   it.each([
     [
-      'has another claim',
+      'belongs to another claim',
       'unpreparing',
       () => bench.prepare(allocated('holder', ['dev-2'], { pods: [buildPod('h')] })),
     ],

@@ -94,8 +94,8 @@ describe('limits.vlanRanges, at prepare', () => {
   it.each([
     ['no VFConfig', []],
     ['a VFConfig without vf', [fromClaim({ interfaceName: 'net1' })]],
-    ['a VFConfig with other settings of the VF', [fromClaim({ vf: { trust: true } })]],
-    ['a component that attaches the VF', [fromClaim({ attach: 'observe' })]],
+    ['a VFConfig without a VLAN', [fromClaim({ vf: { trust: true } })]],
+    ['another component that attaches the VF', [fromClaim({ attach: 'observe' })]],
   ])('reject a claim that would leave the VF without a VLAN: with %s', async (_, ofClaim) => {
     for (const overridable of [['vf.vlan', 'vf.trust'], ['vf.trust']]) {
       const config = [fromClass({ overridable, limits }), ...ofClaim];

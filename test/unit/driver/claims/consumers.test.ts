@@ -52,7 +52,7 @@ describe('a claim of a PodGroup', () => {
 
   it.each([
     { what: 'alone', pods: [] },
-    { what: 'besides a pod', pods: [buildPod('pod-a')] },
+    { what: 'in addition to a pod', pods: [buildPod('pod-a')] },
   ])('is rejected if it is reserved for the PodGroup $what, and nothing is changed', async ({ pods }) => {
     expect(await bench.prepare(ofGroup(pods))).toMatchObject(refused);
     expect([bench.store.claims(), bench.control.calls]).toEqual([[], []]);

@@ -198,7 +198,7 @@ describe('a bond', () => {
   it.each<[string, RequestOptions[]]>([
     ['two requests', oneEach],
     ['one request', [{ name: 'a', devices: ['dev-1', 'dev-9'] }]],
-  ])('of VFs of two PFs is prepared with the settings of the bond, from %s', async (_, requests) => {
+  ])('over two PFs is prepared with its settings, from %s', async (_, requests) => {
     const fields = { bond, addresses: ['192.0.2.7/24'], mtu: 1400 };
     expect(await bench.prepare(bonded([fromClaim(fields)], requests))).toEqual({ devices: [] });
     const [{ devices = [] } = {}] = bench.store.claims();

@@ -57,13 +57,13 @@ describe('VRFs of a pod', () => {
 
   it.each([
     [
-      'kernel settings that a member has and another has not',
+      'kernel settings that only one member has',
       { vrf, ...forwards },
       { vrf },
       `sysctls: net.ipv4.conf.IFNAME.forwarding is no value for device dev-2, and 1 for ${owner}: ${onlyOne}`,
     ],
     [
-      'other kernel settings',
+      'different kernel settings',
       { vrf },
       { vrf, ...forwards },
       `sysctls: net.ipv4.conf.IFNAME.forwarding is 1 for device dev-2, and no value for ${owner}: ${onlyOne}`,
@@ -81,13 +81,13 @@ describe('VRFs of a pod', () => {
       `vrf: device dev-2 ${isRed}, but routes[1] of ${owner} has that table outside of the VRF`,
     ],
     [
-      'rules with its table',
+      'rules that use the table of the VRF',
       { vrf },
       { rules },
       `rules[0]: device dev-2 has table 10 outside of a VRF, but ${owner} ${isRed}`,
     ],
     [
-      'routes with its table',
+      'routes that use the table of the VRF',
       { vrf },
       { routes },
       `routes[1]: device dev-2 has table 10 outside of a VRF, but ${owner} ${isRed}`,

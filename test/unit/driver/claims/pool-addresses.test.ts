@@ -136,17 +136,29 @@ describe('Driver with addressPool', () => {
   it.each<[string, (claim: AllocatedClaim) => unknown, string]>([
     ['not from a template', (claim) => Object.assign(claim, { podClaimName: undefined }), 'is not from a template'],
     [
-      'named after no claim of a pod',
+      'not named after a claim of the pod',
       (claim) => Object.assign(claim, { podClaimName: '../x' }),
       'is not from a template',
     ],
-    ['of a pod that it is not reserved for', (claim) => Object.assign(claim, { podUids: ['other'] }), 'is not from a'],
-    ['of a pod that got replaced', () => (podUid = 'other'), 'pod web-0 got replaced'],
-    ['of a plain pod', () => (owners = []), 'pod web-0 is not of a StatefulSet'],
-    ['of a pod that only names a set', () => (owners = [{ ...statefulSet, controller: false }]), 'is not of a'],
+    [
+      'of a pod that the claim is not reserved for',
+      (claim) => Object.assign(claim, { podUids: ['other'] }),
+      'is not from a',
+    ],
+    ['of a pod that was replaced', () => (podUid = 'other'), 'pod web-0 got replaced'],
+    ['of a pod without a controller', () => (owners = []), 'pod web-0 is not of a StatefulSet'],
+    [
+      'of a pod that only has the name of a StatefulSet pod',
+      () => (owners = [{ ...statefulSet, controller: false }]),
+      'is not of a',
+    ],
     ['of a ReplicaSet', () => (owners = [{ ...statefulSet, kind: 'ReplicaSet' }]), 'is not of a StatefulSet'],
-    ['of another kind StatefulSet', () => (owners = [{ ...statefulSet, apiVersion: 'x/v1' }]), 'is not of a'],
-    ['of a set with another name', () => (owners = [{ ...statefulSet, name: 'we' }]), 'is not of a StatefulSet'],
+    ['of a StatefulSet of another API group', () => (owners = [{ ...statefulSet, apiVersion: 'x/v1' }]), 'is not of a'],
+    [
+      'of a StatefulSet with another name',
+      () => (owners = [{ ...statefulSet, name: 'we' }]),
+      'is not of a StatefulSet',
+    ],
   ])('rejects a claim without a key that is %s', async (_what, change, problem) => {
     const claim = templateClaim('web-0');
     change(claim);
