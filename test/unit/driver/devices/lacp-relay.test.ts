@@ -93,9 +93,9 @@ describe('LacpRelay', () => {
   });
 
   it.each([
-    ['before the PF had set it', 'auto', [pfAddress], 'disable'],
-    ['before the PF had set it, and the partner is back', 'auto', [], 'auto'],
-    ['and the card was reset', 'auto', [pfAddress], 'disable'],
+    ['before the PF set the state', 'auto', [pfAddress], 'disable'],
+    ['before the PF set the state, and the partner has returned', 'auto', [], 'auto'],
+    ['and the card was reset since', 'auto', [pfAddress], 'disable'],
   ] as const)(
     'completes a change of the link state if the driver was killed %s',
     async (_when, linkState, pfs, expected) => {

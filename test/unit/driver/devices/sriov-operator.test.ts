@@ -65,9 +65,9 @@ describe('SriovOperator', () => {
       'drains the node',
     ],
     ['configures the drained node', { desired: 'Drain_Required', current: 'DrainComplete' }, 'drains the node'],
-    ['has not ended the drain', { current: 'DrainComplete' }, 'drains the node'],
-    ['configures the node without a drain', { syncStatus: 'InProgress' }, 'configures the node'],
-    ['waits for the turn of the node', { desired: 'Drain_Required', syncStatus: 'InProgress' }, undefined],
+    ['has not finished draining', { current: 'DrainComplete' }, 'drains the node'],
+    ['configures the node without draining', { syncStatus: 'InProgress' }, 'configures the node'],
+    ['waits for its turn to drain', { desired: 'Drain_Required', syncStatus: 'InProgress' }, undefined],
     ['waits for its turn to reboot', { desired: 'Reboot_Required', syncStatus: 'InProgress' }, undefined],
     ['has failed', { syncStatus: 'Failed' }, undefined],
   ])('knows that the operator %s', async ([, work, expected], { own: { api, operator } }) => {
