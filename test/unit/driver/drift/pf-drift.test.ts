@@ -88,8 +88,8 @@ describe('PfDriftSweep', () => {
   });
 
   it.each([
-    ['leaves no room for it, and is removed', 1, 0],
-    ['leaves room for it, and stays', 7_000, 7_000],
+    ['leaves no room for the minimum and is removed', 1, 0],
+    ['leaves room for the minimum and stays', 7_000, 7_000],
   ])('restores a lost minimum rate of a VF whose maximum rate %s', async (_which, found, kept) => {
     using bench = new DriftBench();
     await bench.prepare(0, { vf: { minTxRate: 6_000 } });
@@ -363,7 +363,7 @@ describe('PfDriftSweep if a card rounds a rate', () => {
   it.each([
     ['minimum', { minTxRate: 400 }, { minMbps: 0, maxMbps: 700 }],
     ['maximum', { maxTxRate: 400 }, { minMbps: 300, maxMbps: 0 }],
-    ['maximum near it', { maxTxRate: 4_000 }, { minMbps: 0, maxMbps: 1_000 }],
+    ['maximum near the lost rate', { maxTxRate: 4_000 }, { minMbps: 0, maxMbps: 1_000 }],
   ])('reports a rate as lost, not rounded, if the VF has no %s', async (_which, vf, rate) => {
     using bench = new DriftBench();
     await bench.prepare(0, { vf });

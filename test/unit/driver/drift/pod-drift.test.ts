@@ -50,7 +50,7 @@ describe('podDriftOf', () => {
     ['while duplicate address detection is under way', {}, { tentative: true }],
     ['that may be among the addresses beyond the reading limit', {}, { ips: Array(16).fill('203.0.113.1/24') }],
     [
-      'of a member of a bond, whose MAC the bond chooses',
+      'of a bond member, whose MAC the bond chooses',
       { bond: { name: 'bond0' } },
       { hardwareAddress: '02:00:00:00:00:07', ips: asAsked.ips },
     ],
