@@ -124,15 +124,15 @@ describe('InactiveClaims', () => {
   it.each<[string, () => unknown]>([
     ['was deleted', refuse('api-not-found')],
     [
-      'was replaced by another one of its name',
+      'was replaced by another claim of the same name',
       changed((claim) => {
         claim.metadata = { ...claim.metadata, uid: 'x' };
       }),
     ],
-    ['is not allocated any more', changed((claim) => void delete claim.status?.allocation)],
-    ['is not reserved for anybody', changed((claim) => void delete claim.status?.reservedFor)],
+    ['is no longer allocated', changed((claim) => void delete claim.status?.allocation)],
+    ['is reserved for no pod', changed((claim) => void delete claim.status?.reservedFor)],
     [
-      'has a device of another node now',
+      'now has a device of another node',
       changed((claim) => {
         for (const result of claim.status?.allocation?.devices?.results ?? []) result.pool = 'node-2';
       }),

@@ -110,7 +110,7 @@ describe('LostLeases', () => {
   it.each<[string, ClaimObject | undefined]>([
     ['was deleted', undefined],
     [
-      'has its name from another one',
+      'was replaced by another claim of the same name',
       objectOf('other', { reservedFor: [{ resource: 'pods', name: 'app', uid: 'pod-2' }] }),
     ],
     [

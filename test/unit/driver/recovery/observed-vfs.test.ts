@@ -94,9 +94,9 @@ describe('a VF that another component left in a lost sandbox', () => {
   });
 
   it.each([
-    ['it is on the host', { isOnHost: true }],
-    ['a sandbox of its pod is listed', { isListed: true }],
-    ['the list of the runtime is stale', { isFresh: false }],
+    ['the VF is on the host', { isOnHost: true }],
+    ['the runtime lists a sandbox of its pod', { isListed: true }],
+    ["the runtime's list is outdated", { isFresh: false }],
   ])('stays in place while %s, and for the full waiting time afterwards', async (_, change) => {
     const { state, sweep } = startBench();
     await sweep();
@@ -110,16 +110,16 @@ describe('a VF that another component left in a lost sandbox', () => {
 
   it.each<[string, StoredClaim]>([
     ['is not prepared', { ...prepared, state: 'preparing' }],
-    ['has it moved by the driver', { ...prepared, devices: [{ ...device, config: {} }] }],
+    ['lets the driver move the VF', { ...prepared, devices: [{ ...device, config: {} }] }],
     [
-      'has it in user space',
+      'uses the VF in user space',
       {
         ...prepared,
         devices: [{ ...device, access: { nodes: [], vfio: { device: '/dev/vfio/7', iommuGroup: '7' } } }],
       },
     ],
     [
-      'has it in a known sandbox',
+      'has the VF in a known sandbox',
       {
         ...prepared,
         devices: [{ ...device, attachment: storedAttachment({ podUid: 'pod' }) }],
