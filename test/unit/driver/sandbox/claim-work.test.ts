@@ -449,7 +449,7 @@ describe('ClaimWork for the VFs of a claim', () => {
 
     it.each([
       ['has left', () => pod.delete('dev-1'), 'vf-left'],
-      ['cannot be read', () => pod.set('dev-1', new SandboxError('vf-unknown', 'no answer')), 'vf-unknown'],
+      ['becomes unreadable', () => pod.set('dev-1', new SandboxError('vf-unknown', 'no answer')), 'vf-unknown'],
     ])('starts no container if a VF %s meanwhile', async (_what, change, code) => {
       const { result } = await served(() => {
         change();

@@ -93,8 +93,8 @@ describe('StatusReport', () => {
   });
 
   it.each([
-    ['of all VFs if no VF could be served, although their earlier metadata is still there', undefined, [1, 2]],
-    ['of all VFs if no VF has left and all have metadata', [], [1, 2]],
+    ['of all VFs if the attempt reached none, although their earlier metadata is still there', undefined, [1, 2]],
+    ['of all VFs if none has left and all have metadata', [], [1, 2]],
     ['of a VF that has left but whose metadata could not be withdrawn', claim.devices.slice(1), [2]],
   ] as const)('reports the reason of a failure %s', (_, lost, failed) => {
     const { report, written } = open(new Set(['dev-1', 'dev-2']));

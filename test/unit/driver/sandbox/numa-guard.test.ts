@@ -149,9 +149,12 @@ describe('NumaGuard', () => {
   });
 
   it.each<[string, () => void]>([
-    ['the node of the device is', () => (claims = [claimOf('nic', [deviceOf('vf-0', undefined, 'require')])])],
     [
-      'the nodes cannot be read',
+      'the NUMA node of the device is unknown',
+      () => (claims = [claimOf('nic', [deviceOf('vf-0', undefined, 'require')])]),
+    ],
+    [
+      'the NUMA nodes cannot be read',
       () => {
         claims = [claimOf('nic', [deviceOf('vf-0', 0, 'require')])];
         nodes = () => {
@@ -181,9 +184,12 @@ describe('NumaGuard', () => {
   });
 
   it.each([
-    ['of a claim that it does not have', ['DRA_CPUSET_x=0-1']],
+    ['of a claim that the container does not use', ['DRA_CPUSET_x=0-1']],
     ['of its own claim', ['DRA_CPUSET_uid-nic=0-1']],
-    ['of its own claim, behind a thousand others', [...Array(1_000).fill('DRA_CPUSET_x=0-1'), 'DRA_CPUSET_uid-nic=0']],
+    [
+      'of its own claim, after a thousand other variables',
+      [...Array(1_000).fill('DRA_CPUSET_x=0-1'), 'DRA_CPUSET_uid-nic=0'],
+    ],
     ['that fills a megabyte', [`DRA_CPUSET_uid-nic=${'0-65535,'.repeat(131_072)}0`]],
   ])('compares the CPUs that the runtime sets, not the CPUs in a variable %s', (_, env) => {
     claims = [claimOf('nic', [deviceOf('vf-0', 0, 'require')])];

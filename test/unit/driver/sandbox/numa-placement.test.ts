@@ -25,25 +25,49 @@ describe('exclusiveCpus', () => {
   const burstable = '/kubepods/burstable/pod1';
 
   it.each([
-    ['a Guaranteed container with two CPUs', of('2-3', 2048), '2-3'],
-    ['the same with systemd', of('2-3', 2048, '/kubepods.slice/kubepods-pod1.slice'), '2-3'],
-    ['one with more CPUs than its weight can say', of('0-299', 262_144), '0-299'],
-    ['no static CPU manager', of('', 2048), undefined],
-    ['a fraction of a CPU, on the shared ones', of('0-1', 1536), undefined],
-    ['as many shared CPUs as it requests, Burstable', of('0-1', 2048, '/kubepods/burstable/pod1'), undefined],
+    ['returns the CPUs of a Guaranteed container with two CPUs', of('2-3', 2048), '2-3'],
     [
-      'the same with systemd, Burstable',
+      'returns the CPUs of a Guaranteed container with systemd cgroups',
+      of('2-3', 2048, '/kubepods.slice/kubepods-pod1.slice'),
+      '2-3',
+    ],
+    ['returns the CPUs of a container with more CPUs than CPU shares can express', of('0-299', 262_144), '0-299'],
+    ['returns nothing without the static CPU manager', of('', 2048), undefined],
+    ['returns nothing for a fraction of a CPU on shared CPUs', of('0-1', 1536), undefined],
+    [
+      'returns nothing for a Burstable container on as many shared CPUs as it requests',
+      of('0-1', 2048, '/kubepods/burstable/pod1'),
+      undefined,
+    ],
+    [
+      'returns nothing for a Burstable container with systemd cgroups',
       of('0-1', 2048, '/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice'),
       undefined,
     ],
-    ['no request, on the shared CPUs', of('0-1', 2, '/kubepods/besteffort/pod1'), undefined],
-    ['CPUs of a claim, whatever its QoS class', of('0,1', 2, burstable, ['A=1', 'DRA_CPUSET_b=0,1']), '0,1'],
-    ['CPUs of a claim that change', of('0,1', 2, burstable, ['DRA_CPUSET_a=dynamic']), '0,1'],
-    ['CPUs of a claim that the runtime does not set', of('', 2, burstable, ['DRA_CPUSET_a=0,1']), undefined],
-    ['other CPUs in the variable than it has', of('4-5', 2, burstable, ['DRA_CPUSET_a=0,1']), '4-5'],
-    ['CPUs in the variable of a claim that it does not have', of('0-3', 2, burstable, ['DRA_CPUSET_x=0']), undefined],
-    ['more variables than claims', of('4', 2, burstable, Array(65).fill('DRA_CPUSET_x=0')), '4'],
-    ['a list that cannot be read', of('x', 1024), undefined],
+    ['returns nothing for a container without a CPU request', of('0-1', 2, '/kubepods/besteffort/pod1'), undefined],
+    ['returns the CPUs of a claim in any QoS class', of('0,1', 2, burstable, ['A=1', 'DRA_CPUSET_b=0,1']), '0,1'],
+    ['returns the CPUs of a claim whose CPUs can change', of('0,1', 2, burstable, ['DRA_CPUSET_a=dynamic']), '0,1'],
+    [
+      'returns nothing if the runtime does not set the CPUs of a claim',
+      of('', 2, burstable, ['DRA_CPUSET_a=0,1']),
+      undefined,
+    ],
+    [
+      'returns the CPUs that a container has if the variable of its claim lists others',
+      of('4-5', 2, burstable, ['DRA_CPUSET_a=0,1']),
+      '4-5',
+    ],
+    [
+      'returns nothing for the variable of a claim that the container does not use',
+      of('0-3', 2, burstable, ['DRA_CPUSET_x=0']),
+      undefined,
+    ],
+    [
+      'returns the CPUs even if there are more variables than claims',
+      of('4', 2, burstable, Array(65).fill('DRA_CPUSET_x=0')),
+      '4',
+    ],
+    ['returns nothing for an unreadable CPU list', of('x', 1024), undefined],
   ])('%s', (_, found, expected) => expect(found).toBe(expected));
 
   it('handles a megabyte of variables in less than a millisecond', () => {
@@ -70,22 +94,30 @@ describe('compareNodes', () => {
   const two = (cpus: string, mems?: string) => compareNodes(0, [0, 1], place(cpus, mems), nodes);
 
   it.each<[string, NumaResult, NumaResult]>([
-    ['all CPUs are on its node', one(0, '2-3'), 'aligned'],
-    ['all CPUs are on the other node', one(0, '4-5'), 'misaligned'],
-    ['some CPUs are on the other node', one(0, '3-4'), 'misaligned'],
-    ['memory is on its node', one(1, '4', '1'), 'aligned'],
-    ['memory is on the other node', one(1, '4', '0'), 'misaligned'],
-    ['memory is on both', one(1, '4', '0-1'), 'misaligned'],
-    ['memory is on a node without CPUs', one(1, '4', '2'), 'aligned'],
-    ['there is a device on each node, with CPUs', two('3-4', '0-1'), 'aligned'],
-    ['there is a device on each node, and CPUs of the other only', two('4'), 'misaligned'],
-    ['there is a device on each node, and CPUs of its own only', two('0'), 'aligned'],
-    ['its node is unknown', one(undefined, '0'), 'unknown'],
-    ['a CPU is offline', one(1, '6-7'), 'unknown'],
-    ['the only CPU is offline', one(1, '7'), 'unknown'],
-    ['a CPU is offline and another on the other node', one(1, '3,6-7'), 'misaligned'],
-    ['another device may be on the other node', compareNodes(0, [0, undefined], place('3-4'), nodes), 'unknown'],
-    ['another device is somewhere', compareNodes(0, [0, undefined], place('3'), nodes), 'aligned'],
+    ['returns aligned if all CPUs are on the node of the device', one(0, '2-3'), 'aligned'],
+    ['returns misaligned if all CPUs are on the other node', one(0, '4-5'), 'misaligned'],
+    ['returns misaligned if some CPUs are on the other node', one(0, '3-4'), 'misaligned'],
+    ['returns aligned if memory is on the node of the device', one(1, '4', '1'), 'aligned'],
+    ['returns misaligned if memory is on the other node', one(1, '4', '0'), 'misaligned'],
+    ['returns misaligned if memory is on both nodes', one(1, '4', '0-1'), 'misaligned'],
+    ['returns aligned if memory is on a node without CPUs', one(1, '4', '2'), 'aligned'],
+    ['returns aligned if both nodes have a device and CPUs', two('3-4', '0-1'), 'aligned'],
+    ['returns misaligned if both nodes have a device, but only the other node has CPUs', two('4'), 'misaligned'],
+    ["returns aligned if both nodes have a device, but only the device's node has CPUs", two('0'), 'aligned'],
+    ['returns unknown if the node of the device is unknown', one(undefined, '0'), 'unknown'],
+    ['returns unknown if one of the CPUs is offline', one(1, '6-7'), 'unknown'],
+    ['returns unknown if the only CPU is offline', one(1, '7'), 'unknown'],
+    ['returns misaligned if one CPU is offline and another is on the other node', one(1, '3,6-7'), 'misaligned'],
+    [
+      'returns unknown if CPUs are on two nodes and the node of another device is unknown',
+      compareNodes(0, [0, undefined], place('3-4'), nodes),
+      'unknown',
+    ],
+    [
+      "returns aligned if all CPUs are on the device's node, although another device's node is unknown",
+      compareNodes(0, [0, undefined], place('3'), nodes),
+      'aligned',
+    ],
   ])('%s', (_, result, expected) => expect(result).toBe(expected));
 
   it('treats every device as near if the machine has one NUMA node or none, whatever firmware reports', () => {

@@ -160,7 +160,7 @@ describe('SandboxRegistry', () => {
   });
 
   it.each([
-    ['that the runtime has lost the namespaces of', { isNetnsUnknown: true as const }],
+    ['whose namespaces the runtime has lost', { isNetnsUnknown: true as const }],
     // containerd 2.4 after a node's death: as for a pod on the host's network.
     ['that the runtime lists without a network namespace', {}],
   ])('finds the namespace of a sandbox %s in the store', async (_what, listed) => {

@@ -199,7 +199,7 @@ describe('StartGuard', () => {
 
   it.each([
     ["the claim's gate", container([])],
-    ["the claim's variable, with metadata and gate off", container([variable], [])],
+    ["the claim's variable, with metadata and start gate off", container([variable], [])],
   ])('rejects a container that has %s if the claim is prepared for another pod', (_, used) => {
     const next = { ...pod, uid: 'pod-2' };
     expect(() => guard.check(next, used, sandbox(false))).toThrow(

@@ -133,12 +133,12 @@ describe('WaitingSandboxes', () => {
       () => announced.splice(0, 1, { ...announcement('a'), netnsPath: undefined as never }),
     ],
     ['whose claim is not prepared', () => put('a', 'unpreparing')],
-    ['whose claim is not known', () => prepared.delete('claim-a')],
-    ['whose claim is that of another pod', () => put('a', 'prepared', ['other'])],
-    ['that the runtime has shown', () => known.add('s-a')],
-    ['where the pod has another one', () => earlier.add('s-a')],
+    ['whose claim is unknown', () => prepared.delete('claim-a')],
+    ['whose claim belongs to another pod', () => put('a', 'prepared', ['other'])],
+    ['that the runtime has already reported', () => known.add('s-a')],
+    ['whose pod has another sandbox', () => earlier.add('s-a')],
     [
-      'where the pod announces two',
+      'whose pod announces two sandboxes',
       () => announced.push(announcement('a', { sandboxId: 's-a2', netnsPath: '/netns/a2' })),
     ],
   ])('does not serve a sandbox %s until the runtime reports it', async (_what, arrange) => {
