@@ -7,8 +7,8 @@ const attachment = storedAttachment({ interfaceName: 'net3' });
 
 it.each([
   ['of the bond, whose members get its addresses once', { interfaceName: 'net1', bond: { name: 'bond0' } }, 'bond0'],
-  ['that the claim gives it', { interfaceName: 'net1' }, 'net1'],
-  ['that was chosen when it was attached', {}, 'net3'],
+  ['that the claim requests', { interfaceName: 'net1' }, 'net1'],
+  ['that was chosen at the attachment', {}, 'net3'],
 ] as const)('plugins receive the interface name %s', (_, config, expected) => {
   expect(cniInterfaceName(storedDevice({ name, config, attachment }))).toBe(expected);
 });

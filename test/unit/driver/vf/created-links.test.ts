@@ -24,9 +24,9 @@ function podWith(link: { kind: string } | undefined, isComplete: boolean) {
 
 it.each([
   ['deletes a complete link', { kind: 'bond' }, true, [9]],
-  ['deletes a link whose driver was killed before it had its name', { kind: 'bond' }, false, [9]],
-  ['leaves a link of another kind under the first name', { kind: 'dummy' }, false, []],
-  ['does nothing without such a link', undefined, false, []],
+  ['deletes a link that a killed driver had not named yet', { kind: 'bond' }, false, [9]],
+  ['leaves a link of another kind under the temporary name', { kind: 'dummy' }, false, []],
+  ['does nothing if there is no such link', undefined, false, []],
 ])('deleteCreated %s', async (_, link, isComplete, expected) => {
   const { connection, calls } = podWith(link, isComplete);
   await deleteCreated(connection, created);

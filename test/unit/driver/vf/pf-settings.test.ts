@@ -44,9 +44,9 @@ describe('pfSettingsOf', () => {
       { before: { vf: { hardwareAddress: none, vlan: { id: 0 } } } },
       ['vlan', 'hardwareAddress'],
     ],
-    ['the claim removes the tag', { config: { vf: { vlan: 0 } }, before: { vf: { vlan: { id: 7 } } } }, ['vlan']],
+    ['the claim removes the VLAN', { config: { vf: { vlan: 0 } }, before: { vf: { vlan: { id: 7 } } } }, ['vlan']],
     [
-      'the MAC is that of the interface',
+      'its MAC equals the MAC of the interface',
       { config: { macAddress: own }, before: { vf: {}, link: link(own) } },
       ['vlan'],
     ],

@@ -108,7 +108,7 @@ describe('TrafficReader', () => {
 
   it.each<[string, () => Promise<object[]>]>([
     ['reports zeros for all its VFs, as igb does', async () => [0, 1].map((vfIndex) => ({ vfIndex, ...zeros }))],
-    ['leaves the VF out', async () => []],
+    ['omits the VF', async () => []],
     ['cannot list its VFs', async () => Promise.reject(new NetlinkError('netlink-refused', 'EMSGSIZE'))],
   ])('reads interface counters if the PF %s, but reads no counters of a VF in user space', async (_why, ofPf) => {
     vfTraffic = ofPf;
