@@ -134,14 +134,14 @@ describe('setHealth', () => {
       [device('a', { checkedAt: new Date(Number.NaN) })],
       /checkedAt of node-1\/a is not a valid/,
     ],
-    ['with an error as message', [device('a', { message: new Error('link') as never })], /message is not a string/],
+    ['with an Error as message', [device('a', { message: new Error('link') as never })], /message is not a string/],
     [
-      'with a number as pool',
+      'with a number as pool name',
       [device('a', { poolName: 7 as never })],
       /poolName, deviceName or message is not a string/,
     ],
     ['that is null', [null as never], /it is not an object/],
-    ['twice', [device('a'), device('a')], /device node-1\/a is listed twice/],
+    ['that occurs twice', [device('a'), device('a')], /device node-1\/a is listed twice/],
   ])('rejects a device %s, and keeps the earlier report', async (_what, devices, message) => {
     const board = new HealthBoard();
     board.set([device('kept')]);

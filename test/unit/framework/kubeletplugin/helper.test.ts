@@ -136,9 +136,13 @@ describe('startKubeletPlugin', () => {
 describe('options of startKubeletPlugin', () => {
   it.each<[string, object, string]>([
     ['without claims', { claims: undefined }, 'option claims has no method readClaim'],
-    ['with half a logger', { logger: { info() {} } }, 'option logger has no method debug'],
-    ['with a time that is none', { drainMs: Number.NaN }, 'option drainMs is NaN, not a number of milliseconds'],
-    ['with contracts elsewhere', { protoDir: '/nowhere' }, 'there is no plugin-registration.proto in /nowhere'],
+    ['with an incomplete logger', { logger: { info() {} } }, 'option logger has no method debug'],
+    ['with an invalid time', { drainMs: Number.NaN }, 'option drainMs is NaN, not a number of milliseconds'],
+    [
+      'with a protobuf directory that does not exist',
+      { protoDir: '/nowhere' },
+      'there is no plugin-registration.proto in /nowhere',
+    ],
   ])('are rejected %s', async (_what, wrong, message) => {
     await using bench = await Bench.start();
     const options = { ...bench.options(), ...wrong };

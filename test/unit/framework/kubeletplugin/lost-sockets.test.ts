@@ -28,7 +28,7 @@ describe('the sockets of a driver', () => {
   it.each<[string, ('dra' | 'registration')[]]>([
     ['the registration socket', ['registration']],
     ['the DRA socket', ['dra']],
-    ['both', ['dra', 'registration']],
+    ['both sockets', ['dra', 'registration']],
   ])('are served and registered again after something removed %s', async (_, names) => {
     await using bench = await Bench.start();
     const { clock, events, helper } = await startHelper(bench);

@@ -104,7 +104,7 @@ describe('deferred metadata', () => {
       /claim default\/other: the claim is not prepared$/,
     ],
     ['for another request', {}, 'x', 'dev-a', testDriver, /request x is not prepared$/],
-    ['with a device that is not its own', {}, 'vf', 'dev-b', testDriver, /device \S+\/dev-b is not prepared for/],
+    ['with a device of another claim', {}, 'vf', 'dev-b', testDriver, /device \S+\/dev-b is not prepared for/],
     ["with another driver's device", {}, 'vf', 'dev-a', 'gpu.example', /device gpu.example\/\S+ is not prepared for/],
   ])('KEP-5304 "MetadataUpdater": rejects a claim %s', async (_what, other, request, name, driver, message) => {
     await using bench = await startBench();
@@ -276,7 +276,7 @@ describe('a claim created by the scheduler for extended resources', () => {
       ['another claim', { extendedResourceClaimStatus: { resourceClaimName: 'b', requestMappings } }],
       ['nothing', {}],
       [
-        'a container twice with one request',
+        'a container twice for one request',
         { extendedResourceClaimStatus: { resourceClaimName: 'a', requestMappings: [map('main', 1), map('main', 1)] } },
       ],
     ])('has no shared file if the pod status names %s', async (_what, status) => {

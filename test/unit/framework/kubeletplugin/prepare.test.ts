@@ -37,10 +37,10 @@ describe('NodePrepareResources', () => {
   });
 
   it.each([
-    ['is not there', undefined, /get resource claims: retrieve claim default\/a: .*not found/],
+    ['is missing', undefined, /get resource claims: retrieve claim default\/a: .*not found/],
     ['is not allocated', { allocated: false }, /get resource claims: claim default\/a not allocated$/],
     [
-      'is neither allocated nor the one asked for',
+      'has another UID and no allocation',
       { uid: 'another', allocated: false },
       /get resource claims: claim default\/a not allocated$/,
     ],
@@ -109,10 +109,10 @@ describe('NodePrepareResources', () => {
 
   it.each<[string, unknown, string]>([
     ['an error', { error: new Error('no such VF') }, 'no such VF'],
-    ['an error beside devices', { devices: [], error: new Error('no such VF') }, 'no such VF'],
+    ['an error together with devices', { devices: [], error: new Error('no such VF') }, 'no such VF'],
     ['no devices and an error that is undefined', { error: undefined }, 'neither an error nor a list of devices'],
     ['no devices and an error that is null', { error: null }, 'neither an error nor a list of devices'],
-    ['devices that are no list', { devices: 'dev-a' }, 'neither an error nor a list of devices'],
+    ['devices that are not a list', { devices: 'dev-a' }, 'neither an error nor a list of devices'],
     ['devices that are null', { devices: [null] }, 'a device is not an object'],
     ['nothing', null, 'the driver gave no result'],
     ['a string as error', { error: 'device busy' }, 'device busy'],
@@ -120,11 +120,11 @@ describe('NodePrepareResources', () => {
     ['an error of another realm', { error: runInNewContext('new Error("from afar")') }, 'from afar'],
     ['an error without a message', { error: new Error('') }, 'Error'],
     [
-      'a string for requests',
+      'a string instead of requests',
       { devices: [{ ...preparedDevice('dev-a'), requests: 'vf' }] },
       'requests of device dev-a',
     ],
-    ['a number for a name', { devices: [{ ...preparedDevice('dev-a'), deviceName: 7 }] }, 'deviceName of a device'],
+    ['a number as a name', { devices: [{ ...preparedDevice('dev-a'), deviceName: 7 }] }, 'deviceName of a device'],
     ['a number as shareId', { devices: [{ ...preparedDevice('dev-a'), shareId: 5 }] }, 'shareId of a device'],
     [
       'mistyped metadata',

@@ -31,7 +31,7 @@ describe('chooseSocketPaths', () => {
   });
 
   it.each([
-    ['all of the UID', 107 - `/${driver}-${podUid}-reg.sock`.length, `${driver}-${podUid}-reg.sock`],
+    ['the whole UID', 107 - `/${driver}-${podUid}-reg.sock`.length, `${driver}-${podUid}-reg.sock`],
     ['a hash of the UID', 108 - `/${driver}-${podUid}-reg.sock`.length, `${driver}-${hash(podUid, 8)}-reg.sock`],
     [
       'a hash of driver and UID',
@@ -46,8 +46,8 @@ describe('chooseSocketPaths', () => {
   });
 
   it.each([
-    ['all of the UID', 107 - `/dra-${podUid}.sock`.length, `dra-${podUid}.sock`],
-    ['a hash of the UID and no ending', 108 - `/dra-${podUid}.sock`.length, `dra-${hash(podUid, 8)}`],
+    ['the whole UID', 107 - `/dra-${podUid}.sock`.length, `dra-${podUid}.sock`],
+    ['a hash of the UID without an ending', 108 - `/dra-${podUid}.sock`.length, `dra-${hash(podUid, 8)}`],
   ])("shortens the DRA socket's name to %s within 107 bytes (requirement 2.6)", (_what, bytes, name) => {
     const dataDir = dirOf(bytes);
     expect(chooseSocketPaths({ driver, ...kubelet, dataDir, podUid }).dra).toBe(join(dataDir, name));
