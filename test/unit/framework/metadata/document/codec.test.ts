@@ -93,14 +93,14 @@ describe('decodeStream', () => {
   });
 
   it.each([
-    ['no object at all', ' \n', 'no metadata objects found in stream'],
-    ['no version', '{"kind":"DeviceMetadata"}', 'metadata object without apiVersion or kind'],
+    ['a stream without an object', ' \n', 'no metadata objects found in stream'],
+    ['an object without a version', '{"kind":"DeviceMetadata"}', 'metadata object without apiVersion or kind'],
     ['an empty version', '{"kind":"DeviceMetadata","apiVersion":""}', 'metadata object without apiVersion or kind'],
     ['a list', '[]', 'no JSON object at offset 0'],
     ['a byte order mark', `\ufeff${stream(document)}`, 'no JSON object at offset 0'],
-    ['something behind the objects', `${stream(document)}x`, /no JSON object at offset \d+/],
-    ['NULs behind the objects', `${stream(document)}\0\0`, /no JSON object at offset \d+/],
-    ['an object that does not end', '{"kind":{}', 'the JSON object at offset 0 does not end'],
+    ['data after the objects', `${stream(document)}x`, /no JSON object at offset \d+/],
+    ['NULs after the objects', `${stream(document)}\0\0`, /no JSON object at offset \d+/],
+    ['an incomplete object', '{"kind":{}', 'the JSON object at offset 0 does not end'],
     ['very deep nesting', '{"a":'.repeat(100_000), 'the JSON object at offset 0 is nested more than 64 levels deep'],
     [
       'very deep lists',

@@ -10,7 +10,7 @@ it.each(['metadata', '../x', 'a b', '', '-a', 'a-', '1'])('CdiSpecs rejects the 
 });
 
 it.each([
-  ['no edits', 'dev', {}, 'there are none'],
+  ['a device without edits', 'dev', {}, 'there are none'],
   ['a variable without a value', 'dev', { env: ['NAME'] }, '"NAME" is not NAME=value'],
   [
     'a relative mount',
@@ -25,24 +25,24 @@ it.each([
     'path "a" is not absolute',
   ],
   [
-    'a mount of nothing',
+    'a mount without a source',
     'dev',
     { mounts: [{ type: 'tmpfs', hostPath: '', containerPath: '/a', options: [] }] },
     'the mount at "/a" has no hostPath',
   ],
   [
-    'a mount to nowhere',
+    'a mount without a target',
     'dev',
     { mounts: [{ hostPath: '/a', containerPath: '', options: [] }] },
     'path "" is not absolute',
   ],
   [
-    'a hook that OCI does not have',
+    'a hook that OCI does not define',
     'dev',
     { hooks: [{ hookName: 'x', path: '/a', args: [], timeout: 1 }] },
     '"x" is not',
   ],
-  ['a name with a blank', 'a b', { env: ['A=1'] }, '"a b" cannot be part of a CDI device\'s name'],
+  ['a name with a space', 'a b', { env: ['A=1'] }, '"a b" cannot be part of a CDI device\'s name'],
 ])('CdiSpecs writes nothing for %s, which no runtime accepts', (_what, name, edits, message) => {
   using dir = tempDir();
   const specs = new CdiSpecs({ dir: dir.path, driver: 'a.example', class: 'nic' });

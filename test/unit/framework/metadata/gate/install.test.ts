@@ -44,8 +44,8 @@ describe('installGate', () => {
   });
 
   it.each([
-    ['another one', () => writeFileSync(path, 'older')],
-    ['one of the same length', () => writeFileSync(path, '#!/bin/sh\necho 2\n')],
+    ['another program', () => writeFileSync(path, 'older')],
+    ['a program of the same length', () => writeFileSync(path, '#!/bin/sh\necho 2\n')],
   ])('replaces %s without disturbing running copies', async (_what, change) => {
     await install();
     change();

@@ -22,19 +22,22 @@ describe('an announcement of a waiting sandbox', () => {
   });
 
   it.each([
-    ['nothing', ''],
-    ['another version', text.replace('waiting 1', 'waiting 2')],
-    ['a part', text.slice(0, -1)],
-    ['a line less', text.replace('podName web.0\n', '')],
-    ['a line more', `${text}more x\n`],
-    ['another order', text.replace('podUid b2a1-uid\n', '').replace('podName ', 'podUid b2a1-uid\npodName ')],
-    ['a name with a slash', text.replace('web.0', '../web')],
-    ['a name of dots', text.replace('web.0', '..')],
-    ['a name that is too long', text.replace('web.0', 'x'.repeat(254))],
-    ['a namespace elsewhere', text.replace(netnsPath, '/proc/1/ns/net')],
-    ['a namespace above', text.replace('cni-0a1b', '..')],
-    ['a namespace below', text.replace('cni-0a1b', 'a/b')],
-    ['blanks at the end', `${text}\n`],
+    ['it is empty', ''],
+    ['it has another version', text.replace('waiting 1', 'waiting 2')],
+    ['it is truncated', text.slice(0, -1)],
+    ['a line is missing', text.replace('podName web.0\n', '')],
+    ['it has an additional line', `${text}more x\n`],
+    [
+      'its lines are in another order',
+      text.replace('podUid b2a1-uid\n', '').replace('podName ', 'podUid b2a1-uid\npodName '),
+    ],
+    ['its pod name contains a slash', text.replace('web.0', '../web')],
+    ['its pod name consists of dots', text.replace('web.0', '..')],
+    ['its pod name is too long', text.replace('web.0', 'x'.repeat(254))],
+    ['its namespace is outside the directory of namespaces', text.replace(netnsPath, '/proc/1/ns/net')],
+    ['its namespace path leads upwards', text.replace('cni-0a1b', '..')],
+    ['its namespace path leads to a subdirectory', text.replace('cni-0a1b', 'a/b')],
+    ['it ends with an empty line', `${text}\n`],
   ])('is rejected if netdra-gate cannot have written it: %s', (_what, wrong) => {
     expect(parseWaitingSandbox('s1', wrong)).toBeUndefined();
   });

@@ -39,11 +39,11 @@ describe('readMetadataFile', () => {
 
   it.each([
     ['bytes that are not UTF-8', Buffer.from(whole).fill(0xff, 200, 201), 'it is not UTF-8'],
-    ['a cut character', Buffer.from([...whole, 0xc3]), 'it is not UTF-8'],
+    ['a truncated UTF-8 character', Buffer.from([...whole, 0xc3]), 'it is not UTF-8'],
     ['a byte order mark', Buffer.concat([Buffer.from([0xef, 0xbb, 0xbf]), whole]), 'no JSON object at offset 0'],
-    ['zeros, as a power loss leaves them', Buffer.alloc(512), 'no JSON object at offset 0'],
-    ['depth', '{"a":'.repeat(200_000), 'is nested more than 64 levels deep'],
-    ['a stream that is a list', `[${whole.toString('utf8').replace('}\n{', '},{')}]`, 'no JSON object at offset 0'],
+    ['zeros, which a power loss can leave', Buffer.alloc(512), 'no JSON object at offset 0'],
+    ['objects that are nested too deeply', '{"a":'.repeat(200_000), 'is nested more than 64 levels deep'],
+    ['a list of objects', `[${whole.toString('utf8').replace('}\n{', '},{')}]`, 'no JSON object at offset 0'],
   ])('names the file and the reason if it is unusable: %s', async (_what, content, reason) => {
     writeFileSync(path, content);
     const error = await readMetadataFile(path).catch((thrown) => thrown);
@@ -52,8 +52,8 @@ describe('readMetadataFile', () => {
   });
 
   it.each([
-    ['nothing', ''],
-    ['blanks, as a withdrawn file has them', `${' '.repeat(511)}\n`],
+    ['an empty file', ''],
+    ['blanks, which a withdrawn file contains', `${' '.repeat(511)}\n`],
   ])('reports that a file is not written yet: %s', async (_what, content) => {
     writeFileSync(path, content);
     await expect(readMetadata(path)).rejects.toMatchObject({
