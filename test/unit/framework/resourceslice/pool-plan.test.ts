@@ -153,16 +153,21 @@ describe('cutPool', () => {
   const cut = (wanted: string, ...published: string[]) => names(cutPool(pool(wanted), published.map(pool)));
 
   it.each<[string, string, string[], string[]]>([
-    ['cuts what is new in full slices', 'abcdefgh', [], ['abc', 'def', 'gh']],
-    ['leaves devices where they are when one goes', 'acdefgh', ['abc', 'def', 'gh'], ['ac', 'def', 'gh']],
-    ['puts a new one beside the one before it', 'aXcdefgh', ['ac', 'def', 'gh'], ['aXc', 'def', 'gh']],
-    ['puts a new one into the next slice if there is room', 'abcXgh', ['abc', 'gh'], ['abc', 'Xgh']],
-    ['cuts anew rather than need one more slice', 'abcXdef', ['abc', 'def'], ['abc', 'Xde', 'f']],
-    ['cuts anew when a slice less is enough', 'abdefg', ['abc', 'def', 'g'], ['abd', 'efg']],
-    ['cuts anew when the order is another', 'fabcde', ['abc', 'def'], ['fab', 'cde']],
-    ['adds at the end', 'abcdefX', ['abc', 'def'], ['abc', 'def', 'X']],
-    ['cuts anew rather than fill a slice beyond its size', '0abcdefg', ['', 'ag'], ['0ab', 'cde', 'fg']],
-    ['makes one empty slice of nothing', '', ['abc'], ['']],
+    ['puts new devices into full slices', 'abcdefgh', [], ['abc', 'def', 'gh']],
+    ['leaves devices in their slices when one is removed', 'acdefgh', ['abc', 'def', 'gh'], ['ac', 'def', 'gh']],
+    ['puts a new device beside the device before it', 'aXcdefgh', ['ac', 'def', 'gh'], ['aXc', 'def', 'gh']],
+    ['puts a new device into the next slice if there is room', 'abcXgh', ['abc', 'gh'], ['abc', 'Xgh']],
+    [
+      'cuts the pool again instead of adding a slice that is not needed',
+      'abcXdef',
+      ['abc', 'def'],
+      ['abc', 'Xde', 'f'],
+    ],
+    ['cuts the pool again when one slice less is enough', 'abdefg', ['abc', 'def', 'g'], ['abd', 'efg']],
+    ['cuts the pool again when the order of devices changes', 'fabcde', ['abc', 'def'], ['fab', 'cde']],
+    ['adds new devices at the end', 'abcdefX', ['abc', 'def'], ['abc', 'def', 'X']],
+    ['cuts the pool again instead of exceeding the size of a slice', '0abcdefg', ['', 'ag'], ['0ab', 'cde', 'fg']],
+    ['makes one empty slice for a pool without devices', '', ['abc'], ['']],
   ])('%s', (_, wanted, published, expected) => {
     expect(cut(wanted, ...published)).toEqual(expected);
   });

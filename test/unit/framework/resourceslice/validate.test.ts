@@ -18,21 +18,25 @@ describe('validatePool', () => {
   });
 
   it.each<[string, Partial<Pool>, string]>([
-    ['a device twice', { devices: [...devices(2), ...devices(1)] }, 'device dev-0: name occurs twice in the pool'],
-    ['a generation', { generation: 0 }, 'generation 0 must be 1 or more'],
-    ['a slice size', { maxDevicesPerSlice: 129 }, 'maxDevicesPerSlice 129 must be 1 to 128 for these devices'],
     [
-      'a slice size with taints',
+      'a device that occurs twice',
+      { devices: [...devices(2), ...devices(1)] },
+      'device dev-0: name occurs twice in the pool',
+    ],
+    ['an invalid generation', { generation: 0 }, 'generation 0 must be 1 or more'],
+    ['an invalid slice size', { maxDevicesPerSlice: 129 }, 'maxDevicesPerSlice 129 must be 1 to 128 for these devices'],
+    [
+      'a slice size that is too large for taints',
       { devices: devices(1, { taints: [{ key: 'a', effect: 'None' }] }), maxDevicesPerSlice: 100 },
       'maxDevicesPerSlice 100 must be 1 to 64 for these devices',
     ],
     [
-      'a counter set',
+      'an invalid name of a counter set',
       { sharedCounters: [{ name: 'PF', counters: counters(1) }] },
       'sharedCounters "PF" must be a DNS label',
     ],
     [
-      'a counter set twice',
+      'a counter set that occurs twice',
       { sharedCounters: many(2, () => ({ name: 'pf', counters: counters(1) })) },
       'sharedCounters[pf] occurs twice in the pool',
     ],
