@@ -38,23 +38,31 @@ describe('loadKubeConfig', () => {
   });
 
   it.each([
-    ['no YAML', 'token: [secret\nusers:', /^cannot load kubeconfig \S+: [^\n]*\(\d+:\d+\)$/],
-    ['an empty one', '', /^cannot load kubeconfig \S+: |^kubeconfig \S+ cannot be used: it has no current cluster$/],
-    ['one without clusters', 'kind: Config', /^kubeconfig \S+ cannot be used: it has no current cluster$/],
+    ['a file that is not YAML', 'token: [secret\nusers:', /^cannot load kubeconfig \S+: [^\n]*\(\d+:\d+\)$/],
     [
-      'a current context that is not in it',
+      'an empty kubeconfig',
+      '',
+      /^cannot load kubeconfig \S+: |^kubeconfig \S+ cannot be used: it has no current cluster$/,
+    ],
+    ['a kubeconfig without clusters', 'kind: Config', /^kubeconfig \S+ cannot be used: it has no current cluster$/],
+    [
+      'a current context that the kubeconfig lacks',
       withCluster({ server: 'https://a' }).replace('"current-context":"c"', '"current-context":"gone"'),
       /^kubeconfig \S+ cannot be used: it has no context gone; it has c$/,
     ],
     [
-      'a context with a user that is not in it',
+      'a context whose user the kubeconfig lacks',
       withCluster({ server: 'https://a' }).replace('"user":"u"', '"user":"gone"'),
       /^kubeconfig \S+ cannot be used: it has no user gone, whom its context c names$/,
     ],
-    ['one without a server', withCluster({}), /cluster.server is missing$/],
-    ['one with half a URL', withCluster({ server: '10.0.0.1' }), /: server "10.0.0.1" is not a URL$/],
-    ['another protocol', withCluster({ server: 'ftp://a' }), /: server ftp:\/\/a has to begin with https:\/\/$/],
-    ['a connection in the clear', withCluster({ server: 'http://a' }), /needs insecure-skip-tls-verify: true$/],
+    ['a cluster without a server', withCluster({}), /cluster.server is missing$/],
+    ['an incomplete server URL', withCluster({ server: '10.0.0.1' }), /: server "10.0.0.1" is not a URL$/],
+    [
+      'a server URL with another protocol',
+      withCluster({ server: 'ftp://a' }),
+      /: server ftp:\/\/a has to begin with https:\/\/$/,
+    ],
+    ['an unencrypted connection', withCluster({ server: 'http://a' }), /needs insecure-skip-tls-verify: true$/],
   ])('rejects %s, in one line', async (_, text, message) => {
     const failure = await failureOf(write(text));
     expect(failure).toMatch(message);

@@ -12,10 +12,10 @@ const isWanted = (answer: object | Error) =>
 
 it.each<[string, boolean, object | Error]>([
   ['runs', true, { metadata: { uid: 'pod-uid' }, status: { phase: 'Running' } }],
-  ['is to be deleted', false, { metadata: { uid: 'pod-uid', deletionTimestamp: '2026-03-01T12:00:00Z' } }],
+  ['is being deleted', false, { metadata: { uid: 'pod-uid', deletionTimestamp: '2026-03-01T12:00:00Z' } }],
   ['was evicted', false, { metadata: { uid: 'pod-uid' }, status: { phase: 'Failed' } }],
   ['has succeeded', false, { metadata: { uid: 'pod-uid' }, status: { phase: 'Succeeded' } }],
-  ['was replaced by another one of its name', false, { metadata: { uid: 'next' } }],
+  ['was replaced by another pod of the same name', false, { metadata: { uid: 'next' } }],
   ['does not exist', false, new KubeError('api-not-found', 'pods "web-0" not found')],
 ])('isPodWanted for a pod that %s: %s', async (_what, expected, answer) => {
   expect(await isWanted(answer)).toBe(expected);
