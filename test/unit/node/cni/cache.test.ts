@@ -76,11 +76,11 @@ describe('CniCache', () => {
   });
 
   it.each([
-    ['cut off', (text: string) => text.slice(0, -10)],
-    ['of another format', (text: string) => text.replace('"version":1', '"version":2')],
-    ['without its network', (text: string) => text.replace('"network"', '"net"')],
+    ['truncated', (text: string) => text.slice(0, -10)],
+    ['in another format', (text: string) => text.replace('"version":1', '"version":2')],
+    ['without a network', (text: string) => text.replace('"network"', '"net"')],
     ['with a program outside of the plugin folders', (text: string) => text.replace('"sriov"', '"../../sh"')],
-    ['with a container id that is none', (text: string) => text.replace('"c1"', '"../c1"')],
+    ['with an invalid container ID', (text: string) => text.replace('"c1"', '"../c1"')],
     ['of another container', (text: string) => text.replace('"c1"', '"c2"')],
   ])('reports a file that is %s, and still lists the others', async (_what, damage) => {
     await cache.write(entryOf());

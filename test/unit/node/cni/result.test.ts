@@ -70,15 +70,19 @@ describe('parseCniResult', () => {
   });
 
   it.each([
-    ['nothing', '', 'it printed nothing'],
+    ['an empty output', '', 'it printed nothing'],
     ['a log line', 'added net1', 'it printed something that is not JSON'],
     ['a list', '[]', 'it is not a JSON object'],
-    ['the shape of 0.2', '{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.1/24"}}', 'cniVersion: "0.2.0" is too old'],
+    ['a result of version 0.2', '{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.1/24"}}', 'cniVersion: "0.2.0" is too old'],
     ['a future version', '{"cniVersion":"2.0.0"}', 'cniVersion: "2.0.0" is not known'],
     ['a version that is a number', '{"cniVersion":1}', 'cniVersion: 1 is not known'],
-    ['a version that cannot be made text', '{"cniVersion":{"toString":null}}', 'cniVersion: {"toString":null} is not'],
     [
-      'an address without prefix',
+      'a version that cannot be converted to text',
+      '{"cniVersion":{"toString":null}}',
+      'cniVersion: {"toString":null} is not',
+    ],
+    [
+      'an address without a prefix',
       '{"ips":[{"address":"10.0.0.1"}]}',
       'ips.0.address: must be an address with prefix length, not "10.0.0.1"',
     ],

@@ -194,13 +194,13 @@ describe('a failed CNI ADD', () => {
   });
 
   it.each([
-    ['prints an error but ends with 0', `echo '{"code":11,"msg":"busy"}'`, /: busy \(code 11\)$/],
-    ['fails without a word', 'exit 2', /: it ended with exit code 2 and printed nothing$/],
+    ['prints an error but exits with 0', `echo '{"code":11,"msg":"busy"}'`, /: busy \(code 11\)$/],
+    ['fails without output', 'exit 2', /: it ended with exit code 2 and printed nothing$/],
     ['prints no JSON', 'echo hello', /gave no valid result: it printed something that is not JSON$/],
     ['prints nothing', 'true', /gave no valid result: it printed nothing$/],
-    ['is ended by a signal', 'kill -KILL $$', /: it was ended by SIGKILL and printed nothing$/],
-    ['prints without end', 'yes', /: it printed more than 1048576 bytes and was killed$/],
-    ['speaks 0.2', `echo '{"cniVersion":"0.2.0","ip4":{}}'`, /cniVersion: "0.2.0" is too old/],
+    ['is killed by a signal', 'kill -KILL $$', /: it was ended by SIGKILL and printed nothing$/],
+    ['never stops printing', 'yes', /: it printed more than 1048576 bytes and was killed$/],
+    ['answers with CNI version 0.2', `echo '{"cniVersion":"0.2.0","ip4":{}}'`, /cniVersion: "0.2.0" is too old/],
   ])('is reported if a plugin %s', async (_what, body, message) => {
     plugins.write('sriov', `[ $CNI_COMMAND = DEL ] && exit 0\n${body}`);
     const error = await failureOf(runner.add(attachmentOf(['sriov']), never));
