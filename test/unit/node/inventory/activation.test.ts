@@ -206,11 +206,11 @@ describe('Inventory of whole NICs', () => {
   });
 
   it.each<[string, Partial<TreeFunction>]>([
-    ['without driver', {}],
+    ['without a driver', {}],
     ['in user space', { driver: 'vfio-pci' }],
     ['in user space by uio', { driver: 'igb_uio' }],
-    ['with RDMA only', { driver: 'mlx5_core', rdmaDevices: ['mlx5_0'] }],
-    ['that could have VFs and has none', { totalVfs: 8 }],
+    ['with only an RDMA device', { driver: 'mlx5_core', rdmaDevices: ['mlx5_0'] }],
+    ['that supports VFs but has none', { totalVfs: 8 }],
   ])('offers a card %s, which has no interface', async (_, more) => {
     layFunction(node.root, { pciAddress: '0000:af:00.0', ...more });
     const { devices } = await node.inventory({ pfs: [], nics: [{ select: { pciAddress: '0000:af:00.0' } }] }).scan();

@@ -92,10 +92,10 @@ describe('DevicePlugins', () => {
   });
 
   const damages: [string, () => void][] = [
-    ['no JSON', () => writeFileSync(path, '{"Data":')],
-    ['JSON that is nested too deep', () => writeFileSync(path, `${'['.repeat(9_000)}${']'.repeat(9_000)}`)],
+    ['not JSON', () => writeFileSync(path, '{"Data":')],
+    ['JSON that is nested too deeply', () => writeFileSync(path, `${'['.repeat(9_000)}${']'.repeat(9_000)}`)],
     [
-      'more than its limit',
+      'larger than its limit',
       () => {
         writeFileSync(path, '');
         truncateSync(path, 17 << 20);
