@@ -34,11 +34,11 @@ describe('restoreLinkState', () => {
     ],
     ['fixed interrupt delays', fixed, { ...fixed, rxUsecs: 30 }],
     [
-      'the interrupt delay of a fixed direction beside an adaptive one',
+      'the delay of a fixed direction when the other direction is adaptive',
       { ...adaptive, useAdaptiveTx: false },
       { ...adaptive, useAdaptiveTx: false, txUsecs: 30 },
     ],
-    ['a rate limit that the driver changes in fixed modes only', adaptive, { ...adaptive, rxUsecsHigh: 20 }],
+    ['a rate limit that the driver changes only in fixed modes', adaptive, { ...adaptive, rxUsecsHigh: 20 }],
   ])('restores %s', async (_, before, changed) => {
     expect(await restore(before, changed)).toEqual({ failures: [], values: before });
   });
@@ -78,7 +78,7 @@ describe('applying coalescing of a class', () => {
   it.each([
     ['fixed', { useAdaptiveRx: false, rxUsecs: 0 }, adaptive, {}],
     [
-      'fixed with the number that the driver has adapted',
+      'fixed with the number that the driver had adapted',
       { useAdaptiveRx: false, rxUsecs: 50 },
       adaptive,
       { resetRxUsecs: 12 },
@@ -96,7 +96,7 @@ describe('applying coalescing of a class', () => {
       { ...adaptive, useAdaptiveTx: false },
       {},
     ],
-  ])('makes it %s, without a difference from the class afterwards', async (_, coalescing, before, options) => {
+  ])('sets the mode and number of the class: %s', async (_, coalescing, before, options) => {
     using driver = new ModeratingDriver(before, options);
     await driver.apply(1, 'coalescing', coalescing);
     const { rxUsecs: _rx, ...rest } = coalescing;

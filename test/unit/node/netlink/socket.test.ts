@@ -225,7 +225,7 @@ describe('RequestSocket', () => {
   });
 
   it.each([
-    ['has all that is wanted and then', { messages: 1, bytes: Infinity }, ack],
+    ['contains every wanted message and then', { messages: 1, bytes: Infinity }, ack],
     ['ends with', undefined, done],
   ])('fails a dump that %s an error', async (_, limit, end) => {
     const { kernel, answer } = await ask('dump', limit);
