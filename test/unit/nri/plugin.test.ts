@@ -61,7 +61,7 @@ describe.each([
   },
   { style: 'StateChange', nriVersion: 'v0.8.0', methods: ['StateChange', 'StateChange', 'StateChange'] },
   {
-    style: 'StateChange and no word of timeouts',
+    style: 'StateChange and no timeouts',
     nriVersion: undefined,
     methods: ['StateChange', 'StateChange', 'StateChange'],
   },
@@ -177,7 +177,7 @@ describe('a connected plugin', () => {
   it.each([
     ['a variable that would be removed', { env: [{ name: '-X', value: 'x' }] }, 'variable "-X", whose leading "-"'],
     ['a variable without a name', { env: [{ name: '', value: 'x' }] }, '"" as name of a variable'],
-    ['half a character', { env: [{ name: 'A', value: 'x\ud83d' }] }, 'a value of variable "A" that is not text'],
+    ['half a UTF-16 character', { env: [{ name: 'A', value: 'x\ud83d' }] }, 'a value of variable "A" that is not text'],
     [
       'a relative mount',
       { mounts: [{ destination: 'in', source: '/a', type: 'bind', options: [] }] },

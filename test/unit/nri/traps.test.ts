@@ -41,7 +41,7 @@ describe('frames of any size from a runtime', () => {
   it.each([
     { peer: 'Rust, which writes the fields of the header one by one', lengths: [4, 4, 1, 1] },
     { peer: 'Go', lengths: [] },
-    { peer: 'a hostile one', lengths: [1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 200, 1] },
+    { peer: 'a hostile peer', lengths: [1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 200, 1] },
   ])('are decoded from $peer', async ({ lengths }) => {
     const [near, far] = await socketPair();
     const pods: string[] = [];
