@@ -86,7 +86,7 @@ describe('a schedule', () => {
       ['createBond', 'setLink', 'addAddress', 'deleteLink'],
     ],
     [
-      'a pod with guaranteed bandwidth, and of one that waits for it',
+      'a pod with guaranteed bandwidth, and of a pod that waits for its bandwidth',
       (plan) => {
         const pods = plan.pods.flatMap((pod) => [
           { ...pod, deletedAfterMs: 1_500 },
