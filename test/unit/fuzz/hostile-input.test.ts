@@ -180,8 +180,8 @@ describe('calls that no kubelet makes', () => {
   });
 
   it.each([
-    ['bad UTF-8 in a name', Buffer.from('0a0a0a02c3281202757a1a01ff', 'hex')],
-    ['no message at all', Buffer.from('ffffffff', 'hex')],
+    ['invalid UTF-8 in a name', Buffer.from('0a0a0a02c3281202757a1a01ff', 'hex')],
+    ['bytes that are not a message', Buffer.from('ffffffff', 'hex')],
     ['a length beyond the end', Buffer.from('0aff0f0a01', 'hex')],
     ['10,000 claims without a name', Buffer.alloc(20_000, Buffer.from([0x0a, 0x00]))],
   ])('with %s return an error, and the next call is served', async (_, bytes) => {
