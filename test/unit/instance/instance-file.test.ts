@@ -95,8 +95,8 @@ describe('the instance file', () => {
   });
 
   it.each([
-    ['of an earlier boot, before which the clock was right', { bootId: 'a', startedAtMs: Date.now() - 1 }],
-    ['of this boot, when the clock was ahead', { startedAtMs: Date.now() + 86_400_000 }],
+    ['of an earlier boot', { bootId: 'a', startedAtMs: Date.now() - 1 }],
+    ['of this boot with a start time in the future', { startedAtMs: Date.now() + 86_400_000 }],
   ])('is overwritten if it is %s', (_, earlier) => {
     using dir = openDir();
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() - 3_600_000 });
