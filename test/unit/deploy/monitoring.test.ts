@@ -87,23 +87,26 @@ it('docs/metrics.md has a row for each metric', async () => {
 });
 
 describe('metrics in alerts and dashboards', () => {
-  it.each(rules.map((rule) => [rule.alert, rule] as const))('exist for the alert %s', async (_, rule) => {
-    expect(findUnknown(rule.expr, await knownSeries())).toEqual([]);
-    expect(['warning', 'critical']).toContain(rule.labels.severity);
-    expect(Object.keys(rule.annotations)).toEqual(['summary', 'description', 'runbook_url']);
-    expect(rule.annotations.runbook_url).toBe(`docs/troubleshooting.md#${rule.alert.toLowerCase()}`);
-    expect(rule.for ?? '1m').toMatch(/^\d+[mh]$/);
-    // A label that the expression drops would be empty in the text.
-    const kept = /^(?:sum|histogram_quantile\([\d.]+, sum) by \(([^)]*)\)/.exec(rule.expr)?.[1]?.split(/,\s*/);
-    for (const [, label = ''] of rule.annotations.summary?.matchAll(/\$labels\.(\w+)/g) ?? []) {
-      if (kept !== undefined) expect(kept, label).toContain(label);
-    }
-    // Operators know nodes, and not the addresses of their drivers.
-    const isOfAll = rule.expr.startsWith('count(');
-    if (isOfAll) expect(rule.annotations.description).toContain('{{ or .Labels.node .Labels.instance }}');
-    else expect(rule.annotations.summary).toContain('{{ or $labels.node $labels.instance }}');
-    if (kept !== undefined) expect(kept).toContain('node');
-  });
+  it.each(rules.map((rule) => [rule.alert, rule] as const))(
+    'are exported if the alert %s uses them',
+    async (_, rule) => {
+      expect(findUnknown(rule.expr, await knownSeries())).toEqual([]);
+      expect(['warning', 'critical']).toContain(rule.labels.severity);
+      expect(Object.keys(rule.annotations)).toEqual(['summary', 'description', 'runbook_url']);
+      expect(rule.annotations.runbook_url).toBe(`docs/troubleshooting.md#${rule.alert.toLowerCase()}`);
+      expect(rule.for ?? '1m').toMatch(/^\d+[mh]$/);
+      // A label that the expression drops would be empty in the text.
+      const kept = /^(?:sum|histogram_quantile\([\d.]+, sum) by \(([^)]*)\)/.exec(rule.expr)?.[1]?.split(/,\s*/);
+      for (const [, label = ''] of rule.annotations.summary?.matchAll(/\$labels\.(\w+)/g) ?? []) {
+        if (kept !== undefined) expect(kept, label).toContain(label);
+      }
+      // Operators know nodes, and not the addresses of their drivers.
+      const isOfAll = rule.expr.startsWith('count(');
+      if (isOfAll) expect(rule.annotations.description).toContain('{{ or .Labels.node .Labels.instance }}');
+      else expect(rule.annotations.summary).toContain('{{ or $labels.node $labels.instance }}');
+      if (kept !== undefined) expect(kept).toContain('node');
+    },
+  );
 
   it("cover each device condition with one alert, except the SR-IOV operator's planned work", () => {
     const reasons = rules.flatMap(({ expr }) => [...expr.matchAll(/devices_withheld\{reason=~?"([^"]+)"/g)]);
@@ -124,7 +127,7 @@ describe('metrics in alerts and dashboards', () => {
     }
   });
 
-  it('exist if the dashboard shows them', async () => {
+  it('are exported if the dashboard uses them', async () => {
     const series = await knownSeries();
     const expressions = dashboard.panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr));
     expect(expressions.length).toBeGreaterThan(15);
