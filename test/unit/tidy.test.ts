@@ -156,7 +156,7 @@ describe('the rooms of src (folders with import rules)', () => {
     expect(forbiddenImports('src/driver/vf/x.ts', inDriver)).toEqual(['src/driver/vf/x.ts → src/driver/sandbox/a.ts']);
   });
 
-  it('inside driver each have a floor, which decides what they may import', () => {
+  it('inside driver are assigned to floors, each of which may import only from lower floors', () => {
     expect(readdirSync(join(repo, 'src/driver')).sort()).toEqual(driverFloors.flat().sort());
   });
 
