@@ -162,7 +162,7 @@ describe('NumaGuard', () => {
         };
       },
     ],
-  ])('rejects a container of unknown placement only if its claim has numa: require: %s', (_, set) => {
+  ])('rejects a container only with numa: require if %s', (_, set) => {
     set();
     expect(() => guard.check(pod, containerOf('4'))).toThrow(/unknown|cannot be read: EACCES/);
     expect(() => guard.check(pod, containerOf('4'))).toThrow(expect.objectContaining({ code: 'numa-unknown' }));
