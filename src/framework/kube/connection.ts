@@ -1,5 +1,6 @@
 import { Agent as HttpAgent } from 'node:http';
 import { Agent as HttpsAgent, type RequestOptions } from 'node:https';
+import { createSecureContext } from 'node:tls';
 import { urlToHttpOptions } from 'node:url';
 import { isDeepStrictEqual } from 'node:util';
 import { defined } from '../../lib/defined.ts';
@@ -53,8 +54,13 @@ export class KubeConnection implements Disposable {
     if (this.#agent !== undefined && isDeepStrictEqual(this.#trust, trust)) return this.#agent;
     if (this.#agent !== undefined) closeIdle(this.#agent);
     const options = { keepAlive: true, keepAliveMsecs: keepAliveMs, maxSockets };
+    // The certificates are parsed once, not for each connection: a burst of pods opens up to thirty.
+    const secure = () => ({
+      ...defined({ rejectUnauthorized, servername }),
+      secureContext: createSecureContext(defined({ ca, cert, key })),
+    });
     this.#agent =
-      this.server.protocol === 'http:' ? new HttpAgent(options) : new HttpsAgent({ ...options, ...defined(trust) });
+      this.server.protocol === 'http:' ? new HttpAgent(options) : new HttpsAgent({ ...options, ...secure() });
     this.#trust = trust;
     return this.#agent;
   }
