@@ -15,6 +15,11 @@ fail() {
   exit 1
 }
 
+# Not by the stamp alone: npm may have been interrupted, or told to leave out what the project is developed with.
+is_installed() {
+  [ "$(cat "$2" 2>/dev/null)" = "$1" ] && [ -x node_modules/.bin/vitest ]
+}
+
 install_packages() {
   local lock_hash=$1 stamp=$2 major
   for tool in node npm flock; do
@@ -27,13 +32,14 @@ install_packages() {
   mkdir -p node_modules
   exec 9>node_modules/.netdra-lock
   flock 9
-  if [ "$(cat "$stamp" 2>/dev/null)" != "$lock_hash" ]; then
+  if ! is_installed "$lock_hash" "$stamp"; then
     echo 'netdra: installing npm packages as in package-lock.json ...' >&2
     # Not `npm ci`: that refuses a lock file without the optional packages of all other platforms, and a registry may
     # not have those. With --no-save this command follows the lock file just as strictly, and does not write it.
     # To stderr: stdout is reserved for COMMAND.
-    npm install --no-save --no-audit --no-fund --loglevel=error 1>&2 ||
+    npm install --include=dev --no-save --no-audit --no-fund --loglevel=error 1>&2 ||
       fail 'npm install failed, see above.' 'It needs the npm registry, or a filled npm cache.'
+    [ -x node_modules/.bin/vitest ] || fail 'npm install left no node_modules/.bin/vitest.' 'Remove node_modules and run this again.'
     printf '%s\n' "$lock_hash" >"$stamp"
   fi
   exec 9>&-
@@ -53,7 +59,7 @@ fi
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 stamp=node_modules/.netdra-lock-hash
 lock_hash=$(sha256sum package-lock.json | cut -d ' ' -f 1)
-if [ "$(cat "$stamp" 2>/dev/null || true)" != "$lock_hash" ]; then
+if ! is_installed "$lock_hash" "$stamp"; then
   install_packages "$lock_hash" "$stamp"
 fi
 

@@ -9,10 +9,10 @@ lock_hash=$(sha256sum docs/site/package-lock.json | cut -d ' ' -f 1)
 mkdir -p docs/site/node_modules
 exec 9>docs/site/node_modules/.netdra-lock
 flock 9
-if [ "$(cat "$stamp" 2>/dev/null || true)" != "$lock_hash" ]; then
+if [ "$(cat "$stamp" 2>/dev/null || true)" != "$lock_hash" ] || [ ! -x docs/site/node_modules/.bin/vitepress ]; then
   echo 'netdra: installing the packages of the site as in docs/site/package-lock.json ...' >&2
   # See scripts/bootstrap.sh for why it is not `npm ci`. None of the packages needs its install script.
-  npm install --prefix docs/site --no-save --no-audit --no-fund --ignore-scripts --loglevel=error 1>&2
+  npm install --prefix docs/site --include=dev --no-save --no-audit --no-fund --ignore-scripts --loglevel=error 1>&2
   printf '%s\n' "$lock_hash" >"$stamp"
 fi
 exec 9>&-
