@@ -16,7 +16,12 @@ import { join } from 'node:path';
 import tls from 'node:tls';
 import { fileURLToPath } from 'node:url';
 import { type Architecture, architectures } from '../../deploy/image/layout.ts';
-import { type CacheEntry, cacheEntryFolder, takeCacheEntries } from '../../scripts/packages/cache.ts';
+import {
+  type CacheEntry,
+  cacheEntryFolder,
+  removeCacheEntries,
+  takeCacheEntries,
+} from '../../scripts/packages/cache.ts';
 import { type PackageSet, packageSetFiles, unpackPackageSet } from '../../scripts/packages/package-root.ts';
 import { run } from '../../scripts/packages/run.ts';
 import { NetdraError } from '../../src/lib/errors.ts';
@@ -135,6 +140,14 @@ export function buildDriverImage(cacheDir: string, log: Log, target = hostArchit
   const { folders, lock } = takeCacheEntries(imagesFolder(cacheDir), cacheEntries(cacheDir, log, target));
   lock[Symbol.dispose]();
   return folders[1] ?? '';
+}
+
+/** Removes the image and its base images from the cache: the next ones have the newest versions of Debian's packages. */
+export function removeDriverImage(cacheDir: string, target: Architecture): void {
+  removeCacheEntries(
+    imagesFolder(cacheDir),
+    cacheEntries(cacheDir, () => undefined, target),
+  );
 }
 
 /**

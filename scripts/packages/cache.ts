@@ -58,6 +58,14 @@ export function takeCacheEntries(cacheDir: string, entries: CacheEntry[]): { fol
   }
 }
 
+/** Removes the entries, once no process uses any, so that they are built of newer inputs that no key has, such as packages. */
+export function removeCacheEntries(cacheDir: string, entries: CacheEntry[]): void {
+  mkdirSync(cacheDir, { recursive: true });
+  using lock = new CacheLock(join(cacheDir, 'lock'));
+  lock.take('exclusive');
+  for (const entry of entries) rmSync(cacheEntryFolder(cacheDir, entry), { recursive: true, force: true });
+}
+
 /** Builds in a temporary folder and renames it: an existing folder is complete. */
 function buildCacheEntry(cacheDir: string, entry: CacheEntry): void {
   const folder = cacheEntryFolder(cacheDir, entry);
