@@ -11,6 +11,7 @@ import { NetdraError } from '../../src/lib/errors.ts';
 import { encodeTar, readTarEntries } from '../node/tar.ts';
 import { packageChart } from './chart.ts';
 import { buildForeignTool, hostArchitecture } from './driver-image.ts';
+import { fillReleaseFolder, sumsFile } from './folder.ts';
 
 const repo = fileURLToPath(new URL('../..', import.meta.url));
 
@@ -32,42 +33,43 @@ export interface ReleaseFiles {
 
 /**
  * Makes what a release publishes; the same sources and image give the same bytes.
- * @param out a folder, emptied first
- * @throws CommandError, PackageError; NetdraError `architecture-unknown`, `notes-missing`, `tool-missing`
+ * @param out a new folder, or one with an earlier release, which is replaced at the end
+ * @throws CommandError, PackageError; NetdraError `architecture-unknown`, `folder-not-empty`, `notes-missing`, `tool-missing`
  */
-export function makeRelease(out: string, { cacheDir, images, log = () => undefined }: ReleaseParts): ReleaseFiles {
-  rmSync(out, { recursive: true, force: true });
-  mkdirSync(out, { recursive: true });
+export function makeRelease(out: string, parts: ReleaseParts): ReleaseFiles {
+  const { images, chart, sums } = fillReleaseFolder(out, (dir) => makeFiles(dir, parts));
+  return { images: images.map((name) => join(out, name)), chart: join(out, chart), sums: join(out, sums) };
+}
+
+/** @returns the names in the folder */
+function makeFiles(dir: string, { cacheDir, images, log = () => undefined }: ReleaseParts): ReleaseFiles {
   const { version } = JSON.parse(readFileSync(join(repo, 'package.json'), 'utf8')) as { version: string };
   const work = mkdtempSync(join(tmpdir(), 'netdra-release-'));
   try {
     const packed = packageChart(cacheDir, work, 'helm-4');
-    const files = {
-      images: Object.entries(images).map(([processor, layout]) => {
-        const path = join(out, `netdra-image-${version}-${processor}.tar`);
-        writeFileSync(path, encodeTar(readTarEntries(layout)));
-        return path;
-      }),
-      chart: join(out, basename(packed)),
-      sums: join(out, 'SHA256SUMS'),
-    };
-    writeFileSync(files.chart, repackChart(packed, work));
-    run('npm', ['pack', '--pack-destination', out, '--cache', join(work, 'npm')], { cwd: repo });
+    const chart = basename(packed);
+    const imageNames = Object.entries(images).map(([processor, layout]) => {
+      const name = `netdra-image-${version}-${processor}.tar`;
+      writeFileSync(join(dir, name), encodeTar(readTarEntries(layout)));
+      return name;
+    });
+    writeFileSync(join(dir, chart), repackChart(packed, work));
+    run('npm', ['pack', '--pack-destination', dir, '--cache', join(work, 'npm')], { cwd: repo });
     for (const processor of Object.keys(images) as Architecture[]) {
       const outDir = join(work, 'programs', processor);
       const isOwn = processor === hostArchitecture();
       const built = isOwn
         ? buildConsumer({ outDir, cacheDir, log })
         : buildForeignTool(cacheDir, outDir, processor, version);
-      const tool = join(out, `netdra-metadata-${version}-linux-${processor}`);
+      const tool = join(dir, `netdra-metadata-${version}-linux-${processor}`);
       cpSync(built, tool);
       chmodSync(tool, 0o755);
     }
-    cpSync(join(repo, 'deploy/manifests/netdra.yaml'), join(out, 'netdra.yaml'));
-    writeFileSync(join(out, `netdra-${version}.cdx.json`), billOfMaterials());
-    writeFileSync(join(out, 'NOTES.md'), notesOf(version));
-    writeFileSync(files.sums, checksums(out));
-    return files;
+    cpSync(join(repo, 'deploy/manifests/netdra.yaml'), join(dir, 'netdra.yaml'));
+    writeFileSync(join(dir, `netdra-${version}.cdx.json`), billOfMaterials());
+    writeFileSync(join(dir, 'NOTES.md'), notesOf(version));
+    writeFileSync(join(dir, sumsFile), checksums(dir));
+    return { images: imageNames, chart, sums: sumsFile };
   } finally {
     rmSync(work, { recursive: true });
   }
