@@ -16,6 +16,8 @@ const others: Record<string, string[]> = {
   'docker build': ['-t=', '--tag='],
   'docker buildx create': ['--use'],
   'docker buildx build': ['--platform=', '--tag=', '--push', '--file='],
+  'docker buildx imagetools create': ['--tag='],
+  'skopeo copy': ['--preserve-digests'],
   'helm get values': ['--namespace=', '--output='],
   'helm history': ['--namespace='],
   'helm install': ['--namespace=', '--create-namespace', '--set=', '--set-string=', '--values='],
