@@ -6,7 +6,13 @@ import type { SchemaFault } from '../driver/api/schema-faults.ts';
 import { checkKinds } from '../driver/claims/device-resolver.ts';
 import { checkPodInterfaces } from '../driver/claims/pod-interfaces.ts';
 import { checkKey, checkKeys } from '../driver/claims/pool-addresses.ts';
-import { type ClosedField, DriverError, type StoredDevice, type VfConfig } from '../driver/model/index.ts';
+import {
+  type ClosedField,
+  DriverError,
+  mergeVfConfigs,
+  type StoredDevice,
+  type VfConfig,
+} from '../driver/model/index.ts';
 import type { AllocatedClaim } from '../framework/kubeletplugin/index.ts';
 import { baseRequest, claimName } from '../framework/metadata/index.ts';
 import { defined } from '../lib/defined.ts';
@@ -99,6 +105,12 @@ class AllocationCheck {
       notes.push({ path, message: `${what}: the claim was not compared with it` });
     }
     const devices: StoredDevice[] = [];
+    for (const request of unknown.filter(({ name }) => this.#isNamed(name) || this.#requests.length === 1)) {
+      const fault = await faultOf(`request ${request.name}`, request.path, () => {
+        this.#devicesOf(request, this.#uniqueFieldsOf(request.name));
+      });
+      if (fault !== undefined) faults.push(fault);
+    }
     for (const request of known) {
       const fault = await faultOf(`request ${request.name}`, request.path, async () => {
         const ofRequest = this.#devicesOf(request, await this.#configOf(request.name));
@@ -120,9 +132,22 @@ class AllocationCheck {
 
   /** Returns whether a request may be for devices of the driver. A class of another driver does not mention the driver. */
   #isOurs({ name, className }: FileRequest): boolean {
-    const requests = this.#file.configs.map((each) => each.requests ?? []);
-    if (requests.some((names) => names.includes(name) || names.includes(baseRequest(name)))) return true;
-    return this.#options.classes.get(className)?.isOurs ?? requests.some((names) => names.length === 0);
+    if (this.#isNamed(name)) return true;
+    return this.#options.classes.get(className)?.isOurs ?? this.#file.configs.some(isForAll);
+  }
+
+  /** Returns whether a configuration of the claim lists the request. */
+  #isNamed(request: string): boolean {
+    return this.#file.configs.some((entry) => isFor(entry, request));
+  }
+
+  /** Returns the claim's fields that only one device can have, whatever the class sets. */
+  #uniqueFieldsOf(request: string): VfConfig {
+    const { interfaceName, macAddress, addressPool } = this.#file.configs
+      .filter((entry) => isForAll(entry) || isFor(entry, request))
+      .map(({ opaque }) => opaque?.parameters as VfConfig)
+      .reduce(mergeVfConfigs, {});
+    return defined({ interfaceName, macAddress, addressPool });
   }
 
   #allocatedClaim(): AllocatedClaim {
@@ -191,6 +216,14 @@ class AllocationCheck {
       return { driver, pool: '', name, pciAddress: name, request, config: own, offered } as unknown as StoredDevice;
     });
   }
+}
+
+function isForAll({ requests = [] }: ConfigEntry): boolean {
+  return requests.length === 0;
+}
+
+function isFor({ requests = [] }: ConfigEntry, request: string): boolean {
+  return requests.includes(request) || requests.includes(baseRequest(request));
 }
 
 /** Returns whether a pod owns a claim, as with claims from templates. @param metadata metadata of the claim */

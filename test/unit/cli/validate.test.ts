@@ -356,6 +356,26 @@ spec:
     );
   });
 
+  it('reports faults that no class can mend, also if no file has the class', async () => {
+    const pair = (fields: string) => claim('tenant', fields, 'exactly: { deviceClassName: tenant, count: 2 }');
+    const faults = async (text: string) => (await linesFor([text])).filter((line) => !/^note|checked/.test(line));
+    for (const [field, value] of [
+      ['interfaceName', 'net1'],
+      ['macAddress', '"02:00:00:00:00:01"'],
+      ['addressPool', '{ name: a }'],
+    ]) {
+      expect(await faults(pair(`${field}: ${value}`))).toEqual([
+        expect.stringContaining(`request vf: ${field}: can be set for one device only`),
+      ]);
+    }
+    // A class can give it a bond, whose members share addresses.
+    expect(await faults(pair('addresses: [192.0.2.1/24]'))).toEqual([]);
+    // Without a list of requests, the configuration may be for the other request.
+    const ofEither = pair('interfaceName: net1').replace('requests: [vf]\n        ', '');
+    expect(ofEither).not.toContain('requests: [');
+    expect(await faults(ofEither)).toEqual([]);
+  });
+
   it('reports the parts of a manifest that it did not check', async () => {
     expect(
       await linesFor([
