@@ -1,3 +1,4 @@
+import { isObject } from '../../lib/is-object.ts';
 import { attributeKinds } from '../metadata/document/attribute.ts';
 import type { DeviceAttribute } from '../metadata/index.ts';
 import type { SliceProblem } from './errors.ts';
@@ -46,6 +47,10 @@ export function validatePool(name: string, pool: Pool, driver: string): SlicePro
   const report: Report = (field, message) => problems.push({ field, message });
   if (name.length > 253 || !name.split('/').every(isDnsSubdomain)) {
     report('name', `"${name}" must be DNS subdomains joined by "/", at most 253 characters`);
+  }
+  if (!Array.isArray(pool?.devices) || !pool.devices.every(isObject)) {
+    report('devices', 'must be a list of objects');
+    return problems;
   }
   const { generation = 1, devices, sharedCounters = [] } = pool;
   if (!Number.isSafeInteger(generation) || generation < 1) report('generation', `${generation} must be 1 or more`);

@@ -1,5 +1,6 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import { Address6 } from 'ip-address';
+import { isObject } from '../../../lib/is-object.ts';
 import { MetadataError } from '../errors.ts';
 import { type AttributeKind, attributeKinds } from './attribute.ts';
 import {
@@ -101,6 +102,7 @@ function intProblem(value: unknown): string | undefined {
 }
 
 function networkDataProblem(data: NetworkDeviceData): string | undefined {
+  if (!isObject(data) || !Array.isArray(data.ips ?? [])) return 'networkData needs an object with a list of ips';
   const { interfaceName = '', ips = [], hardwareAddress = '' } = data;
   if (ips.length > limits.ips)
     return `networkData.ips: has ${ips.length} addresses, but at most ${limits.ips} are allowed`;

@@ -1,3 +1,4 @@
+import { isObject } from '../../../lib/is-object.ts';
 import { MetadataError } from '../errors.ts';
 import type { ContainerEdits } from './cdi.ts';
 
@@ -12,6 +13,9 @@ export function checkEdits(deviceId: string, edits: ContainerEdits): void {
   const { mounts = [], deviceNodes = [], env = [], hooks = [] } = edits;
   const refuse = (problem: string) =>
     new MetadataError('metadata-invalid', `edits of CDI device ${JSON.stringify(deviceId)}: ${problem}`);
+  const lists = Object.entries({ mounts, deviceNodes, env, hooks });
+  const wrong = lists.find(([name, list]) => !Array.isArray(list) || (name !== 'env' && !list.every(isObject)));
+  if (wrong !== undefined) throw refuse(`${wrong[0]} is not a list of ${wrong[0] === 'env' ? 'texts' : 'objects'}`);
   if (mounts.length + deviceNodes.length + env.length + hooks.length === 0) throw refuse('there are none');
   const variable = env.find((each) => !/^[^=\0]+=[^\0]*$/.test(each));
   if (variable !== undefined) throw refuse(`variable ${JSON.stringify(variable)} is not NAME=value`);

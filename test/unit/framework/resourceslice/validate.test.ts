@@ -18,6 +18,8 @@ describe('validatePool', () => {
   });
 
   it.each<[string, Partial<Pool>, string]>([
+    ['no devices', { devices: undefined as unknown as Device[] }, 'devices must be a list'],
+    ['a device that is null', { devices: [null as unknown as Device] }, 'devices must be a list of objects'],
     [
       'a device that occurs twice',
       { devices: [...devices(2), ...devices(1)] },

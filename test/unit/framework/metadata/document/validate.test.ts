@@ -91,6 +91,8 @@ describe('validateDevices', () => {
           string,
         ],
     ),
+    [{ networkData: null }, 'networkData needs an object with a list of ips'],
+    [{ networkData: { ips: '192.0.2.1/24' } }, 'networkData needs an object with a list of ips'],
     [{ networkData: { ips: ['::ffff:10.0.0.1/120'] } }, 'is not a canonical address with prefix length'],
   ];
   it.each(refused.map(([, problem], index) => [problem, index] as const))('rejects: %s', (problem, index) => {

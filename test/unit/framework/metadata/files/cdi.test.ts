@@ -12,6 +12,8 @@ it.each(['metadata', '../x', 'a b', '', '-a', 'a-', '1'])('CdiSpecs rejects the 
 it.each([
   ['a device without edits', 'dev', {}, 'there are none'],
   ['a variable without a value', 'dev', { env: ['NAME'] }, '"NAME" is not NAME=value'],
+  ['variables as text', 'dev', { env: 'NAME=value' as never }, 'env is not a list'],
+  ['a mount that is null', 'dev', { mounts: [null as never] }, 'mounts is not a list'],
   [
     'a relative mount',
     'dev',
