@@ -19,7 +19,8 @@ import { createSliceApi, SlicePublisher } from 'netdra/resourceslice';
 
 const driver = 'scratch.example.com';
 const slots = ['slot-0', 'slot-1', 'slot-2', 'slot-3'];
-const { KUBECONFIG, NODE_NAME: nodeName = '', POD_UID: podUid } = process.env;
+const { KUBECONFIG, NODE_NAME: nodeName, POD_UID: podUid } = process.env;
+if (!nodeName) throw new Error('NODE_NAME is not set: pass spec.nodeName of the pod');
 const { KUBELET_DIR: kubeletDir = '/var/lib/kubelet', CDI_DIR: cdiDir = '/var/run/cdi' } = process.env;
 const { SCRATCH_DIR: scratchDir = '/var/lib/scratch' } = process.env;
 const dataDir = join(kubeletDir, 'plugins', driver);

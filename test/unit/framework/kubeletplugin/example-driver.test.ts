@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -68,4 +68,15 @@ it('the example driver prepares a device for claims with adminAccess, but change
   expect(await prepare(owner)).toMatchObject({ error: '' });
   await kubelet.nodeUnprepareResources([owner]);
   expect(existsSync(`${slot}.${owner.uid}`)).toBe(false);
+});
+
+it('the example driver ends at once without the name of its node', () => {
+  using dir = tempDir();
+  const hooks = join(dir.path, 'hooks.mjs');
+  writeFileSync(hooks, sources);
+  const { NODE_NAME: _, ...env } = process.env;
+  const args = ['--import', hooks, join(repo, 'examples/driver/driver.ts')];
+  const { status, stderr } = spawnSync(process.execPath, args, { env, encoding: 'utf8' });
+  expect(status).toBe(1);
+  expect(stderr).toContain('NODE_NAME is not set');
 });
