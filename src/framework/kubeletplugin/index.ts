@@ -2,11 +2,18 @@
 
 export { type Clock, type Deadline, systemClock } from '../../lib/clock.ts';
 export { explain, NetdraError } from '../../lib/errors.ts';
-export { FileMutex } from '../../lib/file-mutex.ts';
+export type { FileMutex } from '../../lib/file-mutex.ts';
 export { KeyedMutex, type Locks } from '../../lib/keyed-mutex.ts';
 export type { Logger } from '../../lib/logger.ts';
 // A ResourceApi is a ClaimReader.
-export { type ApiAccess, KubeClient, type KubeClientOptions, openApiAccess, ResourceApi } from '../kube/index.ts';
+export {
+  type AllocatedDevice,
+  type ApiAccess,
+  KubeClient,
+  type KubeClientOptions,
+  openApiAccess,
+  ResourceApi,
+} from '../kube/index.ts';
 export { GateError, type GateErrorCode, installGate } from '../metadata/gate/index.ts';
 export type { ClaimIdentity, DeviceMetadata } from '../metadata/index.ts';
 export type { ClaimReader } from './claims.ts';
@@ -20,6 +27,7 @@ export {
   type StartGate,
   startKubeletPlugin,
 } from './helper.ts';
+export { openFileMutex } from './instance-locks.ts';
 export type {
   AllocatedClaim,
   ClaimObject,

@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import type { Clock } from '../../lib/clock.ts';
+import { type Clock, systemClock } from '../../lib/clock.ts';
 import { CloseWatch } from '../../lib/close-watch.ts';
 import { type Extent, FileMutex } from '../../lib/file-mutex.ts';
 import { KeyedMutex, type Locks } from '../../lib/keyed-mutex.ts';
@@ -11,6 +11,15 @@ export interface InstanceLocks extends Disposable {
   locks: Locks;
   /** Lock that makes calls run one at a time in all instances. */
   turns: Locks;
+}
+
+/**
+ * Opens a mutex that the instances of a driver share as a file, for the option `locks`; disposing releases its keys. Creates file
+ * and directory if they are missing.
+ * @throws KubeletPluginError `lock-unavailable`, as do the mutex's methods
+ */
+export function openFileMutex(path: string): FileMutex {
+  return new FileMutex(path, new CloseWatch(systemClock), KubeletPluginError);
 }
 
 /**
