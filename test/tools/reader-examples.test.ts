@@ -7,6 +7,8 @@ import { ContainerRoot, vf } from '../integration/programs/container-root.ts';
 import { findMissing, readerLanguages } from './reader-languages.ts';
 
 const folder = '/var/run/kubernetes.io/dra-device-attributes';
+/** File of the first of two drivers. */
+const firstFile = `${folder}/resourceclaims/nic/vf/a.example-metadata.json`;
 const facts = (generation: number, index: number) =>
   `${generation} 0000:3b:02.${index} net${index} 02:00:00:00:00:0${index} 192.0.2.${index}/24 2001:db8::${index}/64`;
 
@@ -101,9 +103,9 @@ describe.each(readerLanguages)('the reader in $name', (language) => {
 
   reads('passes over unknown versions, and takes all drivers once each file has content', async () => {
     await root.prepare({ claim: 'nic', devices: [vf(1)], driver: 'a.example' });
-    const path = `${folder}/resourceclaims/nic/vf/a.example-metadata.json`;
-    const text = readFileSync(join(root.path, path), 'utf8');
-    root.write(path, text.replace('/v1beta1', '/v9').replace('"requests"', '"things"'));
+    const text = readFileSync(join(root.path, firstFile), 'utf8');
+    const unknown = { apiVersion: 'metadata.resource.k8s.io/v9', metadata: 7, requests: { vf: { devices: 'none' } } };
+    root.write(firstFile, `${JSON.stringify(unknown)}\n${text}`);
     const update = await root.prepare({ claim: 'nic', devices: [vf(9)], driver: 'b.example' });
     const file = join(root.path, folder, 'resourceclaims/nic/vf/b.example-metadata.json');
     leaveBlank(file);
@@ -113,10 +115,33 @@ describe.each(readerLanguages)('the reader in $name', (language) => {
     await reader.prints(facts(1, 1), facts(2, 2));
   });
 
+  reads('says that a device has left its pod, and prints it once it is back', async () => {
+    const update = await root.prepare({ claim: 'nic', devices: [vf(1)] });
+    const file = join(root.path, folder, 'resourceclaims/nic/vf/sriov.netdra.dev-metadata.json');
+    using reader = start('nic');
+    await reader.prints(facts(1, 1));
+    leaveBlank(file);
+    await reader.prints(facts(1, 1), 'no content');
+    await update([vf(2)]);
+    await reader.prints(facts(1, 1), 'no content', facts(2, 2));
+  });
+
+  reads('prefers a claim that the pod names to a template claim of the same name', async () => {
+    await root.prepare({ claim: 'a-nic-x', podClaimName: 'nic', devices: [vf(1)], driver: 'a.example' });
+    await root.prepare({ claim: 'nic', devices: [vf(2)], driver: 'b.example' });
+    using reader = start('nic');
+    await reader.prints(facts(1, 2));
+  });
+
+  reads('fails on a file that is not JSON', async () => {
+    root.write(firstFile, '{"apiVersion": broken}');
+    using reader = start('nic');
+    await reader.fails('');
+  });
+
   reads('fails on a file without a known version', async () => {
     await root.prepare({ claim: 'nic', devices: [vf(1)], driver: 'a.example' });
-    const path = `${folder}/resourceclaims/nic/vf/a.example-metadata.json`;
-    root.write(path, readFileSync(join(root.path, path), 'utf8').replaceAll(/\/v1(beta|alpha)1/g, '/v9'));
+    root.write(firstFile, readFileSync(join(root.path, firstFile), 'utf8').replaceAll(/\/v1(beta|alpha)1/g, '/v9'));
     using reader = start('nic');
     await reader.fails('no known version');
   });

@@ -44,11 +44,15 @@ static void show(const char *text) {
   json_decref(document);
 }
 
-/* The contents of the files of all drivers, each with a NUL behind it. A blank file has no content yet: then it is empty. */
-static char *read_files(const char *pattern, size_t *size) {
+/* The contents of the files of all drivers, each with a NUL behind it. While a file is missing or blank: empty. */
+static char *read_files(const char *named, const char *template, size_t *size) {
   glob_t paths;
   char *all = NULL, *text = NULL;
-  size_t room = 0, ready = glob(pattern, 0, NULL, &paths) == 0;
+  size_t room = 0, ready = glob(named, 0, NULL, &paths) == 0;
+  if (!ready) {
+    globfree(&paths);
+    ready = glob(template, 0, NULL, &paths) == 0;
+  }
   FILE *out = open_memstream(&all, size);
   for (size_t i = 0; ready && i < paths.gl_pathc; i++) {
     FILE *file = fopen(paths.gl_pathv[i], "r");
@@ -69,24 +73,27 @@ static int is_same(const char *a, size_t a_size, const char *b, size_t b_size) {
 }
 
 int main(int argc, char **argv) {
-  char *pattern, *before = NULL, *shown = NULL;
+  char *named, *template, *before = NULL, *shown = NULL;
   const char *root = getenv("METADATA_ROOT");
   size_t before_size = 0, shown_size = 0, size;
   if (argc != 3) errx(2, "usage: read-metadata CLAIM REQUEST");
-  /* CLAIM is the claim's name, or the pod's name for a template claim. */
-  if (asprintf(&pattern, "%s/var/run/kubernetes.io/dra-device-attributes/resourceclaim*/%s/%s/*-metadata.json",
-               root == NULL ? "" : root, argv[1], argv[2]) < 0) err(1, NULL);
+  /* CLAIM is the claim's name, or the pod's name for a template claim; the claim's name goes first. */
+  const char *format = "%s/var/run/kubernetes.io/dra-device-attributes/%s/%s/%s/*-metadata.json";
+  if (root == NULL) root = "";
+  if (asprintf(&named, format, root, "resourceclaims", argv[1], argv[2]) < 0) err(1, NULL);
+  if (asprintf(&template, format, root, "resourceclaimtemplates", argv[1], argv[2]) < 0) err(1, NULL);
   for (setlinebuf(stdout);; usleep(200000)) {
-    char *now = read_files(pattern, &size);
+    char *now = read_files(named, template, &size);
     /* Files change in place: two reads that agree are of one version. */
     int is_new = is_same(now, size, before, before_size) && !is_same(now, size, shown, shown_size);
     free(before);
     before = now;
     before_size = size;
-    if (size == 0 || !is_new) continue;
+    if (!is_new) continue;
+    if (size == 0) puts("no content");
     for (const char *text = now; text < now + size; text += strlen(text) + 1) show(text);
     free(shown);
-    shown = memcpy(malloc(size), now, size);
+    shown = memcpy(malloc(size + 1), now, size);
     shown_size = size;
   }
 }

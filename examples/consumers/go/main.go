@@ -14,9 +14,8 @@ import (
 
 // Document describes the devices of a request. Attributes are unions; this program reads strings.
 type Document struct {
-	APIVersion string
-	Metadata   struct{ Generation int64 }
-	Requests   []struct {
+	Metadata struct{ Generation int64 }
+	Requests []struct {
 		Devices []struct {
 			Attributes  map[string]struct{ String string }
 			NetworkData struct {
@@ -28,18 +27,32 @@ type Document struct {
 }
 
 // decode returns the first object of a known version: a file is a stream of objects, one for each version.
+// Objects of other versions may have fields of other types, so only their version is decoded.
 func decode(text []byte) (document Document, err error) {
 	known := map[string]bool{"metadata.resource.k8s.io/v1beta1": true, "metadata.resource.k8s.io/v1alpha1": true}
-	for stream := json.NewDecoder(bytes.NewReader(text)); err == nil && !known[document.APIVersion]; {
-		document = Document{}
-		err = stream.Decode(&document)
+	for stream := json.NewDecoder(bytes.NewReader(text)); ; {
+		var object json.RawMessage
+		var header struct{ APIVersion string }
+		if err = stream.Decode(&object); err != nil {
+			return document, err
+		}
+		if err = json.Unmarshal(object, &header); err != nil {
+			return document, err
+		}
+		if known[header.APIVersion] {
+			return document, json.Unmarshal(object, &document)
+		}
 	}
-	return document, err
 }
 
 // read returns the content of the files, one for each driver. A blank file has no content yet: then there is none.
-func read(pattern string) (texts [][]byte) {
-	paths, _ := filepath.Glob(pattern)
+func read(patterns []string) (texts [][]byte) {
+	var paths []string
+	for _, pattern := range patterns {
+		if paths, _ = filepath.Glob(pattern); len(paths) > 0 {
+			break
+		}
+	}
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -54,14 +67,20 @@ func read(pattern string) (texts [][]byte) {
 }
 
 func main() {
-	// CLAIM is the claim's name, or the pod's name for a template claim.
-	pattern := filepath.Join(os.Getenv("METADATA_ROOT"), "/var/run/kubernetes.io/dra-device-attributes/resourceclaim*",
-		os.Args[1], os.Args[2], "*-metadata.json")
+	// CLAIM is the claim's name, or the pod's name for a template claim; the claim's name goes first.
+	var patterns []string
+	for _, kind := range []string{"resourceclaims", "resourceclaimtemplates"} {
+		patterns = append(patterns, filepath.Join(os.Getenv("METADATA_ROOT"),
+			"/var/run/kubernetes.io/dra-device-attributes", kind, os.Args[1], os.Args[2], "*-metadata.json"))
+	}
 	var before, shown [][]byte
 	for ; ; time.Sleep(200 * time.Millisecond) {
-		now := read(pattern)
+		now := read(patterns)
 		// Files change in place: two reads that agree are of one version.
-		if now != nil && reflect.DeepEqual(now, before) && !reflect.DeepEqual(now, shown) {
+		if reflect.DeepEqual(now, before) && !reflect.DeepEqual(now, shown) {
+			if now == nil {
+				fmt.Println("no content")
+			}
 			for _, text := range now {
 				show(text)
 			}

@@ -64,7 +64,7 @@ public class ReadMetadata {
     }
   }
 
-  /** @param args the claim's name, or the pod's name for a template claim; and the request */
+  /** @param args the claim's name, or the pod's name for a template claim (the claim's name goes first); and the request */
   public static void main(String[] args) throws IOException, InterruptedException {
     String base = System.getenv().getOrDefault("METADATA_ROOT", "") + "/var/run/kubernetes.io/dra-device-attributes/";
     Path claim = Path.of(base, "resourceclaims", args[0], args[1]);
@@ -74,7 +74,8 @@ public class ReadMetadata {
       Path folder = Files.exists(claim) ? claim : template;
       List<String> now = Files.exists(folder) ? read(folder) : List.of();
       // Files change in place: two reads that agree are of one version.
-      if (!now.isEmpty() && now.equals(before) && !now.equals(shown)) {
+      if (now.equals(before) && !now.equals(shown)) {
+        if (now.isEmpty()) System.out.println("no content");
         now.forEach(each -> show(decode(each)));
         shown = now;
       }

@@ -7,6 +7,7 @@ import sys
 import time
 
 BASE = os.environ.get("METADATA_ROOT", "") + "/var/run/kubernetes.io/dra-device-attributes"
+KINDS = ["resourceclaims", "resourceclaimtemplates"]
 VERSIONS = {"metadata.resource.k8s.io/v1beta1", "metadata.resource.k8s.io/v1alpha1"}
 
 
@@ -15,23 +16,25 @@ def decode(text):
     text = text.lstrip()
     while text:
         document, end = json.JSONDecoder().raw_decode(text)
-        if document["apiVersion"] in VERSIONS:
+        if document.get("apiVersion") in VERSIONS:
             return document
         text = text[end:].lstrip()
     raise ValueError("no known version in a metadata file")
 
 
 def watch(claim, request, interval=0.2):
-    """Yields the documents of all drivers: when all files have content, and after each change.
+    """Yields the documents of all drivers: when all files have content, and after each change. No documents: a device has left.
 
-    `claim` is the claim's name, or the pod's name for a template claim. `next(watch(...))` reads once.
+    `claim` is the claim's name, or the pod's name for a template claim; the claim's name goes first. `next(watch(...))` reads once.
     """
-    before = shown = None
+    before = shown = []
     while True:
-        paths = sorted(glob.glob(f"{BASE}/resourceclaim*/{claim}/{request}/*-metadata.json"))
-        now = [open(path, "rb").read() for path in paths]
-        # Files change in place: two reads that agree are of one version. A blank file has no content yet.
-        if now == before != shown and now and all(text.strip() for text in now):
+        found = (glob.glob(f"{BASE}/{kind}/{claim}/{request}/*-metadata.json") for kind in KINDS)
+        now = [open(path, "rb").read() for path in sorted(next(filter(None, found), []))]
+        # A blank file has no content: it is not complete yet, or its device has left the pod.
+        now = now if all(text.strip() for text in now) else []
+        # Files change in place: two reads that agree are of one version.
+        if now == before != shown:
             yield [decode(text.decode()) for text in now]
             shown = now
         before = now
@@ -40,6 +43,8 @@ def watch(claim, request, interval=0.2):
 
 def main():
     for documents in watch(*sys.argv[1:3]):
+        if not documents:
+            print("no content", flush=True)
         for document in documents:
             for device in (device for request in document["requests"] for device in request.get("devices", [])):
                 pci = device.get("attributes", {}).get("resource.kubernetes.io/pciBusID", {}).get("string", "-")

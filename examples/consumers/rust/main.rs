@@ -41,7 +41,7 @@ fn show(document: &Value) {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = env::args().collect();
-    // The claim's name, or the pod's name for a template claim.
+    // The claim's name, or the pod's name for a template claim; the claim's name goes first.
     let (claim, request) = (&args[1], &args[2]);
     let root = env::var("METADATA_ROOT").unwrap_or_default();
     let folders = ["resourceclaims", "resourceclaimtemplates"]
@@ -51,7 +51,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         let folder = folders.iter().map(Path::new).find(|path| path.exists());
         let now = folder.map_or(Ok(vec![]), read)?;
         // Files change in place: two reads that agree are of one version.
-        if !now.is_empty() && now == before && now != shown {
+        if now == before && now != shown {
+            if now.is_empty() {
+                println!("no content");
+            }
             for text in &now {
                 show(&decode(text)?);
             }
