@@ -44,6 +44,8 @@ const places = {
   Deployment: ['/apis/apps/v1', 'deployments'],
   Node: ['/api/v1', 'nodes'],
   DaemonSet: ['/apis/apps/v1', 'daemonsets'],
+  ClusterRole: ['/apis/rbac.authorization.k8s.io/v1', 'clusterroles'],
+  ClusterRoleBinding: ['/apis/rbac.authorization.k8s.io/v1', 'clusterrolebindings'],
   NetworkAddress: ['/apis/netdra.dev/v1alpha1', 'networkaddresses'],
   NetworkAddressLease: ['/apis/netdra.dev/v1alpha1', 'networkaddressleases'],
   NetworkAddressPool: ['/apis/netdra.dev/v1alpha1', 'networkaddresspools'],

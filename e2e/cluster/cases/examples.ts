@@ -24,6 +24,17 @@ const foreignKinds = ['VirtualMachineInstance', 'NetworkAttachmentDefinition'];
 /** Kinds that not every installation of the chart has; other cases create them. */
 const optionalKinds = ['NetworkAddressPool'];
 
+/** Kinds without a namespace. */
+const clusterKinds = [
+  'ClusterRole',
+  'ClusterRoleBinding',
+  'DeviceClass',
+  'Namespace',
+  'NetworkAddressPool',
+  'NetworkDevicePolicy',
+  'RuntimeClass',
+];
+
 const readExample = (file: string) => readFileSync(new URL(file, folder), 'utf8');
 /** Whether its pod polls a device: without CPUs of its own it would share them, and numa: require would not apply. */
 const needsOwnCpus = (file: string) => /dpdk-testpmd|hugepages|numa: require/.test(readExample(file));
@@ -32,11 +43,7 @@ const needsOwnCpus = (file: string) => /dpdk-testpmd|hugepages|numa: require/.te
 function loadExample({ namespace }: Cluster, file: string): KubernetesObject[] {
   const objects = loadAllYaml(readExample(file)) as KubernetesObject[];
   return objects.map((object) =>
-    ['DeviceClass', 'Namespace', 'NetworkAddressPool', 'NetworkDevicePolicy', 'RuntimeClass'].includes(
-      object.kind ?? '',
-    )
-      ? object
-      : { ...object, metadata: { ...object.metadata, namespace } },
+    clusterKinds.includes(object.kind ?? '') ? object : { ...object, metadata: { ...object.metadata, namespace } },
   );
 }
 
