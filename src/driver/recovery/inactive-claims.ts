@@ -13,6 +13,8 @@ import { eachByItself } from './each-by-itself.ts';
 const sweepsForKubelet = 3;
 /** Number of consecutive failures after which a claim, or the sweep as a whole, no longer requests rounds. */
 const quickRepeats = 5;
+/** Time for which a claim whose next pod waits requests rounds, ms. The earlier pod's reservation usually ends within seconds. */
+const passingMs = 60_000;
 /** Time limit for one request to the API server, ms. */
 const readTimeoutMs = 10_000;
 
@@ -42,9 +44,14 @@ type Verdict = ({ action: 'give-up'; reason: string } | { action: 'hand-over' | 
   sweeps: number;
 };
 
+/** The next pod has a sandbox here, but the API server still reserves the claim for the earlier pod, too. */
+interface Passing {
+  action: 'wait';
+}
+
 /** A verdict, and the time of the first of the consecutive sweeps that came to it. */
 interface Sighting {
-  action: Verdict['action'];
+  action: (Verdict | Passing)['action'];
   sinceMs: number;
 }
 
@@ -123,7 +130,10 @@ export class InactiveClaims {
     const { clock, everyMs } = this.#options;
     const sinceMs = last?.action === action ? last.sinceMs : clock.nowMs();
     this.#last.set(claim.identity.uid, { action, sinceMs });
-    return clock.nowMs() - sinceMs >= (verdict.sweeps - 1) * everyMs ? verdict : undefined;
+    const forMs = clock.nowMs() - sinceMs;
+    if (verdict.action !== 'wait') return forMs >= (verdict.sweeps - 1) * everyMs ? verdict : undefined;
+    if (forMs < passingMs) this.#options.requestRound();
+    return undefined;
   }
 
   async #handle(claim: StoredClaim, verdict: Verdict, signal: AbortSignal): Promise<void> {
@@ -154,13 +164,14 @@ export class InactiveClaims {
     else logger.info(log, 'handed a claim over to the next pod that it is reserved for');
   }
 
-  async #verdictOn(claim: StoredClaim, signal: AbortSignal): Promise<Verdict | undefined> {
+  async #verdictOn(claim: StoredClaim, signal: AbortSignal): Promise<Verdict | Passing | undefined> {
     const verdict = this.#isInUse(claim) ? undefined : await this.#judge(claim, signal);
     // A partly prepared claim is left to the kubelet, which repeats its call, until the pod has a sandbox.
     const isPartly =
       claim.state === 'preparing' || (claim.state === 'prepared' && !this.#options.metadata.isRecorded(claim.identity));
     const isStuck = isPartly && claim.podUids.some((uid) => this.#options.sandboxes.hasPod(uid));
-    return verdict ?? (isStuck ? { action: 'complete', sweeps: 1 } : undefined);
+    if (isStuck && (verdict === undefined || verdict.action === 'wait')) return { action: 'complete', sweeps: 1 };
+    return verdict;
   }
 
   #isInUse({ podUids, devices }: StoredClaim): boolean {
@@ -178,8 +189,11 @@ export class InactiveClaims {
    * Judges an unused claim by its object in the API server. @throws KubeError if the API server does not answer: no verdict
    * is possible then
    */
-  async #judge({ identity, devices, podUids, state }: StoredClaim, signal: AbortSignal): Promise<Verdict | undefined> {
-    const { claims, driver, pool, clock } = this.#options;
+  async #judge(
+    { identity, devices, podUids, state }: StoredClaim,
+    signal: AbortSignal,
+  ): Promise<Verdict | Passing | undefined> {
+    const { claims, driver, pool, clock, sandboxes } = this.#options;
     const { namespace, name, uid } = identity;
     using deadline = clock.deadline(readTimeoutMs, signal);
     const object = await unlessMissing(claims.readClaim(namespace, name, deadline.signal));
@@ -196,11 +210,14 @@ export class InactiveClaims {
     const isOurs = results.some(({ adminAccess, device }) => adminAccess || isCutShort || names.includes(device));
     const pods = reservedFor.filter(({ resource }) => resource === 'pods');
     const isKept = pods.length === 0 || pods.some((pod) => podUids.includes(pod.uid));
-    if (isKept || results.length === 0) return isOurs ? undefined : giveUp('it has other devices now');
+    if ((isKept || results.length === 0) && !isOurs) return giveUp('it has other devices now');
+    const isNextHere = pods.some((pod) => !podUids.includes(pod.uid) && sandboxes.hasPod(pod.uid));
+    // No event reports that the reservation for the earlier pod has ended.
+    if (isKept) return isNextHere ? { action: 'wait' } : undefined;
     // The claim is handed over with its old devices, or with other devices of this node if it was allocated again in between.
     // A claim that is being prepared or unprepared is left to the kubelet at first. If the next pod already has a sandbox, it
     // is handed over at once: that pod might wait for a device that this claim still has.
-    const isDue = state === 'prepared' || pods.some((pod) => this.#options.sandboxes.hasPod(pod.uid));
+    const isDue = state === 'prepared' || isNextHere;
     return { action: 'hand-over', sweeps: isDue ? 1 : sweepsForKubelet };
   }
 }

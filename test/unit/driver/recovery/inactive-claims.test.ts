@@ -322,6 +322,18 @@ describe('InactiveClaims', () => {
       expect([reclaimed, handedOver, notified]).toEqual([[], [name], 1]);
     });
 
+    // Found by the simulation: an earlier pod had ended while the driver was restarting, and its reservation ended after the
+    // round that follows the runtime's list. The next pod's container waited at the start gate until the regular round.
+    it('is checked again soon, for a minute, while it is also reserved for its earlier pod without containers', async () => {
+      const both = reservedFor(pod, next);
+      const sandboxes = [{ of: next.metadata.uid }];
+      const { notified, handedOver } = await sweep(both, { sandboxes, sweeps: 30, pauseMs: 4_000 });
+      expect([notified, handedOver]).toEqual([15, []]);
+      const elsewhere = await sweep(both, { sweeps: 2 });
+      const inUse = await sweep(both, { sandboxes: [...sandboxes, { of: podUid }], sweeps: 2 });
+      expect([elsewhere.notified, inUse.notified]).toEqual([0, 0]);
+    });
+
     // Found by the simulation: the pod's container waited at the start gate until the next round, a minute later.
     it.each<[string, () => unknown, { isRefused?: boolean }]>([
       ['the claim could not be prepared', reservedFor(next), { isRefused: true }],
