@@ -1,5 +1,5 @@
 import { pod } from './needs.ts';
-import { inCni, inPods, type PlantedBug } from './plant.ts';
+import { altered, inCni, inPart, inPods, type PlantedBug } from './plant.ts';
 
 /** Bugs in what is left of a pod when it ends. */
 export const teardownBugs: readonly PlantedBug[] = [
@@ -23,5 +23,13 @@ export const teardownBugs: readonly PlantedBug[] = [
         ipamDelete: (attachment, options) => cni.ipamDelete(nameless(attachment), options),
       };
     }),
+  },
+  {
+    name: 'reservation-ends-unnoticed',
+    what: 'a claim that its next pod waits for is looked at in regular rounds only while it is reserved for its earlier pod, too',
+    needs: pod((_pod, next) => next?.takesOver === true),
+    plant: inPart('sandboxes', (sandboxes, { disk: { store } }) =>
+      altered(sandboxes, { hasPod: (uid) => store.claimsOfPod(uid).length > 0 && sandboxes.hasPod(uid) }),
+    ),
   },
 ];
