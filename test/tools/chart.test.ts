@@ -370,11 +370,12 @@ describe('the chart', () => {
         .filter((object) => /networkaddress/.test(JSON.stringify(object)))
         .map(({ kind, metadata }) => `${kind} ${metadata?.name}`);
     const roles = ['ClusterRole netdra', 'ClusterRole netdra-viewer'];
+    const policy = 'ValidatingAdmissionPolicy netdra-address-leases';
     const definitions = ['addresses', 'addressleases', 'addresspools'].map(
       (each) => `CustomResourceDefinition network${each}.netdra.dev`,
     );
-    expect(mentions({ enabled: true }).sort()).toEqual([...roles, ...definitions].sort());
-    expect(mentions({ enabled: true, createDefinitions: false }).sort()).toEqual(roles);
+    expect(mentions({ enabled: true }).sort()).toEqual([...roles, policy, ...definitions].sort());
+    expect(mentions({ enabled: true, createDefinitions: false }).sort()).toEqual([...roles, policy]);
     expect(mentions({})).toEqual([]);
   });
 

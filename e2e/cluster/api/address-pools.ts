@@ -1,12 +1,16 @@
 import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { AddressAllocator, type AddressWish } from '../../../src/driver/addresses/index.ts';
-import type { NetworkAddress } from '../../../src/driver/addresses/objects.ts';
+import type { NetworkAddress, NetworkAddressLease } from '../../../src/driver/addresses/objects.ts';
 import { explain } from '../../../src/lib/errors.ts';
 import { buildClaim, buildPod } from '../../../test/doubles/objects.ts';
 import type { ApiCluster, ApiUser } from './api-cluster.ts';
 
 const root = '/apis/netdra.dev/v1alpha1';
-const paths = { pools: `${root}/networkaddresspools`, addresses: `${root}/namespaces/default/networkaddresses` };
+const paths = {
+  pools: `${root}/networkaddresspools`,
+  addresses: `${root}/namespaces/default/networkaddresses`,
+  leases: `${root}/networkaddressleases`,
+};
 const nodes = ['pool-a', 'pool-b', 'pool-c'];
 const { signal } = new AbortController();
 let cluster: ApiCluster;
@@ -26,6 +30,34 @@ const answer = (spec: object, name = 'checked') =>
       path: paths.pools,
       query: { dryRun: 'All', fieldValidation: 'Strict' },
       body: pool(name, spec),
+    })
+    .then(() => 'accepted', explain);
+
+const forgedLease: NetworkAddressLease = {
+  metadata: { name: 'forged.192.0.2.1' },
+  spec: {
+    pool: 'forged',
+    address: '192.0.2.1',
+    holder: { namespace: 'default', name: 'forged', uid: 'holder' },
+    claim: { name: 'forged', uid: 'claim', request: 'vf' },
+    pod: { name: 'forged', uid: 'pod' },
+    node: '',
+    renewals: 0,
+  },
+};
+/** The API server's answer to a lease that is written in the name of a node, and that is not stored. */
+const answerToLease = ({ client }: ApiUser, method: 'POST' | 'PUT', lease: NetworkAddressLease, node: string) =>
+  client
+    .request({
+      method,
+      path: method === 'POST' ? paths.leases : `${paths.leases}/${lease.metadata.name}`,
+      query: { dryRun: 'All' },
+      body: {
+        apiVersion: 'netdra.dev/v1alpha1',
+        kind: 'NetworkAddressLease',
+        ...lease,
+        spec: { ...lease.spec, node },
+      },
     })
     .then(() => 'accepted', explain);
 
@@ -58,6 +90,11 @@ export function describeAddressPools(get: () => ApiCluster): void {
       drivers = await Promise.all(nodes.map((node) => cluster.driverOn(node)));
       const ranges = [{ network: '192.0.2.0/24' }];
       await vi.waitFor(async () => expect(await answer({ ranges })).toBe('accepted'), 20_000);
+      const refused = () => answerToLease(drivers[0]!, 'POST', forgedLease, 'pool-b');
+      await vi.waitFor(async () => expect(await refused()).toContain('may not write'), {
+        timeout: 30_000,
+        interval: 250,
+      });
     });
 
     it.each<[string, object]>([
@@ -127,7 +164,7 @@ export function describeAddressPools(get: () => ApiCluster): void {
       const wish = await wishOf('kept-0', 'kept', 'kept');
       const { addresses } = await allocatorOn(0).assign(wish, signal);
       const areLeased = () => allocatorOn(1).areLeased('kept', addresses, wish.claim.uid, signal);
-      for (const path of [`${root}/networkaddressleases/kept.203.0.113.200`, `${paths.addresses}/${wish.name}`])
+      for (const path of [`${paths.leases}/kept.203.0.113.200`, `${paths.addresses}/${wish.name}`])
         await cluster.admin.client.request({ method: 'DELETE', path });
       expect(await areLeased()).toBe(false);
       await allocatorOn(0).renew(wish, addresses, signal);
@@ -135,6 +172,27 @@ export function describeAddressPools(get: () => ApiCluster): void {
       await expect(allocatorOn(2).assign(await wishOf('kept-1', 'other', 'kept'), signal)).rejects.toMatchObject({
         code: 'address-pool-unusable',
       });
+    });
+
+    it('let the token of a driver write leases only in the name of its node, also those of other nodes', async () => {
+      await cluster.create(pool('bound', { ranges: [{ network: '203.0.113.0/28' }] }));
+      const { addresses } = await allocatorOn(0).assign(await wishOf('bound', 'bound', 'bound'), signal);
+      const name = `bound.${addresses[0]?.split('/')[0]}`;
+      const request = { method: 'GET', path: `${paths.leases}/${name}` } as const;
+      const stored = await cluster.admin.client.request<NetworkAddressLease>(request);
+      const [own, other] = drivers as [ApiUser, ApiUser];
+      const unbound = await cluster.driverOnNoNode();
+      for (const [method, lease] of [
+        ['POST', forgedLease],
+        ['PUT', stored],
+      ] as const) {
+        expect(await answerToLease(own, method, lease, 'pool-a')).toBe('accepted');
+        expect(await answerToLease(other, method, lease, 'pool-b')).toBe('accepted');
+        const refusal = 'netdra on node pool-b may not write a NetworkAddressLease for node pool-a';
+        expect(await answerToLease(other, method, lease, 'pool-a')).toContain(refusal);
+        const noNode = 'the token of netdra is bound to no node';
+        expect(await answerToLease(unbound, method, lease, 'pool-a')).toContain(noNode);
+      }
     });
 
     it('forbid changing the spec of an assigned NetworkAddress, and forbid the driver to delete it', async () => {
