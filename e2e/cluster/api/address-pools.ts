@@ -180,6 +180,7 @@ export function describeAddressPools(get: () => ApiCluster): void {
       const name = `bound.${addresses[0]?.split('/')[0]}`;
       const request = { method: 'GET', path: `${paths.leases}/${name}` } as const;
       const stored = await cluster.admin.client.request<NetworkAddressLease>(request);
+      expect(cluster.kubectl('get', 'nal', name)).toMatch(/ bound +bound-pod +pool-a /);
       const [own, other] = drivers as [ApiUser, ApiUser];
       const unbound = await cluster.driverOnNoNode();
       for (const [method, lease] of [
