@@ -1,8 +1,10 @@
 import type { KubernetesObject, V1Pod } from '@kubernetes/client-node';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import type { NetworkAddress } from '../../../src/driver/addresses/objects.ts';
 import type { KubeRequest, ResourceClaim } from '../../../src/framework/kube/index.ts';
 import { explain } from '../../../src/lib/errors.ts';
 import { readTarget } from '../../cluster/target.ts';
+import { createPool, StatefulPods } from './pool-pods.ts';
 import { SeveralNodes } from './several-nodes.ts';
 
 const target = readTarget(process.env);
@@ -46,9 +48,6 @@ describe('a cluster of several nodes', { timeout: 400_000 }, () => {
     await kind.createNamedClaim('named');
     const holder = await kind.hold('named', killed);
     kind.kill(killed);
-    // As an operator does, who knows that the node is off. Source: Kubernetes, "Non-graceful node shutdown".
-    const taint = 'node.kubernetes.io/out-of-service';
-    kind.kubectl('taint', 'node', killed, `${taint}=nodeshutdown:NoExecute`);
     const lost = (await kind.pods())
       .filter(({ spec }) => spec?.nodeName === killed)
       .map(({ metadata }) => metadata.name);
@@ -68,10 +67,78 @@ describe('a cluster of several nodes', { timeout: 400_000 }, () => {
     } finally {
       kind.uncordon(drained);
     }
-    kind.kubectl('taint', 'node', killed, `${taint}-`);
+    kind.returnToService(killed);
     // Two nodes have fewer VFs than this.
     await kind.deploy(20, 'first');
     await kind.expectAgreement(await kind.settled());
+  });
+
+  it('a StatefulSet keeps its pool addresses through restart, drain and loss of a node, and frees them when it is deleted', {
+    timeout: 900_000,
+  }, async ({ onTestFinished }) => {
+    const { cluster } = kind;
+    const [, drained = '', killed = ''] = kind.nodes;
+    await using watch = kind.watchAddresses();
+    const pool = await createPool(cluster);
+    onTestFinished(() => pool.remove());
+    const store = await StatefulPods.create(kind, pool, 'store');
+    let pods = await store.settled();
+    const allNodes = new Set(kind.nodes);
+    expect(nodesOf(pods)).toEqual(allNodes);
+    const addresses = await store.addresses();
+    const ips = Object.values(addresses).flatMap((each) => each.ips);
+    expect(new Set(ips).size).toBe(6);
+    /** Does something to the pods, waits for those that are meant, and expects them to have the addresses of before. */
+    const expectKept = async (what: string, act: () => void | Promise<void>, isMeant: (pod: V1Pod) => boolean) => {
+      const startedAtMs = Date.now();
+      await act();
+      pods = await store.settled(isMeant);
+      const seconds = (Date.now() - startedAtMs) / 1_000;
+      expect(await store.addresses()).toEqual(addresses);
+      expect(store.shown()).toEqual(store.expectedShown(pods, addresses));
+      const places = pods.map(({ metadata, spec }) => {
+        const { ips = [], hardwareAddress = '' } = addresses[metadata.name] ?? {};
+        return `${metadata.name} on ${spec?.nodeName}: ${[...ips, hardwareAddress].join(' ')}`;
+      });
+      console.log(`${what}, after ${seconds.toFixed(1)} s:\n${places.sort().join('\n')}`);
+    };
+    const restart = async () => {
+      const former = new Set(pods.map(({ metadata }) => metadata.uid));
+      const isNew = ({ metadata }: V1Pod) => !former.has(metadata?.uid ?? '');
+      await expectKept('rollout restart', () => store.restart(), isNew);
+      expect(nodesOf(pods)).toEqual(allNodes);
+    };
+    const isNotOn = (node: string) => (pod: V1Pod) => pod.spec?.nodeName !== node;
+
+    await restart();
+    try {
+      await expectKept(`drain of ${drained}`, () => kind.drain(drained, 'store'), isNotOn(drained));
+    } finally {
+      kind.uncordon(drained);
+    }
+    await expectKept(`loss of ${killed}`, () => kind.kill(killed), isNotOn(killed));
+    const bringBack = async () => {
+      await kind.start(killed);
+      kind.returnToService(killed);
+      await kind.expectRestored(killed);
+    };
+    await expectKept(`return of ${killed}`, bringBack, isNotOn(killed));
+    await restart();
+
+    await cluster.remove('StatefulSet', 'store');
+    await expect.poll(() => cluster.list<NetworkAddress>('NetworkAddress'), { timeout: 60_000 }).toEqual([]);
+    const next = await StatefulPods.create(kind, pool, 'next');
+    const others = await next.settled();
+    const given = await next.addresses();
+    expect(
+      Object.values(given)
+        .flatMap((each) => each.ips)
+        .sort(),
+    ).toEqual(ips.sort());
+    expect(next.shown()).toEqual(next.expectedShown(others, given));
+    expect(watch.overlaps()).toEqual([]);
+    // Otherwise the watch has seen less than the pods that had each address one after the other.
+    for (const ip of ips) await expect.poll(() => watch.holdersOf(ip.split('/')[0] ?? '')).toBeGreaterThanOrEqual(4);
   });
 
   it.each([
@@ -234,3 +301,7 @@ describe('a cluster of several nodes', { timeout: 400_000 }, () => {
     await kind.cluster.removeWithClaims([...holders, ...places.map(([claim]) => claim)]);
   });
 });
+
+function nodesOf(pods: readonly V1Pod[]): Set<string | undefined> {
+  return new Set(pods.map(({ spec }) => spec?.nodeName));
+}

@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import type { KubernetesObject, V1DaemonSet, V1Deployment, V1Node, V1Pod } from '@kubernetes/client-node';
+import type { KubernetesObject, V1DaemonSet, V1Deployment, V1Node, V1Pod, V1PodSpec } from '@kubernetes/client-node';
 import { expect } from 'vitest';
 import { run } from '../../../scripts/packages/run.ts';
 import type { ResourceClaim } from '../../../src/framework/kube/index.ts';
@@ -9,6 +9,7 @@ import { onNode, testClaim, testPod, testTemplate, toContainer } from '../../clu
 import type { ClusterTarget } from '../../cluster/target.ts';
 import { expectTruth } from '../../cluster/vf-pods.ts';
 import { repository } from '../settings.ts';
+import { AddressWatch } from './address-watch.ts';
 
 const requestWith = (address: string) => ({
   name: 'vf',
@@ -19,6 +20,7 @@ const release = 'netdra';
 const templateName = 'nics';
 const deploymentName = 'spread';
 const podLabels = { app: deploymentName };
+const outOfServiceTaint = 'node.kubernetes.io/out-of-service';
 const controlPlaneLabel = 'node-role.kubernetes.io/control-plane';
 
 /**
@@ -66,9 +68,23 @@ export class SeveralNodes implements AsyncDisposable {
     return run(this.#engine, ['exec', node, ...command]);
   }
 
-  /** Ends a node with all its processes, as a power cut does. */
+  /**
+   * Ends a node with all its processes, as a power cut does, and lets Kubernetes know as an operator does who knows that the node is
+   * off. Source: Kubernetes, "Non-graceful node shutdown".
+   */
   kill(node: string): void {
     run(this.#engine, ['kill', node]);
+    this.kubectl('taint', 'node', node, `${outOfServiceTaint}=nodeshutdown:NoExecute`);
+  }
+
+  /** Lets pods run again on a node that was killed. */
+  returnToService(node: string): void {
+    this.kubectl('taint', 'node', node, `${outOfServiceTaint}-`);
+  }
+
+  /** Follows the addresses of `net1` in the pods of all nodes, until it is disposed. */
+  watchAddresses(): AddressWatch {
+    return new AddressWatch(this.#engine, this.nodes);
   }
 
   /** Starts a node that was killed, and waits until its kubelet reports that it is ready. */
@@ -142,9 +158,9 @@ export class SeveralNodes implements AsyncDisposable {
     this.onNode(node, 'ip', 'link', 'delete', 'cable');
   }
 
-  /** Evicts the Deployment's pods from a node that gets no new ones until {@link uncordon}. */
-  drain(node: string): void {
-    const selected = [`--pod-selector=app=${deploymentName}`, '--grace-period=1', '--timeout=120s'];
+  /** Evicts the pods of an app from a node that gets no new ones until {@link uncordon}. @param app default: the Deployment */
+  drain(node: string, app = deploymentName): void {
+    const selected = [`--pod-selector=app=${app}`, '--grace-period=1', '--timeout=120s'];
     this.kubectl('drain', node, ...selected);
   }
 
@@ -155,11 +171,6 @@ export class SeveralNodes implements AsyncDisposable {
   /** Creates the Deployment or changes it. @param restart any text; another one replaces all pods */
   async deploy(replicas: number, restart: string): Promise<void> {
     const { cluster } = this;
-    const resourceClaims = [{ name: 'nic', resourceClaimTemplateName: templateName }];
-    // Not all, as of other test pods: a cordoned node has a taint.
-    const tolerations = [{ key: controlPlaneLabel, operator: 'Exists' }];
-    const spec = { ...onNode(cluster), restartPolicy: 'Always', nodeSelector: {}, tolerations };
-    const containers = [toContainer(cluster, { name: 'main' }, resourceClaims)];
     const deployment: V1Deployment & KubernetesObject = {
       apiVersion: 'apps/v1',
       kind: 'Deployment',
@@ -171,7 +182,7 @@ export class SeveralNodes implements AsyncDisposable {
         selector: { matchLabels: podLabels },
         template: {
           metadata: { labels: podLabels, annotations: { restart } },
-          spec: { ...spec, resourceClaims, containers },
+          spec: podSpecOnAnyNode(cluster, 'nic', templateName),
         },
       },
     };
@@ -279,4 +290,12 @@ export class SeveralNodes implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.cluster[Symbol.asyncDispose]();
   }
+}
+
+/** The spec of a pod with a claim from a template, on any node that is neither cordoned nor out of service. */
+export function podSpecOnAnyNode(cluster: Cluster, claim: string, resourceClaimTemplateName: string): V1PodSpec {
+  const resourceClaims = [{ name: claim, resourceClaimTemplateName }];
+  const containers = [toContainer(cluster, { name: 'main' }, resourceClaims)];
+  const tolerations = [{ key: controlPlaneLabel, operator: 'Exists' }];
+  return { ...onNode(cluster), restartPolicy: 'Always', nodeSelector: {}, tolerations, resourceClaims, containers };
 }
