@@ -6,6 +6,7 @@
  *   --vfs 64            per node, on two PFs
  *   --rest-seconds 360  duration of the idle phase
  *   --classes 200       in place of all that: what admission costs for this many DeviceClasses
+ *   --pool-pods 500     in place of all that: what addresses of a pool cost for a pod on each of this many nodes
  */
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -15,6 +16,7 @@ import { describeMachine } from '../../test/bench/machine.ts';
 import { renderMachine, renderTable } from '../../test/bench/render.ts';
 import { goProgramsFolder } from '../go/build.ts';
 import { type ClusterPrograms, readPrograms } from './programs.ts';
+import { measureAddresses } from './scale/addresses.ts';
 import { measureAdmission } from './scale/admission.ts';
 import { LargeCluster } from './scale/large-cluster.ts';
 import { PublisherProcess } from './scale/publisher-process.ts';
@@ -36,14 +38,21 @@ function readOptions() {
       vfs: { type: 'string', default: '64' },
       'rest-seconds': { type: 'string', default: '360' },
       classes: { type: 'string' },
+      'pool-pods': { type: 'string' },
     },
   });
   const wrong = Object.entries(values).find(([, text]) => !/^[1-9]\d{0,4}$/.test(text));
   if (wrong !== undefined) {
     throw new NetdraError('wrong-usage', `--${wrong[0]} ${wrong[1]}: a number from 1 to 99999 is needed`);
   }
-  const { nodes, vfs, 'rest-seconds': restSeconds, classes = 0 } = values;
-  return { nodes: Number(nodes), vfs: Number(vfs), restSeconds: Number(restSeconds), classes: Number(classes) };
+  const { nodes, vfs, 'rest-seconds': restSeconds, classes = 0, 'pool-pods': poolPods = 0 } = values;
+  return {
+    nodes: Number(nodes),
+    vfs: Number(vfs),
+    restSeconds: Number(restSeconds),
+    classes: Number(classes),
+    poolPods: Number(poolPods),
+  };
 }
 
 const number = (value: number, digits = 0) =>
@@ -126,9 +135,10 @@ async function main(): Promise<void> {
   const programs = readPrograms(process.env);
   const run = { ...readOptions(), programs, progress: (line: string) => console.error(`scale: ${line}`) };
   const machine = renderMachine(describeMachine());
-  if (run.classes > 0) {
+  if (run.classes + run.poolPods > 0) {
     console.log(`Kubernetes ${programs.kubernetesVersion}; ${machine}.\n`);
-    console.log(await measureAdmission(run.classes));
+    if (run.classes > 0) console.log(await measureAdmission(run.classes));
+    if (run.poolPods > 0) console.log(await measureAddresses(run.poolPods, run.progress));
     return;
   }
   console.log(`Kubernetes ${programs.kubernetesVersion}; ${run.nodes} nodes with ${run.vfs} VFs each; ${machine}.\n`);
