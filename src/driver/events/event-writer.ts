@@ -26,7 +26,9 @@ const repeatMs = 30_000;
 const perObject = { burst: 10, everyMs: 300_000 };
 /** Maximum number of tracked events; more are dropped. */
 const maxEvents = 500;
-/** Maximum number of tracked events of one namespace: its tenant must not use up those of others. */
+/** Number of tracked events up to which all namespaces share them without a limit. */
+const unlimited = maxEvents / 2;
+/** Maximum number of tracked events of one namespace beyond that: its tenant must not use up those of others. */
 const maxOfNamespace = 100;
 /** Number of tracked events that only events on cluster-scoped objects, such as the Node, can use. */
 const reserved = 50;
@@ -133,6 +135,7 @@ export class EventWriter implements EventReporter, AsyncDisposable {
 
   #isFull(namespace: string | undefined): boolean {
     if (namespace === undefined) return this.#entries.size >= maxEvents;
+    if (this.#entries.size < unlimited) return false;
     if (this.#entries.size >= maxEvents - reserved) return true;
     const own = [...this.#entries.values()].filter(({ event }) => event.regarding.namespace === namespace);
     return own.length >= maxOfNamespace;

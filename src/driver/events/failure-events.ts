@@ -3,7 +3,7 @@ import { type ClaimIdentity, claimName } from '../../framework/metadata/index.ts
 import { explain, NetdraError } from '../../lib/errors.ts';
 import { type HungWrite, hungWriteHint } from '../../node/sriov/index.ts';
 import type { SandboxIdentity, StoredClaim, StoredDevice, UnrestoredVf } from '../model/index.ts';
-import type { EventReporter, EventText, ObjectReference } from './event.ts';
+import type { EventReport, EventReporter, EventText, ObjectReference } from './event.ts';
 
 /** Identifies a pod. */
 export interface PodName {
@@ -32,7 +32,7 @@ export class FailureEvents {
   readonly #writer: EventReporter;
   /** Pods that have a sandbox on this node, by UID, with their latest sandbox. */
   readonly #pods = new Map<string, { name: PodName; sandboxId: string }>();
-  /** Devices whose loss was reported: UID of the claim, and device name. */
+  /** Devices whose loss was reported: UID of the claim or pod, and device name. */
   #lost = new Set<string>();
   /** Faults of cards that were reported. */
   #cards: readonly CardFault[] = [];
@@ -160,7 +160,8 @@ export class FailureEvents {
   }
 
   /**
-   * Reports claimed devices that are no longer on the node, once for each loss.
+   * Reports claimed devices that are no longer on the node, once for each loss. An event that the limit for events has held
+   * back is reported at a later call.
    * @param present names of the devices that were found
    */
   devicesFound(pool: string, present: readonly string[], claims: readonly StoredClaim[]): void {
@@ -168,12 +169,12 @@ export class FailureEvents {
     for (const { identity, devices } of claims) {
       for (const { pool: devicePool, name, pciAddress, attachment } of devices) {
         if (devicePool !== pool || present.includes(name)) continue;
-        const key = `${identity.uid} ${name}`;
-        lost.add(key);
-        if (this.#lost.has(key)) continue;
         const note = `Device ${name} (${pciAddress}) of claim ${claimName(identity)} is no longer on the node: the NIC was removed or its VFs were disabled. Delete the pod to reschedule it.`;
         const pods = attachment === undefined ? [] : [nameOf(attachment)];
-        this.#report(identity, pods, { reason: 'DeviceLost', action: 'Discovering', note });
+        for (const report of reportsOf(identity, pods, { reason: 'DeviceLost', action: 'Discovering', note })) {
+          const key = `${report.regarding.uid} ${name}`;
+          if (this.#lost.has(key) || this.#writer.report(report)) lost.add(key);
+        }
       }
     }
     this.#lost = lost;
@@ -255,12 +256,15 @@ export class FailureEvents {
   }
 
   #report(claim: ClaimIdentity, pods: PodName[], failure: EventText): void {
-    const related = claimReference(claim);
-    this.#writer.report({ regarding: related, type: 'Warning', ...failure });
-    for (const pod of pods) {
-      this.#writer.report({ regarding: podReference(pod), related, type: 'Warning', ...failure });
-    }
+    for (const report of reportsOf(claim, pods, failure)) this.#writer.report(report);
   }
+}
+
+/** Returns the events of a failure: one on the claim, and one on each pod. */
+function reportsOf(claim: ClaimIdentity, pods: PodName[], failure: EventText): EventReport[] {
+  const related = claimReference(claim);
+  const onPods = pods.map((pod) => ({ regarding: podReference(pod), related, type: 'Warning' as const, ...failure }));
+  return [{ regarding: related, type: 'Warning', ...failure }, ...onPods];
 }
 
 function deviceOf({ name, pciAddress }: StoredDevice): string {

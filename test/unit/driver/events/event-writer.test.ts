@@ -1,9 +1,10 @@
 import { describe, expect } from 'vitest';
-import { type EventReport, EventWriter, type KubeEvent } from '../../../../src/driver/events/index.ts';
+import { type EventReport, EventWriter, FailureEvents, type KubeEvent } from '../../../../src/driver/events/index.ts';
 import { itWith } from '../../../doubles/it-with.ts';
 import { poll, startKubeBench } from '../../../doubles/kube-bench.ts';
 import { ManualClock } from '../../../doubles/manual-clock.ts';
 import { testDriver, testNode } from '../../../doubles/objects.ts';
+import { storedAttachment, storedClaim, storedDevice } from '../../../doubles/stored-claims.ts';
 
 type StoredEvent = KubeEvent & { series?: { count: number; lastObservedTime: string } };
 
@@ -107,17 +108,39 @@ describe('EventWriter', () => {
     await poll(bench.events).toHaveLength(12);
   });
 
-  it('accepts 100 events of each namespace, and reserves 50 for the Node', async ({ own: bench }) => {
+  it('limits namespaces to 100 events each once 250 are tracked, and reserves 50 for the Node', async ({
+    own: bench,
+  }) => {
     const accepted = (namespace: string) => {
       const names = Array.from({ length: 150 }, (_, index) => `${namespace}-${index}`);
       const pods = names.map((name) => ({ apiVersion: 'v1', kind: 'Pod', namespace, name, uid: name }));
       return pods.filter((regarding) => bench.writer.report(report('no VF', { regarding }))).length;
     };
-    expect(['a', 'b', 'c', 'd', 'e', 'f'].map(accepted)).toEqual([100, 100, 100, 100, 50, 0]);
+    expect(['a', 'b', 'c', 'd', 'e', 'f'].map(accepted)).toEqual([150, 100, 100, 100, 0, 0]);
     const regarding = { apiVersion: 'v1', kind: 'Node', name: testNode, uid: testNode };
     const onNode = Array.from({ length: 10 }, (_, index) => report(`PF ${index} hangs`, { regarding }));
     expect(onNode.filter((each) => bench.writer.report(each))).toHaveLength(10);
     expect(bench.writer.size).toBe(460);
+  });
+
+  it('reports the loss of the VFs of 64 pods in one namespace at once, and of 200 pods in two passes', async ({
+    own: bench,
+  }) => {
+    const claims = Array.from({ length: 200 }, (_, index) => {
+      const pod = { podNamespace: 'apps', podUid: `pod-${index}`, podName: `web-${index}` };
+      const identity = { namespace: 'apps', name: `net-${index}`, uid: `claim-${index}` };
+      return storedClaim({ identity, devices: [storedDevice({ attachment: storedAttachment(pod) })] });
+    });
+    const failures = new FailureEvents(bench.writer);
+    failures.devicesFound('node-1', [], claims.slice(0, 64));
+    expect(bench.writer.size).toBe(128);
+    failures.devicesFound('node-1', [], claims);
+    await bench.written(250);
+    bench.clock.advance(360_001);
+    for (let pass = 0; pass < 2; pass++) failures.devicesFound('node-1', [], claims);
+    await bench.written(400);
+    expect(bench.events().every(({ reason, series }) => reason === 'DeviceLost' && series === undefined)).toBe(true);
+    expect(new Set(bench.events().map(({ regarding }) => regarding.uid)).size).toBe(400);
   });
 
   it('truncates notes to the API limit between characters', async ({ own: bench }) => {
