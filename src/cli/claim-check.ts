@@ -20,7 +20,7 @@ import { explain, NetdraError } from '../lib/errors.ts';
 import { type FileRequest, requestFields, requestsOf } from './claim-requests.ts';
 import type { ConfigEntry, FileClass } from './class-check.ts';
 import { bothOf, fieldsOf, listOf } from './multus/contract.ts';
-import { mentionsInfiniband, selectedKind } from './selected-kind.ts';
+import { selectedKind, selectedLinkType } from './selected-kind.ts';
 
 /** A claim in a file, or the claims of a template. Its configurations are valid by themselves. */
 export interface FileClaim {
@@ -114,7 +114,7 @@ class AllocationCheck {
     for (const request of known) {
       const fault = await faultOf(`request ${request.name}`, request.path, async () => {
         const ofRequest = this.#devicesOf(request, await this.#configOf(request.name));
-        checkKinds(this.#claim, ofRequest);
+        checkKinds(this.#claim, ofRequest.map(withoutVlanRule));
         if (!this.#file.isFromTemplate) for (const device of ofRequest) checkKey(this.#claim, device);
         devices.push(...ofRequest);
       });
@@ -197,7 +197,7 @@ class AllocationCheck {
     // A device that may be of either kind is taken as a whole NIC, to which the rules for VFs do not apply.
     const expression = bothOf(ofClass, selectors);
     const kind = selectedKind(expression) ?? 'nic';
-    const linkType = mentionsInfiniband(expression) ? 'infiniband' : 'ethernet';
+    const linkType = selectedLinkType(expression);
     if (count === 'all') {
       try {
         configForDevice(config, subject, 0, 2);
@@ -211,11 +211,16 @@ class AllocationCheck {
     return Array.from({ length: count === 'all' ? few : count }, (_, index) => {
       const own = configForDevice(config, subject, index, count === 'all' ? 1 : count);
       const name = count === 1 ? request : `${request}[${index}]`;
-      const offered = { kind, name, pciAddress: name, linkType };
+      const offered = { kind, name, pciAddress: name, ...defined({ linkType }) };
       const { driver } = this.#options;
       return { driver, pool: '', name, pciAddress: name, request, config: own, offered } as unknown as StoredDevice;
     });
   }
+}
+
+/** Returns a device of unknown link type as InfiniBand, which needs no VLAN. */
+function withoutVlanRule(device: StoredDevice): StoredDevice {
+  return { ...device, offered: { ...device.offered, linkType: device.offered.linkType ?? 'infiniband' } };
 }
 
 function isForAll({ requests = [] }: ConfigEntry): boolean {

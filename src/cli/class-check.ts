@@ -6,7 +6,7 @@ import { type ClaimField, type ClosedField, fieldOf, mergeVfConfigs, type VfConf
 import type { AllocatedConfiguration } from '../framework/kube/index.ts';
 import { explain } from '../lib/errors.ts';
 import { CniError } from '../node/cni/index.ts';
-import { mentionsInfiniband, selectedKind } from './selected-kind.ts';
+import { selectedKind, selectedLinkType } from './selected-kind.ts';
 
 /** One configuration of a class or a claim. */
 export type ConfigEntry = Omit<AllocatedConfiguration, 'source'>;
@@ -35,7 +35,7 @@ export function checkFileClass(file: FileClass, openClaimFields: readonly Closed
     ...settings.flatMap(({ overridable = [] }) => overridable),
     ...openClaimFields.filter((field) => fieldOf(merged, field) === undefined),
   ]);
-  const haveVlans = selectedKind(file.selectors) === 'vf' && !mentionsInfiniband(file.selectors);
+  const haveVlans = selectedKind(file.selectors) === 'vf' && selectedLinkType(file.selectors) === 'ethernet';
   const missing = [...findMissing(merged), ...(haveVlans ? findMissingVlan(merged, settings) : [])];
   const ofClaims = [...missing.filter(isFinal(open)), ...finalProblems(merged, file, open)];
   const { extendedResourceName: name } = file;

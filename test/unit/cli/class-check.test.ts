@@ -5,6 +5,9 @@ import { claim, deviceClass, linesFor } from './validated.ts';
 /** A class with more fields than its configuration. */
 const classWith = (spec: string, fields: string) => deviceClass('c', fields).replace('spec:\n', `spec:\n  ${spec}\n`);
 const ofVfs = `selectors: [{ cel: { expression: 'device.attributes["${testDriver}"].kind == "vf"' } }]`;
+const selecting = (linkType: string) =>
+  ofVfs.replace('"vf"', `"vf" && (${linkType.replaceAll('T', `device.attributes["${testDriver}"].linkType`)})`);
+const twoOfC = 'exactly: { deviceClassName: c, count: 2 }';
 
 describe('validateFiles, on classes and what they leave to claims', () => {
   it.each([
@@ -72,6 +75,39 @@ describe('validateFiles, on classes and what they leave to claims', () => {
     expect(await linesFor([classWith(ofInfiniband, fields), claim('c', 'mtu: 1500')])).toEqual([
       '2 objects checked, 0 faults',
     ]);
+  });
+
+  it.each(['T != "infiniband"', 'T == "ethernet"', '!("infiniband" == T)', 'T == "ethernet" || T != "infiniband"'])(
+    'applies the rules for Ethernet to VFs of the selector %s',
+    async (selector) => {
+      const spec = selecting(selector);
+      const bond = 'driver: kernel, overridable: [vf.vlan], bond: { name: bond0, mode: 802.3ad }';
+      expect(await linesFor([classWith(spec, bond), claim('c', 'vf: { vlan: 7 }', twoOfC)])).toEqual([
+        '2 objects checked, 0 faults',
+      ]);
+      expect((await linesFor([classWith(spec, 'limits: { vlanRanges: ["100"] }')]))[0]).toMatch(/vf\.vlan: is needed/);
+    },
+  );
+
+  it.each(['T == "infiniband"', 'T != "ethernet"'])(
+    'applies the rules for InfiniBand to VFs of the selector %s',
+    async (selector) => {
+      const spec = selecting(selector);
+      const bond = 'driver: kernel, overridable: [mtu], bond: { name: bond0, mode: 802.3ad }';
+      expect((await linesFor([classWith(spec, bond), claim('c', 'mtu: 1500', twoOfC)]))[0]).toMatch(/is InfiniBand/);
+      const limited = 'overridable: [mtu], limits: { vlanRanges: ["100"] }';
+      expect(await linesFor([classWith(spec, limited), claim('c', 'mtu: 1500')])).toEqual([
+        '2 objects checked, 0 faults',
+      ]);
+    },
+  );
+
+  it('requires no VLAN and no bond mode of VFs whose selector allows both link types', async () => {
+    const spec = selecting('T == "infiniband" || T == "ethernet"');
+    const bond = 'driver: kernel, overridable: [mtu], bond: { name: bond0, mode: 802.3ad }';
+    expect(
+      await linesFor([classWith(spec, `${bond}, limits: { vlanRanges: ["100"] }`), claim('c', 'mtu: 1500', twoOfC)]),
+    ).toEqual(['2 objects checked, 0 faults']);
   });
 
   it('rejects claims that cannot get an address of their pool', async () => {
