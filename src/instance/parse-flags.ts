@@ -69,8 +69,10 @@ export function parseBoolean(text: string): boolean {
   throw new Error('true or false is needed');
 }
 
-/** Parses the name of a namespace, a DNS label. */
+/** Parses the name of the SR-IOV network operator's namespace, a DNS label. */
 export function parseNamespace(text: string): string {
+  // Most other flags of features are switches.
+  if (text === 'true' || text === 'false') throw new Error("takes the operator's namespace, not true or false");
   if (/^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/.test(text)) return text;
   throw new Error('the name of a namespace is needed, such as sriov-network-operator');
 }

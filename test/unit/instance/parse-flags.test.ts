@@ -5,6 +5,7 @@ import {
   parseAddress,
   parseDriverName,
   parseHandlers,
+  parseNamespace,
   parseSimulation,
 } from '../../../src/instance/parse-flags.ts';
 
@@ -34,6 +35,16 @@ describe('parsers of flags', () => {
     expect(parseHandlers('')).toEqual([]);
     for (const bad of ['Kata', 'a b', 'a/b', '-a', 'a?'])
       expect(() => parseHandlers(bad)).toThrow('such as kata,kata-*');
+  });
+
+  it.each([
+    ['true', /takes the operator's namespace/],
+    ['false', /takes the operator's namespace/],
+    ['Operator', /the name of a namespace is needed/],
+    ['', /the name of a namespace is needed/],
+  ])('reject %j as a namespace', (text, fault) => {
+    expect(parseNamespace('sriov-network-operator')).toBe('sriov-network-operator');
+    expect(() => parseNamespace(text)).toThrow(fault);
   });
 
   it('accept only DNS names as driver names', () => {
