@@ -1,4 +1,4 @@
-import { chmodSync, existsSync, mkdirSync, readdirSync, renameSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { fetchDebianPackages, PackageError, packageFolder } from './debian-packages.ts';
 import { findFolderWith, pathFolders } from './host-programs.ts';
@@ -38,7 +38,7 @@ export function ensureProgram(
   log: (line: string) => void,
 ): string {
   const binDir = join(cacheDir, 'debian', 'bin');
-  const found = findFolderWith([...pathFolders(env.PATH), binDir], [name]);
+  const found = findFolderWith(pathFolders(env.PATH), [name]);
   if (found !== undefined) return found;
   const source = { name: programs[name].package, suite };
   fetchDebianPackages(cacheDir, [source], log);
@@ -87,14 +87,16 @@ function libraryFolders(root: string): string[] {
 
 /**
  * Writes a script that starts the program with its libraries, so that they affect nothing else. It finds both by their way from
- * its own folder: a cache can be copied to another user.
+ * its own folder: a cache can be copied to another user. Replaces a script of an earlier version.
  */
 export function writeWrapper(path: string, program: string, libraries: string[]): void {
   const folder = dirname(path);
   mkdirSync(folder, { recursive: true });
   const fromHere = (target: string) => `$here/${relative(folder, target)}`;
   const start = `LD_LIBRARY_PATH="${libraries.map(fromHere).join(':')}" exec "${fromHere(program)}" "$@"`;
-  writeFileSync(`${path}.new`, `#!/bin/sh\nhere=\${0%/*}\n${start}\n`);
+  const text = `#!/bin/sh\nhere=\${0%/*}\n${start}\n`;
+  if (existsSync(path) && readFileSync(path, 'utf8') === text) return;
+  writeFileSync(`${path}.new`, text);
   chmodSync(`${path}.new`, 0o755);
   renameSync(`${path}.new`, path);
 }
