@@ -61,6 +61,8 @@ export type ServeResult = 'ready' | 'tentative' | 'gone' | { withdrawn: unknown;
 /** Operations on one claim in one sandbox. All of them except `end` hold the claim's lock. */
 export class ClaimWork {
   readonly #options: ClaimWorkOptions;
+  /** Sandboxes in which claims were served, by UID of the claim, while the store could not record that. */
+  readonly #servedIn = new Map<string, string>();
 
   constructor(options: ClaimWorkOptions) {
     this.#options = options;
@@ -171,7 +173,7 @@ export class ClaimWork {
         wasServed ??= wasServedIn(claim, place.sandboxId) || metadata.isServedFor(identity, place.sandboxId);
         try {
           // The next call attaches it again, also after a crash.
-          attachments.left(identity.uid, device, wasServed);
+          this.#left(identity, device, place, wasServed);
         } finally {
           await files.withdrawMetadata(identity, requestsOf([device]));
         }
@@ -231,6 +233,7 @@ export class ClaimWork {
     const { store, locks, files, attachments } = this.#options;
     const { uid } = identity;
     return await locks.run(claimKey(identity), async () => {
+      this.#servedIn.delete(uid);
       const devices = store.claim(uid)?.devices;
       if (devices === undefined) return 0;
       const here = devices.filter(({ attachment }) => attachment?.sandboxId === sandboxId);
@@ -275,9 +278,17 @@ export class ClaimWork {
     const reconfigure = () => this.#options.reconfigure(claim, unattached);
     if (attachment === undefined) await reconfigure();
     const { uid } = claim.identity;
+    if (this.#servedIn.get(uid) === place.sandboxId) this.#left(claim.identity, device, place, true);
     const state = await this.#options.attachments.attach(uid, device, place, pod, signal, reconfigure);
     this.#markConfigured(claim, device);
     return state;
+  }
+
+  /** Stores that a VF has left. If the disk is full, a later call stores that the claim was served. @throws StateError */
+  #left({ uid }: ClaimIdentity, device: StoredDevice, { sandboxId }: SandboxPlace, wasServed: boolean): void {
+    if (wasServed) this.#servedIn.set(uid, sandboxId);
+    this.#options.attachments.left(uid, device, this.#servedIn.get(uid) === sandboxId);
+    this.#servedIn.delete(uid);
   }
 
   /** Stores that a VF is configured. The metadata of a request with one device shows that by itself. */

@@ -77,7 +77,7 @@ describe('ClaimWork for the VFs of a claim', () => {
       read: async (device: StoredDevice) => find(device),
       attach: async (...[uid, device, , , , reconfigure]: Parameters<Attachments['attach']>) => {
         if (device.attachment !== undefined) await reconfigure?.();
-        record(uid, device, place);
+        record(uid, device, { ...place, ...(device.attachment?.wasServed && { wasServed: true }) });
         calls.push(`attach ${device.name}`);
         whileAttaching();
         const state = find(device);
@@ -210,12 +210,15 @@ describe('ClaimWork for the VFs of a claim', () => {
     expect([gate(), file('vf-2'), dataOf(2)]).toEqual(['none', '', undefined]);
   });
 
-  it('withdraws the metadata of a VF that left the pod even if the state disk is full', async () => {
+  it('withdraws the metadata of a VF that left the pod while the disk is full, and stores later that it was served', async () => {
     await serve();
     pod.delete('dev-1');
     storeError = new StateError('store-unusable', 'the disk is full');
     expect(await serve()).toMatchObject({ withdrawn: { code: 'vf-left', cause: storeError } });
     expect([gate(), file('vf-1')]).toEqual(['none', '']);
+    storeError = undefined;
+    await serve();
+    expect(store.claim('uid')?.devices[0]?.attachment?.wasServed).toBe(true);
   });
 
   it('withdraws the metadata of the earlier sandbox if attaching the VFs in the next sandbox fails', async () => {
