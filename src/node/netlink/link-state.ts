@@ -27,7 +27,7 @@ export interface LinkState extends LinkProperties {
   xdp?: XdpMode[];
   /** Kinds of qdiscs other than the kernel's default. They are restored with the default settings of their kind. */
   qdiscs?: Partial<Record<QdiscPlace, string>>;
-  /** Addresses of global scope without a lifetime, as CIDRs. */
+  /** Addresses of global scope, as CIDRs, except those with a lifetime, such as from a router. `hostConfig` takes precedence. */
   addresses?: string[];
   /** Further configuration by the host. Absent: routes are not restored. */
   hostConfig?: HostConfig;

@@ -18,7 +18,7 @@ const bits = (type: number, ...values: { name: string; value: boolean }[]) => ({
 });
 
 describe('decodeValues', () => {
-  it('reads the features that can be changed, under the requested names', () => {
+  it('returns the requested values of the features that can be changed, and omits other features', () => {
     const changeable = bits(2, { name: 'rx-gro', value: true }, { name: 'tx-lockless', value: false });
     // Without a mask only those that are set are listed, and none of them has a value.
     const listed = bits(3, { name: 'tx-lockless', value: false }, { name: 'rx-gro', value: false });

@@ -91,7 +91,7 @@ describe('RequestSocket', () => {
     expect(asked).toEqual(['none', 'this', 'more']);
   });
 
-  it('returns the parts of a response without the acknowledgement', async () => {
+  it('returns the messages of a response, but not the acknowledgement that ends it', async () => {
     const { kernel, answer } = await ask('request');
     expect(kernel.sent[0]).toMatchObject({ type: 18, flags: Flags.REQUEST | Flags.ACK });
     kernel.answer([message(kernel.seq, 16, Buffer.from('link'))]);
