@@ -41,7 +41,7 @@ export type ContainerHandler = (
  */
 export interface PluginHandlers {
   /**
-   * Identifies the runtime. An error refuses the connection.
+   * Receives name and version of the runtime, before any event. If it throws, the connection is refused.
    * @param config from the runtime's own files; empty unless the runtime started this process
    */
   configure?(runtime: RuntimeInfo, config: string): void | Promise<void>;
@@ -63,9 +63,9 @@ export interface PluginHandlers {
   /** Handles the removal of a sandbox. Runtimes ignore errors. */
   removePodSandbox?: PodHandler;
   /**
-   * Handles a container that is about to be created. An error refuses it, and the kubelet retries with the message as its
-   * reason. The runtime refuses a container if two plugins change the same variable or mount without `overrides`. A
-   * subscription costs one call for every container of the node.
+   * Handles a container that is about to be created. If it throws, the runtime refuses the container with the
+   * message, and the kubelet retries. The runtime also refuses a container if two plugins change the same variable or mount
+   * without `overrides`. A subscription costs one call for every container of the node.
    */
   createContainer?: ContainerHandler;
   connected?(runtime: RuntimeInfo): void;

@@ -83,7 +83,9 @@ describe.each(nriRuntimes)('the runtime side of NRI $version', (runtimeOf) => {
   ];
   // A runtime that does not know policies does the same with each: the strictest one is enough.
   it.each(knowsFailurePolicy ? policies : policies.slice(-1))(
-    'treats a blocked event loop as documented if failRequest is $failRequest and keepConnected $keepConnected',
+    knowsFailurePolicy
+      ? 'refuses an event that the plugin does not answer in time only with failRequest, and keeps the connection only with keepConnected: %j'
+      : 'goes on without a plugin that does not answer in time, and drops its connection, although the policy is %j',
     async (policy) => {
       let connections = 0;
       const block = ({ id }: { id: string }) => {
