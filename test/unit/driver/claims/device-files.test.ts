@@ -103,7 +103,7 @@ describe('an IOMMU group', () => {
     expect(await bench.prepare(allocated('third', ['dev-3'], vfio))).toMatchObject({ devices: [{}] });
   });
 
-  it('is not split if an administrator bound its devices', async () => {
+  it('is not split between two claims even if an administrator, not netdra, bound its devices to vfio-pci', async () => {
     bench.control.groups.push(['0000:00:00.1', '0000:00:00.2']);
     for (const pciAddress of bench.control.groups.flat()) bench.control.drivers.set(pciAddress, 'vfio-pci');
     const first = allocated('first', ['dev-1']);

@@ -23,7 +23,7 @@ describe('Driver.prepareResourceClaims', () => {
     expect([bench.control.count('apply'), bench.control.count('apply 0000:00:00.1 {"vf":{}}')]).toEqual([2, 1]);
   });
 
-  it("reads the node's networks once per call, and only if a claim could reach them", async () => {
+  it("reads the node's networks once per call, and only if a claim has addresses or routes", async () => {
     const claims = (fields: object) =>
       ['dev-1', 'dev-2'].map((device) =>
         allocated(`${Object.keys(fields)} ${device}`, [device], { config: [fromClaim(fields)] }),
