@@ -118,7 +118,7 @@ describe('DeviceList for a card that rejects guaranteed rates', () => {
     expect(source.offered()).toHaveLength(offered);
   });
 
-  it('names no policy rule and excludes no VF if the claim set the maximum rate itself', async () => {
+  it('does not blame the inventory policy in the error, and keeps offering the VFs, if the rejected maximum rate comes from the claim', async () => {
     const source = await scanned(writePolicy(rules(', burst: true')), { host: refusing('EINVAL') });
     const asked = { vf: { rate: { minMbps: 1_000, maxMbps: 3_000 } } };
     expect(await refuse(source, asked)).not.toContain('inventory policy');

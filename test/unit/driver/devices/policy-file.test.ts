@@ -63,7 +63,7 @@ describe('PolicyFile', () => {
       /has more than 100000 values when its aliases are expanded/,
     ],
     ['a: &a [*a]', /is nested more than 64 levels deep/],
-  ])('rejects %j with the field', async (text, message) => {
+  ])('rejects %j, and says what is wrong', async (text, message) => {
     using dir = tempDir();
     const path = join(dir.path, 'policy.yaml');
     writeFileSync(path, text);

@@ -169,7 +169,7 @@ describe('Inventory with device plugins', () => {
     expect(report.excluded.map(explainExclusion)).toEqual([explained]);
   });
 
-  it('keeps offering an allocated VF', async () => {
+  it('keeps offering a VF that a claim holds, even if a device plugin also offers it', async () => {
     writeFileSync(path, checkpointOf({ [resource]: [a0] }));
     expect(addresses(await inventoryOf().scan(new Map([[a0, {}]])))).toContain(a0);
   });

@@ -92,7 +92,7 @@ describe('DeviceNodes.vhost', () => {
   });
 });
 
-it('DeviceNodes.vfio reports a missing device, and returns devices on kernels without VFIO groups', async () => {
+it('DeviceNodes.vfio reports a VF without a device file for vfio, and returns the device files on kernels without VFIO groups', async () => {
   write('kernel/iommu_groups/42/name', 'DMA\n');
   write(`bus/pci/devices/${vf}/class`, '0x020000\n');
   expect(await failure(nodes.vfio(vf))).toMatch(/0000:3b:02\.1 has no device file for vfio/);
