@@ -37,7 +37,7 @@ export interface ClaimWorkOptions {
   onRead?: (claim: StoredClaim, device: StoredDevice, state: VfState) => void;
 }
 
-/** Receiver of the steps of the work on devices, which attaches or reads one after the other. */
+/** Callbacks for the progress of a claim's devices, which are attached or read one after the other. */
 export interface DeviceSteps {
   deviceBegins(device: StoredDevice): void;
   deviceReady(): void;
