@@ -83,7 +83,11 @@ export interface AttachStrategy {
   release?(device: StoredDevice, attachment: Attachment): Promise<void>;
 }
 
-/** Returns the error for a VF that cannot be attached. @param cause explains the error if there is no reason */
+/**
+ * Returns the error for a VF that cannot be attached.
+ * @param reason end of the message; not needed if `cause` explains the error
+ * @param cause gives the hint, and whether a retry can help
+ */
 export function missingError(
   { device: { name, pciAddress }, place }: AttachTarget,
   reason?: string,
