@@ -36,7 +36,7 @@ interface NamedRequest {
   hasNamesake?: true;
   request: string;
   driver: string;
-  /** Extended resource names, `domain/name`, under which a container may have asked for the request, instead of by a claim. */
+  /** Extended resource names (`domain/name`) by which a container may have requested the device, instead of by a claim. */
   extendedResources?: readonly string[];
 }
 
