@@ -86,7 +86,8 @@ const permissionsOf = ({
   permission(warning, '', 'namespaces', 'get', 'claims of classes with limits.allowedNamespaces.selector fail'),
   permission(warning, 'resource.k8s.io', 'resourceclaims/status', 'patch', noStatus),
   {
-    // Required once per driver whose entries in the status change. Source: resource.k8s.io, `VerbPrefixAssociatedNode`.
+    // The API server checks this permission for each driver whose status entries a write changes; the resource name is that
+    // driver's name. Source: resource.k8s.io, `VerbPrefixAssociatedNode`.
     ...permission(warning, 'resource.k8s.io', 'resourceclaims/driver', 'associated-node:patch', noStatus),
     otherVerb: 'arbitrary-node:patch',
     name: driverName,
