@@ -125,7 +125,7 @@ export function renderErrors(): string {
 
 *Reference for operators.* With this page you can look up an error code and what to do about it.
 
-Log lines (\`err.code\`), events, and the labels \`code\` and \`error_type\` of metrics have these codes, which stay the same in all versions. Errors of other programs have the label \`other\`. Written by \`npm run reference\` from the code.
+Log lines (\`err.code\`), events, and the labels \`code\` and \`error_type\` of metrics have these codes, which never change. Errors of other programs have the label \`other\`. Written by \`npm run reference\` from the code.
 
 ${sections.join('\n')}`;
 }

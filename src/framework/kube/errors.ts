@@ -23,7 +23,7 @@ export type KubeErrorCode =
   | 'api-invalid'
   /** 429: the API server is overloaded. */
   | 'api-throttled'
-  /** The API server answered with another error. */
+  /** The API server answered with an HTTP status without a code of its own, or with invalid JSON. */
   | 'api-failed';
 
 interface KubeErrorDetails extends ErrorDetails {
