@@ -163,7 +163,7 @@ const flags = {
     env: 'NETDRA_START_GATE',
     default: 'auto',
     choices: startGateModes,
-    help: 'how containers wait for their devices: in an OCI hook (hook), by failing and restarting until their metadata file exists (file), or in the hook if all runtime handlers of the node run hooks (auto)',
+    help: 'how containers wait for their devices (hook: in an OCI hook; file: they are refused until their metadata file exists; auto: file if a runtime handler of the node possibly ignores hooks, otherwise hook)',
   },
   gateProgram: {
     value: '<path>',
