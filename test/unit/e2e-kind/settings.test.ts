@@ -55,7 +55,7 @@ describe('npm run e2e:kind', () => {
     ['podman', { docker: 1, podman: 0 }],
     ['own', { docker: 1 }],
     ['own', {}],
-  ])('uses %s if engines answer with %j', (engine, codes) => {
+  ])('chooses the engine %s if docker and podman exit with %j (absent: not installed)', (engine, codes) => {
     using dir = tempDir();
     for (const [name, code] of Object.entries(codes)) {
       writeFileSync(join(dir.path, name), `#!/bin/sh\nexit ${code}\n`, { mode: 0o755 });
