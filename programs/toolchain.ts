@@ -39,6 +39,14 @@ export function findMuslCompiler(cacheDir: string, env: NodeJS.ProcessEnv, log: 
   return `gcc -specs=${writeSpecs(packageFolder(cacheDir, muslPackage))}`;
 }
 
+/** Returns whether {@link findMuslCompiler} fetches nothing: the machine or the cache has musl, or there is no gcc for it. */
+export function hasMusl(cacheDir: string, env: NodeJS.ProcessEnv): boolean {
+  const folders = pathFolders(env.PATH);
+  if (findFolderWith(folders, ['musl-gcc']) !== undefined || findFolderWith(folders, ['gcc']) === undefined)
+    return true;
+  return existsSync(packageFolder(cacheDir, muslPackage));
+}
+
 /** The package's specs say where it would be installed: a copy says where it is. */
 function writeSpecs(folder: string): string {
   const machine = machines[process.arch];

@@ -1,6 +1,7 @@
 import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { type CacheEntry, takeCacheEntries } from '../../scripts/packages/cache.ts';
+import { type CacheEntry, cacheEntryFolder, takeCacheEntries } from '../../scripts/packages/cache.ts';
 import { type PackageSet, packageSetFiles, unpackPackageSet } from '../../scripts/packages/package-root.ts';
 
 /** Go of Debian, without what only programs with C in them need. */
@@ -22,8 +23,36 @@ export interface GoToolchain {
  * @throws PackageError, CommandError
  */
 export function findGo(cacheDir: string, log: (line: string) => void): GoToolchain {
-  if (spawnSync('go', ['version']).status === 0) return { program: 'go', env: {} };
-  const entry: CacheEntry = {
+  if (isInPath()) return { program: 'go', env: {} };
+  const { folders, lock } = takeCacheEntries(toolchainFolder(cacheDir), [toolchainEntry(log)]);
+  lock[Symbol.dispose]();
+  const root = join(folders[0]!, packageSetFiles.root, 'usr/lib/go-1.24');
+  return { program: join(root, 'bin/go'), env: { GOROOT: root, GOTOOLCHAIN: 'auto' } };
+}
+
+/** Returns whether {@link findGo} fetches no Debian packages. */
+export function hasGo(cacheDir: string): boolean {
+  return (
+    isInPath() ||
+    existsSync(
+      cacheEntryFolder(
+        toolchainFolder(cacheDir),
+        toolchainEntry(() => undefined),
+      ),
+    )
+  );
+}
+
+function isInPath(): boolean {
+  return spawnSync('go', ['version']).status === 0;
+}
+
+function toolchainFolder(cacheDir: string): string {
+  return join(cacheDir, 'go-toolchain');
+}
+
+function toolchainEntry(log: (line: string) => void): CacheEntry {
+  return {
     name: 'toolchain',
     inputs: packages,
     build: (dir) => {
@@ -31,8 +60,4 @@ export function findGo(cacheDir: string, log: (line: string) => void): GoToolcha
       unpackPackageSet(dir, packages, '/etc/apt');
     },
   };
-  const { folders, lock } = takeCacheEntries(join(cacheDir, 'go-toolchain'), [entry]);
-  lock[Symbol.dispose]();
-  const root = join(folders[0]!, packageSetFiles.root, 'usr/lib/go-1.24');
-  return { program: join(root, 'bin/go'), env: { GOROOT: root, GOTOOLCHAIN: 'auto' } };
 }

@@ -1,7 +1,9 @@
 import { join } from 'node:path';
 import { programsFolder } from '../../programs/build.ts';
+import { hasMusl } from '../../programs/toolchain.ts';
 import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { type DebianPackage, packageFolder } from '../../scripts/packages/debian-packages.ts';
+import { hasProgram } from '../../scripts/packages/debian-programs.ts';
 import { isStaticProgram } from '../../scripts/packages/elf.ts';
 import { containerdVersion, findFolderWith, isProgram, pathFolders } from '../../scripts/packages/host-programs.ts';
 import { NetdraError } from '../../src/lib/errors.ts';
@@ -86,6 +88,12 @@ export function findTool(source: ToolSource, cacheDir: string): string | undefin
   if (onHost !== undefined) return onHost;
   const unpacked = join(packageFolder(cacheDir, source.package), source.packageDir);
   return programs.every((program) => isProgram(join(unpacked, program))) ? unpacked : undefined;
+}
+
+/** Returns whether `fetch-tools.ts` fetches nothing: the machine or the cache has all that it provides. */
+export function hasTools(cacheDir: string, env: NodeJS.ProcessEnv): boolean {
+  const areFound = Object.values(toolSources(env)).every((source) => findTool(source, cacheDir) !== undefined);
+  return areFound && hasProgram('ip', cacheDir, env) && hasMusl(cacheDir, env);
 }
 
 /**

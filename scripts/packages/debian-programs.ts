@@ -47,6 +47,11 @@ export function ensureProgram(
   return binDir;
 }
 
+/** Returns whether {@link ensureProgram} fetches nothing. */
+export function hasProgram(name: keyof typeof programs, cacheDir: string, env: NodeJS.ProcessEnv): boolean {
+  return findFolderWith([...pathFolders(env.PATH), join(cacheDir, 'debian', 'bin')], [name]) !== undefined;
+}
+
 /** Fetches libraries that `ldd` does not find, until it finds all. @returns the folders of the libraries */
 function fetchLibraries(cacheDir: string, program: string, owner: string, log: (line: string) => void): string[] {
   const fetched = new Set<string>();

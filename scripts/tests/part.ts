@@ -1,4 +1,5 @@
 import { spawnSync } from 'node:child_process';
+import { cacheFolder } from '../packages/cache-folder.ts';
 import { findMirror } from '../packages/debian-packages.ts';
 import { findFolderWith, pathFolders } from '../packages/host-programs.ts';
 
@@ -86,6 +87,13 @@ const aptMirror = mirror('/etc/apt');
 
 /** Requires what unpacks Debian's packages into the cache. */
 export const debian: Requirement = { problem: () => aptPrograms.problem() ?? aptMirror.problem() };
+
+/** Requires {@link debian} for programs that are neither on the machine nor in the cache. */
+export function debianUnless(hasPrograms: (cacheDir: string, env: NodeJS.ProcessEnv) => boolean): Requirement {
+  return {
+    problem: () => (hasPrograms(cacheFolder(process.env), process.env) ? undefined : debian.problem()),
+  };
+}
 
 export const x86: Requirement = {
   problem: () => (process.arch === 'x64' ? undefined : 'needs an x86-64 processor'),

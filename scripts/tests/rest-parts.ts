@@ -7,14 +7,15 @@ import {
   testedPairs,
   toEnv,
 } from '../../e2e/cluster/programs.ts';
+import { hasGo } from '../../e2e/go/toolchain.ts';
 import { buildEnginePrograms, describeEngine } from '../../e2e/kind/engine/machine.ts';
 import { takeMachineParts } from '../../e2e/vm/parts.ts';
 import { cacheFolder } from '../packages/cache-folder.ts';
 import { repository, runCommand } from '../run-command.ts';
-import { compiler, debian, type FailedCase, ordinaryUser, type Part, root, x86 } from './part.ts';
+import { compiler, debian, debianUnless, type FailedCase, ordinaryUser, type Part, root, x86 } from './part.ts';
 import { selectCases } from './results.ts';
 import { print, type Stage } from './run.ts';
-import { integration, onNode, restOfSimulation, units } from './short-parts.ts';
+import { integration, nodeTools, onNode, restOfSimulation, units } from './short-parts.ts';
 
 const note = (line: string) => print(`netdra: ${line}`);
 const cacheDir = cacheFolder(process.env);
@@ -152,7 +153,7 @@ const faults = repeatable({
   versions: 'containerd 2.1 and 1.7',
   command: onNode('--project', 'e2e-node', '--exclude', '**/main-job.test.ts'),
   seconds: 400,
-  needs: [root, debian, compiler],
+  needs: [root, nodeTools, compiler],
 });
 
 const neighbours: Part = {
@@ -160,7 +161,7 @@ const neighbours: Part = {
   versions: 'NRI runtime side, metadata codec and pre-release of Kubernetes in Go',
   command: ['vitest', 'run', '--project', 'neighbours'],
   seconds: 90,
-  needs: [],
+  needs: [debianUnless(hasGo)],
   prepare: () => runScript('node', 'e2e/neighbours/build.ts'),
 };
 

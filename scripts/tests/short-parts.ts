@@ -1,6 +1,7 @@
+import { hasTools } from '../../e2e/node/tools.ts';
 import { findMuslCompiler } from '../../programs/toolchain.ts';
 import { cacheFolder } from '../packages/cache-folder.ts';
-import { compiler, debian, namespaces, type Part, root } from './part.ts';
+import { compiler, debianUnless, namespaces, type Part, root } from './part.ts';
 import type { Stage } from './run.ts';
 
 /** Number of schedules of `npm test`; `npm run test:all` runs the rest up to {@link allSchedules}. */
@@ -8,6 +9,9 @@ const firstSchedules = 1_000;
 const allSchedules = 6_000;
 
 const note = (line: string) => console.log(`netdra: ${line}`);
+
+/** Requires the programs of a node, which in-node.sh provides. */
+export const nodeTools = debianUnless(hasTools);
 
 /** Returns the command that runs vitest on a separate node. */
 export function onNode(...args: string[]): string[] {
@@ -35,7 +39,7 @@ export const integration: Part = {
   versions: 'the kernel of this machine',
   command: onNode('--project', 'integration'),
   seconds: 120,
-  needs: [namespaces, debian],
+  needs: [namespaces, nodeTools],
 };
 
 const cPrograms: Part = {
@@ -43,7 +47,7 @@ const cPrograms: Part = {
   versions: 'sanitizers of gcc',
   command: onNode('--project', 'programs'),
   seconds: 45,
-  needs: [namespaces, compiler, debian],
+  needs: [namespaces, compiler, nodeTools],
   prepare: async () => {
     findMuslCompiler(cacheFolder(process.env), process.env, note);
   },
@@ -81,7 +85,7 @@ const mainJob: Part = {
   versions: 'containerd 2.1 and 1.7',
   command: onNode('--project', 'e2e-node', 'main-job'),
   seconds: 20,
-  needs: [root, debian, compiler],
+  needs: [root, nodeTools, compiler],
 };
 
 /** Stages of `npm test`. Types and units use all processors. */
