@@ -119,7 +119,8 @@ export class PolicyObjects implements PolicySource, AsyncDisposable {
     // A cluster without the CustomResourceDefinition has no policy objects. If one was in force, it stays: the definition was
     // lost.
     if (objects === undefined && this.#isUnserved && this.#choice === undefined) this.#keep({});
-    if (this.#isUnserved) this.#orphan();
+    // One answer is not enough: an API server that starts does not serve the kind for a moment.
+    if (this.#objects.unserved > 1) this.#orphan();
     if (objects === undefined || node === undefined) return this.#refusedRead();
     const selecting = [...objects.values()].filter((each) => selects(each, node.metadata.labels)).sort(byName);
     const [only, ...others] = selecting;

@@ -62,6 +62,7 @@ export class FollowedList<T extends { metadata: ObjectMeta }> implements AsyncDi
   readonly #answered = Promise.withResolvers<void>();
   #objects: Map<string, T> | undefined;
   #failure: unknown;
+  #unserved = 0;
 
   constructor(options: FollowedListOptions<T>) {
     this.#options = options;
@@ -84,6 +85,11 @@ export class FollowedList<T extends { metadata: ObjectMeta }> implements AsyncDi
   /** Failure of the last attempt to list; `undefined` if it succeeded. */
   get failure(): unknown {
     return this.#failure;
+  }
+
+  /** Number of consecutive attempts to list that failed because the API server does not serve the kind. */
+  get unserved(): number {
+    return this.#unserved;
   }
 
   start(): void {
@@ -121,13 +127,15 @@ export class FollowedList<T extends { metadata: ObjectMeta }> implements AsyncDi
         const { metadata, items } = await source.list(signal);
         this.#objects = new Map(items.map((each) => [keyOf(each), each]));
         this.#failure = undefined;
+        this.#unserved = 0;
         this.#watch.follow(metadata.resourceVersion ?? '');
         return this.#answered.resolve();
       } catch (error) {
         signal.throwIfAborted();
         if (explain(error) !== explain(this.#failure)) logger.warn({ err: error }, `cannot list ${what}`);
         this.#failure = error;
-        if (forgetsUnserved && isKubeError(error, 'api-unserved')) this.#objects = undefined;
+        this.#unserved = isKubeError(error, 'api-unserved') ? this.#unserved + 1 : 0;
+        if (forgetsUnserved && this.#unserved > 0) this.#objects = undefined;
         this.#answered.resolve();
         const isRefused = isKubeError(error, 'api-forbidden', 'api-unserved');
         // Counts consecutive refusals only: an API server that starts forbids some requests until it has read all roles.

@@ -269,15 +269,38 @@ describe('PolicyObjects', () => {
     const follow = own.open();
     await follow();
     {
-      using _ = own.api.failNext(/networkdevicepolicies/, 404, { times: 1 });
-      await until(own.open(), (fault) => expect(fault).toMatchObject({ code: 'policy-unread' }));
+      using _ = own.api.failNext(/networkdevicepolicies/, 404, { times: 2 });
+      const refused = own.open();
+      await until(refused, (fault) => expect(fault).toMatchObject({ code: 'policy-unread' }));
+      expect(readFileSync(own.statePath, 'utf8')).not.toContain('isOrphaned');
+      await vi.waitFor(() => expect(own.clock.sleeping()).toContain(1_000));
+      own.clock.advance(1_000);
+      await until(refused, () => expect(readFileSync(own.statePath, 'utf8')).toContain('"isOrphaned":true'));
     }
-    expect(readFileSync(own.statePath, 'utf8')).toContain('"isOrphaned":true');
     const again = own.open();
     await until(again, () => expect(readFileSync(own.statePath, 'utf8')).not.toContain('isOrphaned'));
     own.api.delete(kind, 'a');
     await confirmDeletion(own, again);
     await until(again, () => expect(own.seen.at(-1)).toEqual([undefined, undefined]));
+  });
+
+  it('withdraws a deleted policy although the API server once answered 404 before the deletion counted', async ({
+    own,
+  }) => {
+    own.api.create(policyOf('a'));
+    const follow = own.open();
+    await follow();
+    own.api.delete(kind, 'a');
+    await passLook(own, follow);
+    const pass = async () => {
+      own.clock.advance(500);
+      return await follow();
+    };
+    // The watch, and then one list.
+    using _ = own.api.failNext(/networkdevicepolicies/, 404, { times: 2 });
+    own.api.endWatches();
+    await until(pass, (fault) => expect(fault).toMatchObject({ code: 'policy-unread' }));
+    await until(pass, () => expect(own.seen.at(-1)).toEqual([undefined, undefined]));
   });
 
   it('keeps the object in force if the CustomResourceDefinition is removed', async ({ own }) => {
