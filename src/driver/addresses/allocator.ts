@@ -84,6 +84,7 @@ export class AddressAllocator {
       const { uid = '' } = found.metadata;
       const lessee: Lessee = { claim, pod, holder: { namespace, name, uid } };
       const { addresses } = found.spec;
+      for (const cidr of addresses ?? []) checkNotation(wish, cidr, `NetworkAddress ${namespace}/${name}`);
       const check = (cidr: string) => this.#checkRecord(wish, found, cidr, signal);
       const assigned = await (addresses === undefined
         ? this.#choose(wish, found, lessee, signal)
@@ -106,6 +107,7 @@ export class AddressAllocator {
     const renewAll = async () => {
       const found = await unlessMissing(this.#options.kube.request<NetworkAddress>({ method: 'GET', path, signal }));
       for (const cidr of addresses) {
+        checkNotation(wish, cidr, `claim ${namespace}/${claim.name}`, ', then delete the pods of the claim');
         const isRecorded = found?.spec.addresses?.includes(cidr) === true;
         const holder = { namespace, name, uid: isRecorded ? (found.metadata.uid ?? '') : '' };
         const isOfClaim = async () => undefined;
@@ -158,7 +160,7 @@ export class AddressAllocator {
   }
 
   /**
-   * Renews or creates the leases of known addresses. Refuses other notations, since records are compared as texts.
+   * Renews or creates the leases of known addresses.
    * @param check called for an address that has no lease
    * @returns the addresses; `undefined` if another node was faster
    */
@@ -170,8 +172,6 @@ export class AddressAllocator {
     signal: AbortSignal,
   ): Promise<string[] | undefined> {
     for (const cidr of addresses) {
-      if (canonicalCidr(cidr) !== cidr)
-        throw held(wish, `has ${cidr}, which must be written as ${canonicalCidr(cidr)}`, anotherAddress);
       const { octets } = parseCidr(cidr);
       let result = await this.#leases.confirm(wish.pool, octets, lessee, signal);
       if (result === 'missing') {
@@ -303,6 +303,14 @@ function macOf(uid: string): string {
 
 function hashOf(text: string): Buffer {
   return createHash('sha256').update(text).digest();
+}
+
+/** Refuses an address in another notation, since records are compared as texts. @param next what to do in the end */
+function checkNotation(wish: AddressWish, cidr: string, subject: string, next = ''): void {
+  const canonical = canonicalCidr(cidr);
+  if (canonical === cidr) return;
+  const hint = `write it as ${canonical} in NetworkAddress ${wish.namespace}/${wish.name}${next}`;
+  throw failure('address-held', wish, `${subject} has ${cidr}, which must be written as ${canonical}`, hint);
 }
 
 function unusable(wish: AddressWish, problem: string, hint: string): DriverError {

@@ -176,6 +176,11 @@ describe('AddressAllocator', () => {
     await expect(record('capitals', inCapitals)).rejects.toMatchObject({
       code: 'address-held',
       message: expect.stringContaining('has 2001:DB8::7/64, which must be written as 2001:db8::7/64'),
+      hint: 'write it as 2001:db8::7/64 in NetworkAddress apps/capitals',
+    });
+    await expect(allocator.renew(world.claim('old', 'old'), inCapitals.addresses, signal)).rejects.toMatchObject({
+      message: expect.stringContaining('gets no address: claim apps/old has 2001:DB8::7/64, which must be written as'),
+      hint: 'write it as 2001:db8::7/64 in NetworkAddress apps/old, then delete the pods of the claim',
     });
     expect(world.leases).toEqual([]);
     expect(await record('good', { addresses: ['192.0.2.8/24'], macAddress })).toMatchObject({ macAddress });
