@@ -330,7 +330,7 @@ describe('ClaimWork for the VFs of a claim', () => {
       expect(attached()).toEqual(['attach dev-1']);
     });
 
-    it('attaches only the VF that left the pod again, even if an older driver version attached the VFs', async () => {
+    it('attaches again only the VF that left the pod, even if an older driver version attached the VFs', async () => {
       await serve();
       store.setAttachments('uid', new Map(store.claim('uid')?.devices.map((each) => [formatDeviceKey(each), place])));
       expect(await serve()).toBe('ready');
