@@ -91,7 +91,7 @@ function make({ outDir, env = process.env }: Omit<BuildOptions, 'cacheDir'>, arg
       '-s',
       '-C',
       folder,
-      `OUT=${resolve(outDir)}`,
+      `OUT=${resolve(outDir).replaceAll(' ', '\\ ')}`,
       `VERSION=${version}`,
       ...args,
     ],

@@ -2,7 +2,9 @@
  * Provides the programs of a node, and prints shell code that makes them available:
  * `node e2e/node/fetch-tools.ts CACHE_FOLDER`. Called by scripts/in-node.sh, which prevents concurrent runs.
  */
+import { resolve } from 'node:path';
 import { buildGate, programsFolder } from '../../programs/build.ts';
+import { findCompiler, findMuslCompiler, ToolchainError } from '../../programs/toolchain.ts';
 import { cacheFolder } from '../../scripts/packages/cache-folder.ts';
 import { fetchDebianPackages } from '../../scripts/packages/debian-packages.ts';
 import { ensureProgram } from '../../scripts/packages/debian-programs.ts';
@@ -36,8 +38,22 @@ function fetchRuntime(cacheDir: string, env: NodeJS.ProcessEnv): void {
 /** Not every user of the demo has a compiler: the start gate is optional. */
 function buildGateIfPossible(cacheDir: string, env: NodeJS.ProcessEnv): void {
   const absent = ['gcc', 'make'].filter((name) => findFolderWith(pathFolders(env.PATH), [name]) === undefined);
-  if (absent.length === 0) buildGate({ outDir: programsFolder(cacheDir, 'static'), cacheDir, env, log });
-  else log(`${absent.join(' and ')} not in PATH: netdra-gate, which containers wait in, is not built`);
+  if (absent.length > 0) {
+    log(`${absent.join(' and ')} not in PATH: netdra-gate, which containers wait in, is not built`);
+    return;
+  }
+  buildGate({ outDir: programsFolder(cacheDir, 'static'), cacheDir, compiler: gateCompiler(cacheDir, env), env, log });
+}
+
+/** Returns the compiler with the machine's C library if musl cannot be used, as in a cache whose path has a space. */
+function gateCompiler(cacheDir: string, env: NodeJS.ProcessEnv): string {
+  try {
+    return findMuslCompiler(resolve(cacheDir), env, log);
+  } catch (error) {
+    if (!(error instanceof ToolchainError)) throw error;
+    log(`building netdra-gate with the C library of this machine: ${explain(error)}`);
+    return findCompiler(env);
+  }
 }
 
 /** A package of a newer Debian may need a newer C library, and a suite moves on to newer versions. */

@@ -1,12 +1,10 @@
-import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { toolSources } from '../../../e2e/node/tools.ts';
-import { packageFolder } from '../../../scripts/packages/debian-packages.ts';
 import { problemOf } from '../../../scripts/tests/part.ts';
 import { restStages } from '../../../scripts/tests/rest-parts.ts';
 import { nodeTools } from '../../../scripts/tests/short-parts.ts';
 import { tempDir } from '../../doubles/temp-dir.ts';
+import { addPrograms, fillCache } from './node-cache.ts';
 
 /** Makes a machine without programs in PATH, whose cache is empty. @returns the cache */
 function bareMachine(): string {
@@ -16,17 +14,6 @@ function bareMachine(): string {
     vi.stubEnv(name, value);
   onTestFinished(() => void vi.unstubAllEnvs());
   return dir.path;
-}
-
-function addPrograms(folder: string, names: readonly string[]): void {
-  mkdirSync(folder, { recursive: true });
-  for (const name of names) writeFileSync(join(folder, name), '#!/bin/sh\n', { mode: 0o755 });
-}
-
-function fillCache(cacheDir: string): void {
-  for (const source of Object.values(toolSources(process.env)))
-    addPrograms(join(packageFolder(cacheDir, source.package), source.packageDir), source.programs);
-  addPrograms(join(cacheDir, 'debian/bin'), ['ip']);
 }
 
 describe('the requirements of a part', () => {
