@@ -1,12 +1,31 @@
-import { existsSync } from 'node:fs';
+import { accessSync, constants, mkdtempSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { defineConfig } from 'vitest/config';
 
 /** A condition may become true late where everything else runs beside the test: 1 s is the default. */
 const patient = { poll: { timeout: 10_000 } };
 
 /** Most unit tests write small files, which takes half of their time on a disk. */
-const memoryDir = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
+const memoryDir = canServe('/dev/shm') ? '/dev/shm' : tmpdir();
+
+/** Returns whether files can be executed in a directory, and there is room for them. Docker mounts /dev/shm with noexec and 64 MB. */
+function canServe(dir: string): boolean {
+  try {
+    const { bavail, bsize } = statfsSync(dir);
+    const probeDir = mkdtempSync(join(dir, 'netdra-'));
+    const program = join(probeDir, 'program');
+    try {
+      writeFileSync(program, '', { mode: 0o755 });
+      accessSync(program, constants.X_OK);
+    } finally {
+      rmSync(probeDir, { recursive: true });
+    }
+    return bavail * bsize > 500e6;
+  } catch {
+    return false;
+  }
+}
 
 /** Half of the time of small files would be loading the same modules: none of them keeps anything. */
 const sharedModules = { isolate: false, experimental: { viteModuleRunner: false, nodeLoader: false } };
