@@ -29,8 +29,11 @@ function runScript(...command: string[]): Promise<void> {
   return known;
 }
 
-async function provide(command: readonly string[]): Promise<void> {
-  const { output, succeeded } = await runCommand(command, {}, true);
+/** Runs a script, once more if it fails: a single download that fails must not fail all parts. */
+export async function provide(command: readonly string[]): Promise<void> {
+  const run = () => runCommand(command, {}, true);
+  const first = await run();
+  const { output, succeeded } = first.succeeded ? first : await run();
   if (!succeeded) throw new Error(`${command.join(' ')} failed: ${output.trim().split('\n').slice(-3).join('; ')}`);
 }
 
