@@ -191,7 +191,7 @@ describe('the npm package', () => {
     expect(help).toMatch(/^Usage: netdra /);
     const run = spawnSync(process.execPath, [join(project, 'driver.ts')], {
       encoding: 'utf8',
-      env: { SCRATCH_DIR: join(project, 'scratch'), KUBECONFIG: join(project, 'none') },
+      env: { NODE_NAME: 'node-1', SCRATCH_DIR: join(project, 'scratch'), KUBECONFIG: join(project, 'none') },
     });
     expect(run.stderr).toContain(`cannot load kubeconfig ${join(project, 'none')}`);
   }, 120_000);
