@@ -1,16 +1,19 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { createInterface } from 'node:readline';
+import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { IpLink } from '../../ip-link.ts';
 
 /**
  * Prints the addresses of `net1` of each network namespace with it, for some 20 s: the shell may outlive the program that started it.
- * A line has the time before and after the kernel was asked.
+ * A line has the time before and after the kernel was asked. It ends with a mark, since a node that is killed may leave a line
+ * unfinished.
  */
 const script = `for round in {1..50}; do
   for path in /run/netns/*; do
     before=$EPOCHREALTIME
-    links=$(nsenter --net=$path ip -json address show dev net1 2>/dev/null) && echo "$before $EPOCHREALTIME \${path##*/} $links"
+    links=$(nsenter --net=$path ip -json address show dev net1 2>/dev/null) && echo "$before $EPOCHREALTIME \${path##*/} $links end"
   done
   sleep 0.4
 done`;
@@ -33,6 +36,8 @@ export class AddressWatch implements AsyncDisposable {
   constructor(engine: string, nodes: readonly string[]) {
     this.#engine = engine;
     this.#loops = nodes.map((node) => this.#follow(node));
+    // Disposing reports failures.
+    for (const loop of this.#loops) loop.catch(() => undefined);
   }
 
   /** Number of namespaces that have had an address, one after the other or at the same time. */
@@ -54,6 +59,7 @@ export class AddressWatch implements AsyncDisposable {
     });
   }
 
+  /** Ends the watch. @throws Error if the container engine could not be started */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#isEnded = true;
     for (const child of this.#running) child.kill();
@@ -65,14 +71,18 @@ export class AddressWatch implements AsyncDisposable {
     while (!this.#isEnded) {
       const child = spawn(this.#engine, ['exec', node, 'bash', '-c', script], { stdio: ['ignore', 'pipe', 'ignore'] });
       this.#running.add(child);
-      for await (const line of createInterface({ input: child.stdout })) this.#note(node, line);
+      await Promise.all([once(child, 'close'), this.#noteAll(node, child.stdout)]);
       this.#running.delete(child);
       await sleep(100);
     }
   }
 
+  async #noteAll(node: string, input: Readable): Promise<void> {
+    for await (const line of createInterface({ input })) this.#note(node, line);
+  }
+
   #note(node: string, line: string): void {
-    const [, before = '', after = '', namespace = '', links = '[]'] = /^(\S+) (\S+) (\S+) (.*)$/.exec(line) ?? [];
+    const [, before = '', after = '', namespace = '', links = '[]'] = /^(\S+) (\S+) (\S+) (.*) end$/.exec(line) ?? [];
     const addresses = (JSON.parse(links) as IpLink[]).flatMap(({ addr_info = [] }) => addr_info);
     for (const { local, scope } of addresses) {
       if (scope !== 'global') continue;
