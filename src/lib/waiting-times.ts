@@ -72,4 +72,6 @@ export const periods = {
   namespaceEnds: 1_000,
   /** Pods that are deleted while their containers wait. */
   deletedPods: 2_000,
+  /** Claims reserved both for a pod that waits and for an earlier pod without containers. */
+  sharedReservations: 5_000,
 } as const;

@@ -52,6 +52,7 @@ export function createReconciler(context: NodeContext, parts: ReconcilerParts): 
     clock,
     logger,
     requestRound: nudge,
+    requestCheck: () => reconciler.nudgeLater(),
   });
   const specs = Object.values(cdiClasses).map((name) => new CdiSpecs({ dir, driver, class: name }));
   const orphans = new OrphanedFiles({ store, metadata, specs, locks, logger });
@@ -86,5 +87,7 @@ export function createReconciler(context: NodeContext, parts: ReconcilerParts): 
     { name: 'files', run: (signal: AbortSignal) => orphans.sweep(signal) },
     { name: 'CNI attachments', run: (signal: AbortSignal) => parts.cniCleanUp.sweep(signal) },
   ];
-  return stack.use(new Reconciler({ tasks: tasks.map((task) => decorate('task', task)), everyMs, clock, logger }));
+  const decorated = tasks.map((task) => decorate('task', task));
+  const reconciler = stack.use(new Reconciler({ tasks: decorated, everyMs, clock, logger }));
+  return reconciler;
 }

@@ -13,7 +13,7 @@ import { eachByItself } from './each-by-itself.ts';
 const sweepsForKubelet = 3;
 /** Number of consecutive failures after which a claim, or the sweep as a whole, no longer requests rounds. */
 const quickRepeats = 5;
-/** Time for which a claim whose next pod waits requests rounds, ms. The earlier pod's reservation usually ends within seconds. */
+/** Time for which a claim whose next pod waits requests checks, ms. The earlier pod's reservation usually ends within seconds. */
 const passingMs = 60_000;
 /** Time limit for one request to the API server, ms. */
 const readTimeoutMs = 10_000;
@@ -29,6 +29,8 @@ export interface InactiveClaimsOptions {
   helper: Pick<KubeletPluginHelper, 'reclaim' | 'prepareAgain'>;
   /** Requests another round soon, for claims that have failed or cannot be judged yet: the next pod may be waiting for one. */
   requestRound: () => void;
+  /** Requests a round in some seconds, for claims whose next pod waits for the end of a reservation. */
+  requestCheck: () => void;
   /** Interval between regular sweeps, ms. */
   everyMs: number;
   clock: Clock;
@@ -132,7 +134,7 @@ export class InactiveClaims {
     this.#last.set(claim.identity.uid, { action, sinceMs });
     const forMs = clock.nowMs() - sinceMs;
     if (verdict.action !== 'wait') return forMs >= (verdict.sweeps - 1) * everyMs ? verdict : undefined;
-    if (forMs < passingMs) this.#options.requestRound();
+    if (forMs < passingMs) this.#options.requestCheck();
     return undefined;
   }
 

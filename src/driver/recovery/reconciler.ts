@@ -3,7 +3,7 @@ import { Background } from '../../lib/background.ts';
 import { pauseMs } from '../../lib/backoff.ts';
 import { type Clock, resolvesWithin } from '../../lib/clock.ts';
 import type { Logger } from '../../lib/logger.ts';
-import { pauses } from '../../lib/waiting-times.ts';
+import { pauses, periods } from '../../lib/waiting-times.ts';
 
 /** How long a round waits for one task, ms. Tasks can wait for a lock that other work on a claim holds for a minute. */
 const taskMs = 5_000;
@@ -59,6 +59,17 @@ export class Reconciler implements AsyncDisposable {
       this.#isOwnNudge = true;
       this.#ownWake.resolve();
     } else this.#wake.resolve();
+  }
+
+  /**
+   * Requests a round after a short pause that does not grow: for a task that waits for a change that no event reports. Does not
+   * delay the rounds that tasks request for repairs.
+   */
+  nudgeLater(): void {
+    void this.#running.run('pause before a check', async (signal) => {
+      await this.#options.clock.sleep(periods.sharedReservations, signal);
+      this.#wake.resolve();
+    });
   }
 
   /** Runs one round. Never rejects. */

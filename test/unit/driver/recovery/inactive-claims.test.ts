@@ -72,6 +72,7 @@ async function sweep(
   const reads: string[] = [];
   const handedOver: string[] = [];
   let notified = 0;
+  let checks = 0;
   const logger = new RecordingLogger();
   const clock = new ManualClock();
   const inactive = new InactiveClaims({
@@ -99,6 +100,7 @@ async function sweep(
       },
     },
     requestRound: () => notified++,
+    requestCheck: () => checks++,
     everyMs,
     clock,
     logger,
@@ -108,7 +110,7 @@ async function sweep(
     failure = await inactive.sweep(never).catch((error: unknown) => error);
     clock.advance(options.pauseMs ?? everyMs);
   }
-  return { reclaimed, handedOver, notified, failure, reads, logger, inactive, known, clock };
+  return { reclaimed, handedOver, notified, checks, failure, reads, logger, inactive, known, clock };
 }
 
 const refuse = (code: ConstructorParameters<typeof KubeError>[0]) => () => {
@@ -284,6 +286,7 @@ describe('InactiveClaims', () => {
         },
       },
       requestRound: () => undefined,
+      requestCheck: () => undefined,
       everyMs,
       clock: systemClock,
       logger: new RecordingLogger(),
@@ -327,11 +330,11 @@ describe('InactiveClaims', () => {
     it('is checked again soon, for a minute, while it is also reserved for its earlier pod without containers', async () => {
       const both = reservedFor(pod, next);
       const sandboxes = [{ of: next.metadata.uid }];
-      const { notified, handedOver } = await sweep(both, { sandboxes, sweeps: 30, pauseMs: 4_000 });
-      expect([notified, handedOver]).toEqual([15, []]);
+      const { notified, checks, handedOver } = await sweep(both, { sandboxes, sweeps: 30, pauseMs: 4_000 });
+      expect([notified, checks, handedOver]).toEqual([0, 15, []]);
       const elsewhere = await sweep(both, { sweeps: 2 });
       const inUse = await sweep(both, { sandboxes: [...sandboxes, { of: podUid }], sweeps: 2 });
-      expect([elsewhere.notified, inUse.notified]).toEqual([0, 0]);
+      expect([elsewhere.checks, inUse.checks]).toEqual([0, 0]);
     });
 
     // Found by the simulation: the pod's container waited at the start gate until the next round, a minute later.
@@ -445,6 +448,7 @@ describe('a claim whose pod has a sandbox, with real metadata files', () => {
       helper: calls,
       sandboxes: new KnownSandboxes(claim.podUids.map((of) => ({ of }))),
       requestRound: () => counts.handedOver++,
+      requestCheck: () => undefined,
       everyMs,
       clock: systemClock,
       logger,
