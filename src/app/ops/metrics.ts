@@ -288,8 +288,7 @@ function createOwnMetrics(registers: Registry[]) {
   const published = 'Whether the published ResourceSlices are up to date: 0 or 1.';
   const apiErrors = 'Failed writes to the API server, by object: slices, status, events or nodes.';
   const numa = 'Containers with exclusive CPUs and devices, by the result of comparing their NUMA nodes.';
-  const drifts =
-    'Settings of VFs in pods that differed from class and claim: restored, lost at the PF, or changed and reported.';
+  const drifts = 'Settings of VFs in pods that differed from class and claim: restored, lost, or only reported.';
   const expiry = 'Expiry of the certificate for metrics and probes, Unix time in seconds.';
   const lifetime = 'How long the certificate for metrics and probes is valid in all, in seconds.';
   const stalls = 'Stalls of the event loop beyond the threshold.';
