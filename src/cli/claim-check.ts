@@ -194,8 +194,8 @@ class AllocationCheck {
   #devicesOf({ name: request, className, selectors, count, path }: FileRequest, config: VfConfig): StoredDevice[] {
     const subject = claimName(this.#claim.identity);
     const ofClass = this.#options.classes.get(className)?.selectors ?? '';
-    // A device that may be of either kind is taken as a whole NIC, to which the rules for VFs do not apply.
     const expression = bothOf(ofClass, selectors);
+    // If the selectors allow both kinds, the device counts as a whole NIC, to which the rules for VFs do not apply.
     const kind = selectedKind(expression) ?? 'nic';
     const linkType = selectedLinkType(expression);
     if (count === 'all') {

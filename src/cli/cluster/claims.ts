@@ -25,8 +25,9 @@ export interface ClusterDevice {
   device: string;
   /** Status of the condition `Ready` in the claim's status; absent if the driver has reported nothing. */
   ready?: boolean;
-  /** Reason of the condition `Ready`: one word, and a message. */
+  /** Reason of the condition `Ready`, one word. */
   reason?: string;
+  /** Message of the condition `Ready`. */
   message?: string;
   interfaceName?: string;
   hardwareAddress?: string;

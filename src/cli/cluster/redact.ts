@@ -4,7 +4,7 @@ const removed = '[removed]';
 
 const names = 'passw(?:or)?d|passphrase|pwd|secret|token|credential|private_?key|api_?key|access_?key';
 const secretName = new RegExp(`${names}|authorization`, 'i');
-/** Pattern of a command's flag whose next argument is a secret. */
+/** Pattern of a command-line flag, such as `--token`, after which the next argument is a secret. */
 const secretFlag = new RegExp(`^(?=-[\\w-]*(?:${names}))[\\w-]+$`, 'i');
 /** Fields of pods that only name a Secret and therefore stay. */
 const references = ['imagePullSecrets', 'secretKeyRef', 'secretRef', 'secretRefs'];
