@@ -195,9 +195,9 @@ export class KubeClient implements KubeApi, Disposable {
       try {
         return await answerOf(sent);
       } catch (error) {
-        // Either the server closed an idle connection just as it was reused, or another server has the address and does not
-        // know the connection: the request was not seen. Each attempt removes an idle connection, so that the last one opens a
-        // new connection. Even a request that the server did see does no harm: writes carry the version that they replace.
+        // Probably no server saw the request: the server closed the idle connection just as it was reused, or another server
+        // now has the address and does not know the connection. Each attempt uses up one idle connection, so the last attempt
+        // opens a new one. Repeating a request that was seen does no harm: writes carry the version that they replace.
         if (!sent.reusedSocket || errnoCode(error) !== 'ECONNRESET') throw error;
       }
     }
