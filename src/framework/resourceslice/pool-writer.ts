@@ -123,7 +123,7 @@ export class PoolWriter {
 
   #reportDropped(pool: string, kept: PublishedPool['kept']): void {
     const problems = [...kept.values()].flatMap(({ sent, stored }) => findDroppedFields(sent, stored));
-    // Fields that are stored again, or no longer sent, are reported when they are dropped the next time.
+    // Forgets fields that are stored again or no longer sent, so that they are reported if they are dropped once more.
     const dropped = new Set(problems.map((problem) => dropKey(pool, problem)));
     for (const key of this.#reported) if (key.startsWith(`${pool} `) && !dropped.has(key)) this.#reported.delete(key);
     const fresh = problems.filter((problem) => !this.#reported.has(dropKey(pool, problem)));
