@@ -243,9 +243,9 @@ export function encodeRoute(route: NewRoute): Uint8Array[] {
     ...encodeNumber(RouteAttribute.table, table || mainTable, 'routing table'),
     ...(metrics.length === 0 ? [] : [{ type: RouteAttribute.metrics, value: metrics }]),
   ];
-  // The table in the header is 0: the kernel reads it from the attribute, which has room for large numbers.
   const kernelScope = family === AddressFamily.ipv4 ? scope : 0;
   const type = isUnreachable ? typeUnreachable : typeUnicast;
+  // The table in the header is 0: the kernel takes the table from its attribute, which has room for large numbers.
   const header = Buffer.of(family, prefixLength, 0, 0, 0, protocolStatic, kernelScope, type);
   return [header, putU32(hops === undefined ? flags : 0), ...encodeAttributes(attributes)];
 }

@@ -78,7 +78,8 @@ export function addressToKeep({ vf, link }: VfSnapshot): string | undefined {
 }
 
 /**
- * Returns whether a VF for user space keeps its MAC address: that of its interface, or another one that its PF may have set.
+ * Returns whether the VF must keep its present MAC in user space: it gets a vfio driver, the claim sets no MAC, and its
+ * interface has a valid one. The MAC to keep may differ from that of the interface, if the PF has set another.
  */
 export function keepsAddress({ driver, vf }: VfWanted, { link }: VfSnapshot): boolean {
   const { hardwareAddress } = link ?? {};
