@@ -8,7 +8,7 @@ import type { ClaimProgress } from './claim-progress.ts';
  */
 export const tentative = { everyMs: 500, reads: 10 };
 
-/** Steps that count nothing: a device that is read again was counted when it was attached. */
+/** Callbacks of a repeated read, which report no progress: the device was counted when it was attached. */
 export const unreported = { deviceBegins: () => undefined, deviceReady: () => undefined, waits: () => undefined };
 
 export interface MeanwhileOptions {
