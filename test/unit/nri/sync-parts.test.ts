@@ -28,7 +28,7 @@ describe('SyncParts', () => {
     expect(parts.add({ pods: [{ id: 'c' }] })).toEqual({ pods: [{ id: 'c' }], containers: [] });
   });
 
-  it('counts pods and containers before they are decoded', () => {
+  it('rejects more pods and containers than the limit before it decodes them', () => {
     const parts = new SyncParts({ bytes: 1000, entries: 10 });
     parts.reserve(encode(4, 3));
     expect(() => parts.reserve(encode(2, 2))).toThrow(exhausted);
@@ -37,7 +37,7 @@ describe('SyncParts', () => {
   });
 
   it.each(['ff', '0a', '0affffffffff', '0b0a00', 'ffffffffffffffffffffffff0a00'])(
-    'rejects the invalid message %s',
+    'counts the entries of the invalid message %s without failing',
     (hex) => {
       new SyncParts({ bytes: 1000, entries: 10 }).reserve(Buffer.from(hex, 'hex'));
     },

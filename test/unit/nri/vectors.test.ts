@@ -51,8 +51,8 @@ const captures = Object.entries(readVectors()).flatMap(([version, list]) =>
   list.map((vector, number) => ({ version, number, ...vector })),
 );
 
-describe('traffic captured from the Go code', () => {
-  it('has 24 captured messages', () => expect(captures).toHaveLength(24));
+describe('NRI traffic captured from the Go implementation', () => {
+  it('has 24 messages in the fixture', () => expect(captures).toHaveLength(24));
 
   it.each(captures)('$version #$number $dir $method encodes to the same bytes', (vector) => {
     const { bytes, frame } = reencode(vector);
