@@ -65,25 +65,22 @@ async function stage() {
 const filesOf = (names: Record<string, string>) =>
   Object.fromEntries(Object.entries(names).flatMap(([name, of]) => pathsOf(name).map((path) => [path, of])));
 
-describe('the metadata paths of a template claim that has the name of a ResourceClaim', () => {
-  it.each([[ofBoth], [ofBoth.toReversed()]])(
-    'lead to the ResourceClaim if the pod uses both claims: %j',
-    async (claims) => {
-      const { bench, start, addPod, seen } = await stage();
-      const helper = await start();
-      const { pod, generated } = addPod('app', claims);
-      bench.api.create(buildClaim('nic', { ...request('dev-nic'), pods: [pod] }));
-      await bench.kubelet.prepare(pod);
-      const expected = filesOf({ nic: 'nic', [generated]: generated });
-      expect(seen(pod)).toEqual(expected);
-      await helper[Symbol.asyncDispose]();
-      const next = await start();
-      expect(await next.restoreMetadata()).toEqual([]);
-      expect(seen(pod)).toEqual(expected);
-    },
-  );
+describe("metadata paths, if the pod's name for a template claim is the name of another ResourceClaim", () => {
+  it.each([[ofBoth], [ofBoth.toReversed()]])('lead to that ResourceClaim if the pod uses both: %j', async (claims) => {
+    const { bench, start, addPod, seen } = await stage();
+    const helper = await start();
+    const { pod, generated } = addPod('app', claims);
+    bench.api.create(buildClaim('nic', { ...request('dev-nic'), pods: [pod] }));
+    await bench.kubelet.prepare(pod);
+    const expected = filesOf({ nic: 'nic', [generated]: generated });
+    expect(seen(pod)).toEqual(expected);
+    await helper[Symbol.asyncDispose]();
+    const next = await start();
+    expect(await next.restoreMetadata()).toEqual([]);
+    expect(seen(pod)).toEqual(expected);
+  });
 
-  it('lead to the ResourceClaim that the pod also uses, even if preparing that claim fails at first', async () => {
+  it('lead to that ResourceClaim if the pod uses both, even if preparing it fails at first', async () => {
     const { bench, start, addPod, seen } = await stage();
     await start(['nic']);
     const { pod, generated } = addPod('app', ofBoth.toReversed());
@@ -93,7 +90,7 @@ describe('the metadata paths of a template claim that has the name of a Resource
     expect(seen(pod)).toEqual(filesOf({ nic: 'nic', [generated]: generated }));
   });
 
-  it('lead to the ResourceClaim that the pod also uses, even if it was prepared for another pod before', async () => {
+  it('lead to that ResourceClaim if the pod uses both, even if it was first prepared for another pod', async () => {
     const { bench, start, addPod, seen } = await stage();
     await start();
     const first = buildPod('first', { resourceClaims: [{ name: 'x', resourceClaimName: 'nic' }] });
@@ -107,7 +104,7 @@ describe('the metadata paths of a template claim that has the name of a Resource
     expect(seen(pod)).toEqual(filesOf({ nic: 'nic', [generated]: generated }));
   });
 
-  it('lead to the template claim if only another pod uses the ResourceClaim', async () => {
+  it('lead to the template claim if only another pod uses that ResourceClaim', async () => {
     const { bench, start, addPod, seen } = await stage();
     await start();
     const other = buildPod('other', { resourceClaims: [{ name: 'x', resourceClaimName: 'nic' }] });

@@ -115,7 +115,8 @@ describe("KubeVirt's reader", () => {
       expect(statSync(dirname(hostPath)).mode & 0o005).toBe(0o005);
   });
 
-  it('rejects an empty file, which is why virt-launcher must not start before generation 1', async () => {
+  // That is why virt-launcher must not start before generation 1.
+  it('rejects an empty metadata file', async () => {
     const root = await launch(
       { requests: { vf: [vf(1)] }, isPending: true },
       { gate: { program: '/opt/netdra-gate', timeoutSeconds: 100 } },
