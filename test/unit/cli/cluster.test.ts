@@ -267,7 +267,7 @@ describe('readClaims', () => {
     lastTransitionTime: '2026-01-01T00:00:00Z',
   });
 
-  it("prints the pods and devices of claims, and the driver's conditions", async () => {
+  it("returns the pods and devices of claims with the driver's conditions, and the table shows them", async () => {
     await using bench = await startCluster();
     const { api, cluster } = bench;
     allocate(api, 'a', ['vf-0', 'vf-1']);
