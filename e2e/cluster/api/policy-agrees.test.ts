@@ -301,25 +301,22 @@ describe('admission policy and driver', { tags: 'newest' }, () => {
   const addresses = ['192.0.2.7/24'];
   const routes = [{ destination: '198.51.100.0/24', gateway: '192.0.2.1' }];
   it.each<[string, ofLeft: object, ofRight: object]>([
-    ['an MTU', { mtu: 9000 }, { mtu: 9000 }],
+    ['MTU', { mtu: 9000 }, { mtu: 9000 }],
     ['addresses', { addresses }, { addresses }],
     ['routes', { routes }, { routes }],
     ['IPAM', { ipam: { type: 'static' } }, { ipam: { type: 'static' } }],
-    ['a sysctl', { sysctls: { [sysctl('arp_ignore')]: 1 } }, { sysctls: { [sysctl('arp_ignore')]: 1 } }],
-    ['a bond', { bond }, {}],
-  ])(
-    'accept a bond with equal settings of its members, of which one member has %s from its class',
-    async (_, ofLeft, ofRight) => {
-      const isOfClass = 'bond' in ofLeft;
-      const entries: Entry[] = [
-        [isOfClass ? ['right'] : [], { bond }],
-        [['right'], ofRight],
-      ];
-      expect(await bondsByPolicy(entries)).toBeUndefined();
-      expect(bondsByDriver(entries, ofLeft)).toBeUndefined();
-      expect(bondsByDriver(entries)).toMatch(/all members have to ask for the same|has one member/);
-    },
-  );
+    ['sysctl', { sysctls: { [sysctl('arp_ignore')]: 1 } }, { sysctls: { [sysctl('arp_ignore')]: 1 } }],
+    ['bond', { bond }, {}],
+  ])("accept a bond whose members agree, if one member's %s comes from its class", async (_, ofLeft, ofRight) => {
+    const isOfClass = 'bond' in ofLeft;
+    const entries: Entry[] = [
+      [isOfClass ? ['right'] : [], { bond }],
+      [['right'], ofRight],
+    ];
+    expect(await bondsByPolicy(entries)).toBeUndefined();
+    expect(bondsByDriver(entries, ofLeft)).toBeUndefined();
+    expect(bondsByDriver(entries)).toMatch(/all members have to ask for the same|has one member/);
+  });
 
   it.each([
     '0',
