@@ -20,7 +20,7 @@ describe('a claim for several pods', () => {
     expect(bench.control.calls).toEqual([]);
   });
 
-  it('stays prepared for its pod until it is reserved only for the next pod', async () => {
+  it('stays prepared for its first pod until it is no longer reserved for that pod; then passes to the next one', async () => {
     const [first, second] = pods.map(({ metadata }) => metadata.uid);
     const claim = allocated('shared', ['dev-1'], { pods: pods.slice(0, 1) });
     expect(await bench.prepare(claim)).toEqual({ devices: [] });

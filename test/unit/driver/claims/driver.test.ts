@@ -198,7 +198,7 @@ describe('a bond', () => {
   it.each<[string, RequestOptions[]]>([
     ['two requests', oneEach],
     ['one request', [{ name: 'a', devices: ['dev-1', 'dev-9'] }]],
-  ])('over two PFs is prepared with its settings, from %s', async (_, requests) => {
+  ])("of two PFs' VFs in %s is prepared with its settings", async (_, requests) => {
     const fields = { bond, addresses: ['192.0.2.7/24'], mtu: 1400 };
     expect(await bench.prepare(bonded([fromClaim(fields)], requests))).toEqual({ devices: [] });
     const [{ devices = [] } = {}] = bench.store.claims();
@@ -269,7 +269,7 @@ describe('a prepared device', () => {
     expect(await bench.prepare(allocated('third', ['dev-2']))).toEqual({ devices: [] });
   });
 
-  it('is read for the next claim only after it has been restored', async () => {
+  it('has its state recorded for the next claim only after it was restored; until then that claim is refused', async () => {
     const [first, second] = ['first', 'second'].map((name) => allocated(name, ['dev-1'])) as [
       AllocatedClaim,
       AllocatedClaim,

@@ -147,7 +147,7 @@ describe('FailureEvents', () => {
     expect(reports[0]?.note).toMatch(/^The pod waits until its devices are prepared, one after the other: 0 of 2/);
   });
 
-  it('reports a misplaced container on its claim and its pod', () => {
+  it('reports a container whose CPUs are on another NUMA node than its devices, on the claim and the pod', () => {
     const { events, reported, reports } = record();
     events.numaMisaligned(pod, identity, 'container main: its CPUs 2-3 are on NUMA node 1, and …');
     expect(reported()).toEqual(['ResourceClaim fast-net NumaMisaligned', 'Pod web-0 NumaMisaligned']);

@@ -153,7 +153,7 @@ describe('InactiveClaims', () => {
     expect([asked, wantedMeanwhile.reclaimed]).toEqual([3, []]);
   });
 
-  it('counts only regular sweeps towards the waiting time, not additional ones', async () => {
+  it('does not release a claim earlier because of additional sweeps', async () => {
     const answer = refuse('api-not-found');
     expect((await sweep(answer, { sweeps: 12, pauseMs: everyMs / 6 })).reclaimed).toEqual([]);
     expect((await sweep(answer, { sweeps: 13, pauseMs: everyMs / 6 })).reclaimed).toEqual([name]);
@@ -398,7 +398,7 @@ describe('InactiveClaims', () => {
       expect((await sweep(() => object, { sandboxes, isRecorded: false })).handedOver).toEqual([name]);
     });
 
-    it('is not prepared if it was released meanwhile', async () => {
+    it("is not prepared if a second read shows that the new pod's reservation has ended", async () => {
       let asked = 0;
       const { handedOver, notified } = await sweep(() => (asked++ === 0 ? reservedFor(next)() : object));
       expect([asked, handedOver, notified]).toEqual([2, [], 0]);

@@ -65,7 +65,7 @@ describe('a VF that another component left in a lost sandbox', () => {
     expect(await sweep(-1)).toEqual(['vf-1']);
   });
 
-  it('is moved back after the full waiting time, even while the pod of its next claim starts', async () => {
+  it('waits the full time again for its next claim before it is moved back', async () => {
     const { state, sweep } = startBench();
     await sweep();
     state.claim = { ...prepared, identity: { ...prepared.identity, name: 'next', uid: 'next' }, podUids: ['next'] };

@@ -113,7 +113,7 @@ describe('NumaGuard', () => {
     expect([alignment(), alignment('s2'), condition()?.status]).toEqual([undefined, 'aligned', 'True']);
   });
 
-  it('rejects a misplaced container with numa: require, and sets a condition on its claim after three rejections', () => {
+  it('rejects a container on another NUMA node with numa: require; sets a condition on its claim after three rejections', () => {
     claims = [claimOf('nic', [deviceOf('vf-0', 0, 'require')]), claimOf('other', [deviceOf('vf-9', 1)])];
     const refused = containerOf('4', ['nic_vf-0', 'other_vf-9']);
     const refuse = () => {
@@ -218,7 +218,7 @@ describe('NumaGuard', () => {
     expect([alignment(), condition()?.reason]).toEqual(['misaligned', 'OtherNumaNode']);
   });
 
-  it('compares a running container later if the store was unreadable', () => {
+  it("compares a running container's CPUs with its devices later if the store was unreadable", () => {
     claims = [claimOf('nic', [deviceOf('vf-0', 0)])];
     storeError = new Error('disk I/O error');
     expect(() => guard.observe(pod, containerOf('4'))).toThrow('disk I/O error');

@@ -184,7 +184,7 @@ describe('a card with quirks', { timeout: 400 * runs + 15_000 }, () => {
   it('is configured and restored at the first attempt if its quirks last at most two seconds', () =>
     assertRules(passing, { numRuns: runs }));
 
-  it('is restored by a later attempt if its quirks last longer, and is reported as not restored meanwhile', () =>
+  it('is restored by a later attempt if its quirks last longer; until then it is reported as not restored', () =>
     assertRules(lasting, { numRuns: runs }));
 
   it.each(planted)('is found to break a rule if this fault is planted: $kind', async ({ shownBy, plant }) => {
