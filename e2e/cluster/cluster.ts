@@ -63,6 +63,8 @@ const removedInTurn: Kind[] = [
   'ResourceClaimTemplate',
 ];
 const clusterScoped: Kind[] = [
+  'ClusterRole',
+  'ClusterRoleBinding',
   'DeviceClass',
   'DeviceTaintRule',
   'Namespace',
