@@ -4,6 +4,7 @@ import {
   complete,
   difference,
   propertiesOf,
+  simulatedDriver,
   type VfPropertiesWanted,
   type VfProperty,
 } from '../../node/sriov/index.ts';
@@ -33,6 +34,8 @@ export type PodDrift = Drift<(typeof driftSettings.pod)[number]>;
 export function keptBy(device: StoredDevice): VfPropertiesWanted {
   const { before, config, isDisabledForLacp, pfAddress, vfIndex } = device;
   if (before === undefined || pfAddress === undefined || vfIndex === undefined) return {};
+  // A simulated PF has no settings: the MAC address is set in the pod only.
+  if (before.driver === simulatedDriver) return {};
   const { linkState, hardwareAddress = pinned(device), ...rest } = toVfWanted(config).vf ?? {};
   return {
     ...rest,

@@ -1,7 +1,10 @@
 import { setImmediate } from 'node:timers/promises';
 import { describe, expect, it, vi } from 'vitest';
+import { keptBy } from '../../../../src/driver/drift/drift.ts';
 import { claimKey, formatDeviceKey } from '../../../../src/framework/metadata/index.ts';
 import { NetlinkError } from '../../../../src/node/netlink/index.ts';
+import { SimulatedControl } from '../../../../src/node/sriov/index.ts';
+import { storedDevice } from '../../../doubles/stored-claims.ts';
 import { DriftBench } from './drift-bench.ts';
 
 const tenant = { vf: { vlan: 100, spoofCheck: true, trust: false, maxTxRate: 500 } };
@@ -385,4 +388,12 @@ it('PfDriftSweep for a PF that cannot set VF MACs ignores the MAC of a VF in use
   for (let rounds = 0; rounds < 3; rounds++) await bench.round();
   expect(bench.card.info(0)?.vlan).toEqual({ id: 100, priority: 0, protocol: '802.1q' });
   expect(bench.record.lost()).toEqual([]);
+});
+
+describe('keptBy', () => {
+  it('expects no MAC address at the PF of a simulated VF, which has it in the pod only', async () => {
+    const before = await new SimulatedControl().snapshot();
+    const place = { pfAddress: 'fe00:00:00.0', vfIndex: 0 };
+    expect(keptBy(storedDevice({ ...place, before, config: { macAddress: '02:00:00:00:00:01' } }))).toEqual({});
+  });
 });
