@@ -153,7 +153,7 @@ export class AddressAllocator {
       const problem = `belongs to an earlier ${owner.kind} ${owner.name}`;
       throw held(wish, problem, 'wait until garbage collection has removed that owner; the kubelet tries again');
     }
-    // Deleting the owner with --cascade=orphan removes the reference, as does garbage collection while other owners exist.
+    // Adds a lost reference: deleting an owner with --cascade=orphan removes it, as does garbage collection while others exist.
     const body = { ...found, metadata: { ...metadata, ownerReferences: [...owners, owner] } };
     const path = addressPath(namespace, name);
     return await unlessChanged(kube.request<NetworkAddress>({ method: 'PUT', path, body, signal }));

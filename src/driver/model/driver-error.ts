@@ -35,7 +35,10 @@ export type DriverErrorCode =
   | 'network-attachment-unusable'
   /** The NetworkAddressPool that the config names is missing or invalid, or has no free address. */
   | 'address-pool-unusable'
-  /** The NetworkAddress or a lease of the key cannot be used: another key, claim or owner has it, or it is being changed. */
+  /**
+   * The NetworkAddress or a lease of the claim's key belongs to another key, claim or owner, is being changed or deleted, or is
+   * invalid.
+   */
   | 'address-held';
 
 /** Error that keeps a claim from being prepared or unprepared. */
