@@ -71,7 +71,10 @@ export class LostLeases {
     return false;
   }
 
-  /** Otherwise preparing it again could take VFs from the containers of a pod that was deleted by force. */
+  /**
+   * Returns whether the claim still exists with the same allocation and is still reserved for one of its pods. If it does not,
+   * it must not be prepared again: that could take VFs from the containers of a pod that was deleted by force.
+   */
   async #isUnchanged({ identity, podUids, allocation }: StoredClaim, signal: AbortSignal): Promise<boolean> {
     const { claims, driver } = this.#options;
     const object = await unlessMissing(claims.readClaim(identity.namespace, identity.name, signal));
