@@ -4,8 +4,8 @@ import type { DraPlugin } from '../kubeletplugin/index.ts';
 import type { ClaimStatusWriter } from './claim-status-writer.ts';
 
 /**
- * Wraps a plugin: passes the status of each prepared claim to the writer, which saves it a read, and removes the status entries
- * of unprepared claims.
+ * Wraps a plugin. After prepare, hands the claim, which was just read, to the writer, so that the writer need not read its
+ * status. After unprepare, has the writer remove the claim's status entries.
  */
 export function withClaimStatus(plugin: DraPlugin, writer: Pick<ClaimStatusWriter, 'note' | 'remove'>): DraPlugin {
   return {
