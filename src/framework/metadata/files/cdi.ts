@@ -55,7 +55,7 @@ export class ClaimSpecs {
    */
   write(claimUid: string, name: string, containerEdits: ContainerEdits): void {
     const spec = {
-      // Since this version, device names may start with a digit, as most UIDs do.
+      // The first version whose device names may start with a digit, as most UIDs do.
       cdiVersion: '0.5.0',
       kind: `${this.#driver}/${this.#class}`,
       devices: [{ name: deviceName(claimUid, name), containerEdits }],

@@ -51,7 +51,11 @@ export class ClaimFiles {
     containerFilesOf(state, this.#dirs, this.#options.driver);
   }
 
-  /** Writes the CDI specs with the gate's hook. Call it before a file can be blank. */
+  /**
+   * Writes the CDI specs of requests whose containers wait at the gate. Must be called before {@link writeRequest}, which
+   * leaves the files of such requests blank until they have content: without the hook, containers would start with blank
+   * files.
+   */
   writeHooks(state: ClaimState): void {
     this.#writeSpecs(state, true);
   }

@@ -36,8 +36,8 @@ export class ClaimGate {
   }
 
   /**
-   * Closes a gate that is open for another sandbox than the served one. Creates the claim's directory if it has a gate. Call it
-   * before a file can be blank.
+   * Closes a gate that is open for another sandbox than the served one. Creates the claim's directory if it has a gate. Must be
+   * called before `ClaimFiles.writeRequest`: with an open gate, containers would start with blank files.
    */
   writeRequest(state: ClaimState): void {
     const isGated = hasGate(state);

@@ -5,8 +5,9 @@ import { metadataFileSuffix, requestFile } from './layout-v1.ts';
 export const kepContainerDir = '/var/run/dra-device-attributes';
 
 /**
- * Layout in the text of KEP-5304: one v1alpha1 object. `networkData` has the field names of the KEP's Go type, since consumers
- * decode strictly. The KEP's shell examples read older names, `addresses` and `hwAddress`, which only `downward-api` has.
+ * Layout that the text of KEP-5304 describes: one v1alpha1 object. `networkData` has the field names of the KEP's Go type,
+ * since consumers decode strictly. The KEP's shell examples read older names, `addresses` and `hwAddress`, which only the
+ * layout `downward-api` has.
  */
 export const kep: Layout = {
   name: 'kep',
