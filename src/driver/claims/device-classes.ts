@@ -14,8 +14,8 @@ export interface DeviceClassesOptions {
 
 const path = 'deviceclasses';
 /**
- * Time limit for reading a class, ms. Less than the 42 s after which the driver answers a call of the kubelet: the call holds
- * the locks of its claims while it reads.
+ * Time limit for reading a class, ms. Well below the 42 s that a kubelet call may take, so that a slow API server does not use
+ * up the call, which holds the locks of its claims meanwhile.
  */
 const readTimeoutMs = 20_000;
 
