@@ -87,7 +87,7 @@ export class Announcements {
     const isKnown = this.#last.get(key)?.of === now.of;
     if (isKnown && (this.#isResting(device) || !this.#conflicts.has(key))) return;
     this.#last.set(key, now);
-    // InfiniBand has no Ethernet frames; there, the kernel resolves addresses to queue pairs anew.
+    // Addresses over InfiniBand are not announced: it has no Ethernet frames, and the kernel resolves addresses to queue pairs.
     if (!isEthernetAddress(hardwareAddress) || ips.length === 0) return void this.#conflicts.delete(key);
     try {
       const link = await pod.namespace.connection.link({ name: interfaceName });

@@ -45,7 +45,10 @@ export interface HostVfsSources {
   nic?: SimulatedNic;
   /** Options for writes to sysfs, which can hang. */
   kernelWrites?: Pick<KernelWriterOptions, 'end' | 'timeoutMs'>;
-  /** Opens the node's PCI functions. Default: those of sysfs. @param onHang called as `KernelWriterOptions.onChange` */
+  /**
+   * Returns access to the node's PCI functions; default: through sysfs.
+   * @param onHang called when a device begins to hang, and when it has recovered
+   */
   openCard?: (onHang: (hung: readonly HungWrite[]) => void) => Card;
   logger: Logger;
 }
