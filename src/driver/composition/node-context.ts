@@ -3,7 +3,7 @@ import type { ClaimIdentity } from '../../framework/metadata/index.ts';
 import type { DriftRecord } from '../drift/index.ts';
 import type { NodePorts, NodeSettings } from './ports.ts';
 
-/** Ports and settings, and the objects that all parts share. */
+/** Ports and settings of a node, and the objects that the parts of its driver share. */
 export interface NodeContext extends NodePorts {
   settings: NodeSettings;
   /** Stack that disposes of the parts. */
