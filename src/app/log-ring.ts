@@ -25,7 +25,7 @@ export class LogRing {
 
   /** Appends a line. @param line text that ends with a newline; a line without a newline counts as truncated */
   write(line: string): void {
-    // A character takes at least one byte, so that the rest of a long line need not be encoded.
+    // A character takes at least one byte, so the rest of a long line need not be encoded.
     const bytes = Buffer.from(line.length > this.#maxLineBytes ? line.slice(0, this.#maxLineBytes) : line);
     const isWhole = bytes.length <= this.#maxLineBytes && bytes.at(-1) === newline;
     const kept = bytes.subarray(0, this.#maxLineBytes - cutMark.length);

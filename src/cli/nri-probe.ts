@@ -18,7 +18,7 @@ export async function probeNri(socketPath: string): Promise<RuntimeInfo> {
   const remember = (fields: object) => {
     if (!('err' in fields)) return;
     failure = fields.err;
-    // Without this, the plugin would wait for the runtime to appear.
+    // Ends the probe at once: the plugin would go on waiting for the runtime to appear.
     if (hopelessCodes.includes(deepCode(failure) ?? '')) abort.abort();
   };
   const logger = { debug: () => undefined, info: () => undefined, warn: remember, error: remember };

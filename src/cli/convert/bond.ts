@@ -13,7 +13,7 @@ export function loseBond(fields: FieldReader, fieldsOfCni: readonly string[]): v
   fields.skip(...fieldsOfCni, 'linksInContainer');
   const mode = fields.text('mode');
   const links = fields.objects('links').map((each) => each.text('name') ?? '?');
-  // Without this field, the plugin takes the kernel's default, but netdra does not.
+  // Without failOverMac, the plugin takes the kernel's default, but netdra does not.
   const failOverMac = failOverMacs[fields.number('failOverMac') ?? 0];
   const bond = defined({
     name: fields.text('ifname') ?? 'bond0',
