@@ -280,7 +280,7 @@ describe(`Kubernetes ${pinnedVersion(kubernetesNext, 'k8s.io/kubernetes')}, unre
       [`${longest}d`, false],
       ['relative', false],
       ...['%41', '%', '?', '#', '\n'].map((part): [string, boolean] => [`/a${part}b`, false]),
-    ])('connects to plugins in directory %j: %s, and netdra decides the same', async (dataDir, isAccepted) => {
+    ])('decides whether to connect to plugins in directory %j as netdra does: %s', async (dataDir, isAccepted) => {
       const [answer] = await ask([{ endpoint: join(dataDir, 'dra.sock') }]);
       const choose = () => chooseSocketPaths({ driver: testDriver, dataDir, registryDir: '/registry' });
       expect(answer?.refused === undefined).toBe(isAccepted);

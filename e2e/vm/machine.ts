@@ -44,7 +44,7 @@ const fasterKernel = [
   'tsc=reliable clocksource=tsc',
   // The emulator executes `rep stosq` word by word.
   'clearcpuid=rep_good',
-  // Otherwise each page is cleared a second time, and each address is looked up in five tables instead of four.
+  // The kernel would clear each page a second time, and each address would be looked up in five tables instead of four.
   'init_on_alloc=0 no5lvl',
   // Timers at the periodic tick: the kernel would program the APIC for each of them, a fourth of the emulator's time.
   'highres=off nohz=off',

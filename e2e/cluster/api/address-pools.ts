@@ -45,7 +45,7 @@ const forgedLease: NetworkAddressLease = {
     renewals: 0,
   },
 };
-/** The API server's answer to a lease that is written in the name of a node, and that is not stored. */
+/** Returns the API server's answer to a write of a lease that names a node. The write is not stored. */
 const answerToLease = ({ client }: ApiUser, method: 'POST' | 'PUT', lease: NetworkAddressLease, node: string) =>
   client
     .request({
@@ -174,7 +174,7 @@ export function describeAddressPools(get: () => ApiCluster): void {
       });
     });
 
-    it('let the token of a driver write leases only in the name of its node, also those of other nodes', async () => {
+    it("let a driver's token write any lease, also one last used on another node, but only with its own node in it", async () => {
       await cluster.create(pool('bound', { ranges: [{ network: '203.0.113.0/28' }] }));
       const { addresses } = await allocatorOn(0).assign(await wishOf('bound', 'bound', 'bound'), signal);
       const name = `bound.${addresses[0]?.split('/')[0]}`;

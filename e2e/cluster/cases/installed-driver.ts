@@ -72,7 +72,7 @@ export function describeInstalledDriver(get: GetCluster, getNode: () => RealNode
         expect(await names()).not.toContain(name);
       } finally {
         await cluster.remove('ResourceSlice', 'other');
-        // Otherwise the device would be missing for five minutes.
+        // Makes the driver forget the other driver's device, which it would otherwise withhold for five minutes.
         rmSync(kept, { force: true });
         await cluster.restartDriver();
       }

@@ -137,7 +137,7 @@ describe('a cluster of several nodes', { timeout: 400_000 }, () => {
     ).toEqual(ips.sort());
     expect(next.shown()).toEqual(next.expectedShown(others, given));
     expect(watch.overlaps()).toEqual([]);
-    // Otherwise the watch has seen less than the pods that had each address one after the other.
+    // At least four pods had each address in turn. A watch that saw fewer of them could have missed an overlap.
     for (const ip of ips) await expect.poll(() => watch.holdersOf(ip.split('/')[0] ?? '')).toBeGreaterThanOrEqual(4);
   });
 

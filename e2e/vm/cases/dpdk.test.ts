@@ -220,7 +220,7 @@ it('the driver does not offer a VF that a program of the host has open through v
     await expect.poll(enabled, seen).toBe('0');
     await expect.poll(offered, seen).toBe(true);
   } finally {
-    // Otherwise igbvf takes a new one.
+    // Sets the VF's MAC at the PF before igbvf binds the VF: igbvf would choose a new one.
     shell(`ip link set ${vf.pf} vf ${vf.index} mac ${vf.address}`);
     bind('igbvf');
     shell(
