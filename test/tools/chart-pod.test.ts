@@ -107,7 +107,7 @@ describe("the chart's pod", () => {
     // No address to connect to.
     ['::', '[::]:9797', '::1'],
     ['0.0.0.0', '0.0.0.0:9797', '127.0.0.1'],
-  ])('serves metrics and probes at host %j, and the kubelet probes there', (host, address, probed) => {
+  ])('serves metrics and probes at host %j, and the kubelet reaches them', (host, address, probed) => {
     const [driver] = podOf({ http: { host } })?.containers ?? [];
     const flag = driver?.args?.find((arg) => arg.startsWith('--http-address='));
     expect(flag).toBe(`--http-address=${address}`);

@@ -211,7 +211,10 @@ describe('VFs of a claim', () => {
     expect(bench.control.calls).toEqual(calls);
   });
 
-  it.each([{}, { driver: 'kernel' }])('are withdrawn until they can get an interface: %j', async (fields) => {
+  it.each([
+    ['no driver', {}],
+    ['driver kernel', { driver: 'kernel' }],
+  ])('are withdrawn until they can get an interface, if their class sets %s', async (_, fields) => {
     const claim = allocated('c', ['dev-1'], { config: [fromClass(fields)] });
     const error = new SriovError('interface-missing', '0000:00:00.1 has no interface: its driver iavf has made none');
     bench.control.failures.set('apply', error);

@@ -332,23 +332,23 @@ describe('a VF with guaranteed bandwidth', () => {
   const problem = (message: string) => refusal('config-invalid', expect.stringContaining(message));
 
   it.each([
-    [{}, {}, { maxMbps: 400 }],
-    [{ maxTxRate: 400, minTxRate: 0 }, {}, { minMbps: 0, maxMbps: 400 }],
-    [{}, { burst: true }, { minMbps: 400 }],
-    [{ maxTxRate: 900 }, { burst: true }, { minMbps: 400, maxMbps: 900 }],
-  ] as const)('gets rates from vf settings %j and policy settings %j', async (vf, more, rate) => {
-    bench.bandwidth = { ...bandwidth, ...more };
+    [{}, false, { maxMbps: 400 }],
+    [{ maxTxRate: 400, minTxRate: 0 }, false, { minMbps: 0, maxMbps: 400 }],
+    [{}, true, { minMbps: 400 }],
+    [{ maxTxRate: 900 }, true, { minMbps: 400, maxMbps: 900 }],
+  ] as const)('gets rates from vf settings %j and a policy with burst: %s', async (vf, burst, rate) => {
+    bench.bandwidth = { ...bandwidth, ...(burst && { burst }) };
     await bench.prepare(allocated('c', ['dev-1'], { config: [fromClass({ vf })] }));
     expect(bench.control.calls).toContainEqual(`apply 0000:00:00.1 ${JSON.stringify({ vf: { rate } })}`);
   });
 
   it.each([
-    [{ maxTxRate: 500 }, {}, 'vf.maxTxRate: 500 Mbit/s are requested, but the inventory policy guarantees 400'],
-    [{ minTxRate: 300 }, {}, 'vf.minTxRate: 300 Mbit/s are requested, but the inventory policy guarantees 400'],
-    [{ minTxRate: 500 }, { burst: true }, 'vf.minTxRate: 500 Mbit/s are requested'],
-    [{ maxTxRate: 300 }, { burst: true }, 'vf.maxTxRate: 300 Mbit/s are less than the 400 that'],
-  ] as const)('is rejected if vf settings %j contradict the policy with %j', async (vf, more, message) => {
-    bench.bandwidth = { ...bandwidth, ...more };
+    [{ maxTxRate: 500 }, false, 'vf.maxTxRate: 500 Mbit/s are requested, but the inventory policy guarantees 400'],
+    [{ minTxRate: 300 }, false, 'vf.minTxRate: 300 Mbit/s are requested, but the inventory policy guarantees 400'],
+    [{ minTxRate: 500 }, true, 'vf.minTxRate: 500 Mbit/s are requested'],
+    [{ maxTxRate: 300 }, true, 'vf.maxTxRate: 300 Mbit/s are less than the 400 that'],
+  ] as const)('is rejected if vf settings %j contradict a policy with burst: %s', async (vf, burst, message) => {
+    bench.bandwidth = { ...bandwidth, ...(burst && { burst }) };
     expect(await bench.prepare(allocated('c', ['dev-1'], { config: [fromClass({ vf })] }))).toMatchObject(
       problem(message),
     );

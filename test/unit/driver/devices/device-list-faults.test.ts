@@ -83,7 +83,7 @@ describe('DeviceList for a card that rejects guaranteed rates', () => {
   it.each([
     ['EINVAL', ', burst: true', 'pfs[0].bandwidth.burst', 'minimum rates'],
     ['EOPNOTSUPP', '', 'pfs[0].bandwidth', 'rates'],
-  ])("names the policy rule after %s, and withdraws the card's VFs", async (errno, more, field, rates) => {
+  ])('names the policy rule after %s, and offers no VFs until it changes', async (errno, more, field, rates) => {
     const clock = new ManualClock();
     await using source = open(writePolicy(rules(more)), { clock, host: refusing(errno) });
     await source.start();
@@ -105,7 +105,7 @@ describe('DeviceList for a card that rejects guaranteed rates', () => {
   it.each([
     ['EINVAL', 3],
     ['EOPNOTSUPP', 0],
-  ])('offers the VFs again after %s once the port has another speed: %i VFs', async (errno, offered) => {
+  ])('after a refusal with %s, offers %i of its 3 VFs once the port has another speed', async (errno, offered) => {
     const speed = join(node.root, 'bus/pci/devices', vf.pfAddress, 'net/ens785f0np0/speed');
     const source = await scanned(writePolicy(rules(', burst: true')), { host: refusing(errno) });
     // No scan sees the change before the refusal.

@@ -49,7 +49,7 @@ it('a VF that left its pod keeps the snapshot from before its claim, even if res
   expect(steps).toEqual(['reconfigured', before]);
 });
 
-// Otherwise the VF returned to its pod in promiscuous mode: simulation, mode liveness, seed 7003339.
+// Without a failure, the VF returned to its pod in promiscuous mode: simulation, mode liveness, seed 7003339.
 it('attaching a VF again fails if the state of the VF cannot be read for a snapshot', async () => {
   const noAnswer = new NetlinkError('netlink-lost', 'no answer to qdisc', {});
   await expect(snapshotAgain(() => Promise.reject(noAnswer))).rejects.toBe(noAnswer);

@@ -144,7 +144,7 @@ describe('CNI ADD', () => {
 });
 
 describe('a failed CNI ADD', () => {
-  it("is undone from the last plugin on, and returns the plugin's error", async () => {
+  it("is undone in reverse order, beginning with the failed plugin, and returns that plugin's error", async () => {
     plugins.writeResult('sriov', first);
     plugins.writeError('tuning', 'ADD', { cniVersion: '1.0.0', code: 7, msg: 'bad mtu', details: 'mtu is 9' });
     plugins.writeResult('later', second);

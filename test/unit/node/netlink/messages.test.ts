@@ -101,7 +101,7 @@ describe('bond messages', () => {
     ['bond', [0, 2], false],
     ['bond', [], false],
     ['bridge', [0, 0], undefined],
-  ])('report a member of a %s with state and link %j as active: %s', (kind, values, isActive) => {
+  ])('report for a member of a %s with state and link %j whether it is active: %s', (kind, values, isActive) => {
     const data = values.map((value, index) => attribute(index + 1, Buffer.of(value)));
     const message = linkMessage([attribute(18, [attribute(4, encodeString(kind)), attribute(5, data)])]);
     expect(decodeLink(message).isActiveMember).toBe(isActive);
@@ -320,7 +320,7 @@ describe('decodeVfInfos', () => {
     ['8100', '802.1q'],
     ['88a8', '802.1ad'],
     ['1234', undefined],
-  ])('reads the tag protocol %s in network order if the kernel reports it', (hex, protocol) => {
+  ])('reads the tag protocol 0x%s, in network order, as %s', (hex, protocol) => {
     const info = Buffer.concat([words(3, 100, 5), Buffer.from(`${hex}0000`, 'hex')]);
     const vf = [attribute(2, words(3, 100, 5)), attribute(12, [attribute(1, info)])];
     const message = linkMessage([attribute(22, [attribute(1, vf)])]);

@@ -88,7 +88,7 @@ describe('toNetworkState', () => {
     ['2001:db8::1/64', { dynamic: true, temporary: true }, undefined],
     ['fe80::1/64', { dynamic: true, scope: 'link' }, undefined],
     ['10.0.0.1/24', { dynamic: true }, undefined],
-  ] as const)('takes %s with %j as an address from a router: %s', (cidr, more, expected) => {
+  ] as const)('reports whether %s with %j is a usable address from a router: %s', (cidr, more, expected) => {
     expect(reportedAddresses([address(cidr, more)]).isAutoconfigured).toBe(expected);
   });
 

@@ -18,7 +18,7 @@ describe('user-space binding', () => {
   });
 
   it.each([true, false])(
-    'is rejected for a VF whose IOMMU group has unidentifiable members: IOMMU %s',
+    'is rejected for a VF whose IOMMU group has unidentifiable members (IOMMU on: %s)',
     async (isOn) => {
       const { card, hardware } = openVf({ iommu: isOn ? 'own' : 'none' });
       card.writeText('module/vfio/parameters/enable_unsafe_noiommu_mode', 'Y\n');
@@ -129,26 +129,34 @@ describe('a VF without an interface', () => {
   };
 
   it.each(
-    [undefined, 'igb_uio', 'uio_pci_generic', 'pci-stub', 'pciback'].flatMap((driver) =>
-      ([{}, { driver: 'default' }, { vf: { trust: true } }] as VfWanted[]).map((wanted) => [driver, wanted] as const),
-    ),
-  )('gets an interface from the default driver, and is restored to driver %s: %j', async (driver, wanted) => {
-    const { card, hardware } = openVf({ drivers: ['igbvf', 'snd', ...(driver === undefined ? [] : [driver])] });
-    await unbound(card, driver);
-    const state = card.state(0);
-    const before = await hardware.snapshot(card.address(0));
-    await hardware.configure(card.address(0), wanted, before);
-    expect([card.driverOf(vfAddress(0)), card.link(0)?.parentDevice]).toEqual(['igbvf', vfAddress(0)]);
-    await hardware.restore(card.address(0), before);
-    expect(card.state(0)).toEqual(state);
-  });
+    [undefined, 'igb_uio', 'uio_pci_generic', 'pci-stub', 'pciback'].flatMap((driver) => {
+      const claims: [string, VfWanted][] = [
+        ['sets nothing', {}],
+        ['sets driver default', { driver: 'default' }],
+        ['sets trust', { vf: { trust: true } }],
+      ];
+      return claims.map(([claim, wanted]) => [driver ?? 'no driver', claim, driver, wanted] as const);
+    }),
+  )(
+    'gets an interface from the default driver, and is restored to %s, for a claim that %s',
+    async (_, _claim, driver, wanted) => {
+      const { card, hardware } = openVf({ drivers: ['igbvf', 'snd', ...(driver === undefined ? [] : [driver])] });
+      await unbound(card, driver);
+      const state = card.state(0);
+      const before = await hardware.snapshot(card.address(0));
+      await hardware.configure(card.address(0), wanted, before);
+      expect([card.driverOf(vfAddress(0)), card.link(0)?.parentDevice]).toEqual(['igbvf', vfAddress(0)]);
+      await hardware.restore(card.address(0), before);
+      expect(card.state(0)).toEqual(state);
+    },
+  );
 
   it.each([
-    [undefined, {}],
-    ['vfio-pci', { driver: 'default' }],
+    ['no driver', undefined, {}],
+    ['driver vfio-pci', 'vfio-pci', { driver: 'default' }],
   ])(
-    'gets no interface while sriov_drivers_autoprobe is off, and the error names that file: driver %s, %j',
-    async (driver, wanted) => {
+    'gets no interface while sriov_drivers_autoprobe is off, and the error names that file, if the VF had %s',
+    async (_, driver, wanted) => {
       const { card, hardware } = openVf({ probesVfs: false });
       await unbound(card, driver);
       const state = card.state(0);
@@ -183,7 +191,7 @@ describe('a VF without an interface', () => {
   });
 
   it.each([undefined, 'default'])(
-    'has its driver bound again if the driver created no interface: driver %s',
+    'has its driver bound again if the driver created no interface (driver of the claim: %s)',
     async (driver) => {
       const { card, hardware } = openVf();
       card.silentProbes.set('igbvf', 1);

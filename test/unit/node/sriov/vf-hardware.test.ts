@@ -46,11 +46,10 @@ describe('VfHardware', () => {
     expect(changed.link).toEqual({ ...state.link, hardwareAddress: '02:aa:00:00:00:01' });
   });
 
-  it.each([{}, { vf: { trust: true } }])(
-    'keeps a MAC that the VF chose itself while the VF is in user space: %j',
+  it.each<VfWanted>([{ driver: 'vfio-pci' }, { driver: 'vfio-pci', vf: { trust: true } }])(
+    'sets, for a VF that goes to vfio-pci, the MAC that the VF had chosen in the kernel, and restores it afterwards (claim: %j)',
     async (wanted) => {
-      const options = { tellsOwnAddresses: true };
-      const { state, changed, restored } = await thereAndBack({ driver: 'vfio-pci', ...wanted }, options);
+      const { state, changed, restored } = await thereAndBack(wanted, { tellsOwnAddresses: true });
       expect(state.info.hardwareAddress).toBe(state.link.hardwareAddress);
       expect(changed.info.hardwareAddress).toBe(state.link.hardwareAddress);
       expect(restored).toEqual(state);
@@ -418,19 +417,19 @@ it('a missing VF is not restored while the interface of its PF is missing', asyn
 });
 
 describe('a VF bound to vfio-pci before its claim', () => {
-  it.each([{ driver: 'vfio-pci' }, {}])(
-    'is reset between two claims, like a VF that changes driver: %j',
-    async (wanted) => {
-      const { card, hardware, address } = openVf();
-      await new DriverBinding(card.root, card.write).bind(vfAddress(0), 'vfio-pci');
-      const before = await hardware.snapshot(address);
-      await hardware.configure(address, wanted, before);
-      card.log.length = 0;
-      await hardware.restore(address, before);
-      expect(card.log).toContain(`reset ${vfAddress(0)}`);
-      expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
-    },
-  );
+  it.each([
+    ['driver vfio-pci', { driver: 'vfio-pci' }],
+    ['no driver', {}],
+  ])('is reset after a claim that sets %s, like a VF that changes driver', async (_, wanted) => {
+    const { card, hardware, address } = openVf();
+    await new DriverBinding(card.root, card.write).bind(vfAddress(0), 'vfio-pci');
+    const before = await hardware.snapshot(address);
+    await hardware.configure(address, wanted, before);
+    card.log.length = 0;
+    await hardware.restore(address, before);
+    expect(card.log).toContain(`reset ${vfAddress(0)}`);
+    expect(card.driverOf(vfAddress(0))).toBe('vfio-pci');
+  });
 
   it('is reported if its card cannot reset single functions', async () => {
     const notReset: string[] = [];

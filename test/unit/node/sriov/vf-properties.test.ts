@@ -54,24 +54,24 @@ describe('the snapshot of a VF that its PF does not report', () => {
     expect(clock.nowMs()).toBe(0);
   });
 
-  it.each([undefined, { wanted: { driver: 'default' } }])(
-    'contains no PF settings if the claim changes none, and suffices to restore the VF: %j',
-    async (options) => {
-      for (const error of [undefined, tooLong(), noBuffers()]) {
-        const { card, hardware, address } = openVf();
-        const state = card.state(0);
-        card.leftOut.add(0);
-        card.listError = error;
-        const before = await hardware.snapshot(address, options);
-        expect(before).toMatchObject({ driver: 'igbvf', vf: {}, link: { name: state.link?.name } });
-        await hardware.configure(address, { driver: 'default' }, before);
-        Object.assign(card.link(0) ?? {}, { name: 'net1', mtuBytes: 1280 });
-        await hardware.restore(address, before);
-        expect(card.link(0)).toMatchObject({ name: state.link?.name, mtuBytes: state.link?.mtuBytes });
-        expect(writes(card)).toEqual([]);
-      }
-    },
-  );
+  it.each([
+    ['no claim is given', undefined],
+    ['the claim sets only the driver', { wanted: { driver: 'default' } }],
+  ])('contains no PF settings if %s, and suffices to restore the VF', async (_, options) => {
+    for (const error of [undefined, tooLong(), noBuffers()]) {
+      const { card, hardware, address } = openVf();
+      const state = card.state(0);
+      card.leftOut.add(0);
+      card.listError = error;
+      const before = await hardware.snapshot(address, options);
+      expect(before).toMatchObject({ driver: 'igbvf', vf: {}, link: { name: state.link?.name } });
+      await hardware.configure(address, { driver: 'default' }, before);
+      Object.assign(card.link(0) ?? {}, { name: 'net1', mtuBytes: 1280 });
+      await hardware.restore(address, before);
+      expect(card.link(0)).toMatchObject({ name: state.link?.name, mtuBytes: state.link?.mtuBytes });
+      expect(writes(card)).toEqual([]);
+    }
+  });
 
   it('fails if a CNI plugin can change the VF at the PF, unless the PF reports no VFs at all', async () => {
     const { card, hardware, address } = openVf();
@@ -301,12 +301,12 @@ describe('configuring a VF', () => {
   });
 
   it.each([
-    ['a minimum above the maximum', { minTxRateMbps: 0, maxTxRateMbps: 100 }, { minMbps: 400 }, [400, 0]],
-    ['a maximum below the minimum', { minTxRateMbps: 500, maxTxRateMbps: 0 }, { maxMbps: 400 }, [0, 400]],
-    ['a minimum below the maximum', { minTxRateMbps: 0, maxTxRateMbps: 600 }, { minMbps: 400 }, [400, 600]],
-    ['a maximum above the minimum', { minTxRateMbps: 300, maxTxRateMbps: 0 }, { maxMbps: 400 }, [300, 400]],
-    ['no maximum', { minTxRateMbps: 300, maxTxRateMbps: 600 }, { maxMbps: 0 }, [300, 0]],
-  ] as const)('can set %s that the VF had before, and the old value is restored', async (_which, info, rate, rates) => {
+    ['a minimum above the old maximum', { minTxRateMbps: 0, maxTxRateMbps: 100 }, { minMbps: 400 }, [400, 0]],
+    ['a maximum below the old minimum', { minTxRateMbps: 500, maxTxRateMbps: 0 }, { maxMbps: 400 }, [0, 400]],
+    ['a minimum below the old maximum', { minTxRateMbps: 0, maxTxRateMbps: 600 }, { minMbps: 400 }, [400, 600]],
+    ['a maximum above the old minimum', { minTxRateMbps: 300, maxTxRateMbps: 0 }, { maxMbps: 400 }, [300, 400]],
+    ['the maximum to unlimited', { minTxRateMbps: 300, maxTxRateMbps: 600 }, { maxMbps: 0 }, [300, 0]],
+  ] as const)('sets %s, and restores the old rates afterwards', async (_which, info, rate, rates) => {
     const { card, hardware, address } = openVf({ info });
     const wanted = { vf: { rate } };
     const before = await hardware.snapshot(address, { wanted });

@@ -66,9 +66,12 @@ describe('readRuntimeHandlers', () => {
     expect(await read(() => ({ status }))).toEqual({ names: ['', 'runc', 'kata'] });
   });
 
-  it.each([[{}], [{ status: {} }], [{ status: { runtimeHandlers: [] } }]])('returns undefined for %j', async (node) => {
-    expect(await read(() => node)).toBe('unknown');
-  });
+  it.each([[{}], [{ status: {} }], [{ status: { runtimeHandlers: [] } }]])(
+    'returns "unknown" for the Node %j, which reports no runtime handlers',
+    async (node) => {
+      expect(await read(() => node)).toBe('unknown');
+    },
+  );
 
   it('explains why the Node could not be read', async () => {
     const error = new Error('forbidden');

@@ -238,7 +238,7 @@ describe('a claim with a start gate', () => {
     expect(await bench.start({ gate }).restore()).toMatchObject([{ code: 'metadata-malformed' }]);
   });
 
-  it('has a closed gate after a reboot, and after it is removed', async () => {
+  it('has a closed gate after a reboot, and no files after it is unprepared', async () => {
     restart({ gate, bootId: 'boot-1' });
     await prepareAndServe(a);
     await bench.start({ gate, bootId: 'boot-2' }).prepare(record, new Map());
