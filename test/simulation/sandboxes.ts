@@ -26,7 +26,7 @@ export interface SimSandbox {
   isEnding: boolean;
   /** The runtime has lost its record of its namespaces. */
   isNetnsLost: boolean;
-  /** Since when it is to end, or is gone. */
+  /** Time at which its end began, ms; `undefined` before. */
   endedAtMs: number | undefined;
   /** A network namespace that a process in it has made, and that ends with it. */
   ownNamespace: Namespace | undefined;

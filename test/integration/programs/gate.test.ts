@@ -36,7 +36,7 @@ const ofContainerd = {
 };
 const announced = () => readdirSync(claimDir).filter((name) => name.startsWith('waiting.'));
 
-/** Since a process has started. Source: proc_pid_stat(5); the clock has 100 ticks a second. */
+/** Returns the time since a process started. Source: proc_pid_stat(5); the clock has 100 ticks a second. */
 function ageSecondsOf(pid: number): number {
   const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
   const uptimeSeconds = Number(readFileSync('/proc/uptime', 'utf8').split(' ')[0]);

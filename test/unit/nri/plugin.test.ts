@@ -337,7 +337,7 @@ describe('disposing of a plugin', () => {
     expect(() => plugin.start()).toThrow(expect.objectContaining({ code: 'connection-closed' }));
   });
 
-  // Otherwise the handler of an older list goes on beside that of the next connection, and its result may win.
+  // If it did not wait, the handler of an older list would run beside that of the next connection, and its result could win.
   it('aborts the synchronize handler of a lost connection, and waits until that handler ends', async () => {
     const ended = Promise.withResolvers<void>();
     const signals: AbortSignal[] = [];

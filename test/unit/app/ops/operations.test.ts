@@ -94,7 +94,8 @@ describe('Operations', () => {
       };
     }
 
-    // Otherwise the update would end an old instance that works, or a rollback would wait for the bad one.
+    // With the readiness of the other instance, an update would end an old instance that works, or a rollback would wait for
+    // the bad one.
     it.each<[string, Instance, Instance]>([
       [
         'an update to a version that cannot connect',

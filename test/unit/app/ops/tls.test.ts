@@ -166,7 +166,7 @@ describe('metrics and probes over HTTPS', () => {
     });
   });
 
-  it('recognize another driver instance on their address, with or without TLS', async () => {
+  it('tell another instance of the driver from a foreign program on their port, with or without TLS', async () => {
     mount(filesOf(createCertificate('netdra')));
     using state = tempDir();
     const token = InstanceToken.open(join(state.path, 'token'));

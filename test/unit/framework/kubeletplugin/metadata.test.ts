@@ -179,7 +179,7 @@ describe('metadata paths', () => {
     });
   });
 
-  it('contain the base name of a subrequest, whose document has the full reference (requirement 1.3)', async () => {
+  it("contain only the request's name (vf) of a subrequest vf/large; the document names vf/large (requirement 1.3)", async () => {
     await using bench = await startBench();
     const requests = [{ name: 'vf', subrequest: 'large', devices: ['dev-1'] }];
     const { pod, wire } = await bench.preparePod('a', { requests });
