@@ -125,7 +125,7 @@ const kind: Part = {
   versions: `${describeEngine()}, three nodes`,
   command: onKind(kindCases.join('|')),
   again: (cases: readonly FailedCase[]) => onKind(selectCases(cases)),
-  seconds: 250,
+  seconds: 560,
   needs: clusterNeeds,
   prepare: async () => {
     await fetchTools();
